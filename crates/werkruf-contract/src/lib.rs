@@ -1,1 +1,33 @@
-//! stub
+//! The words every other crate uses: what a tool is, what it is told, what it answers.
+//!
+//! Nothing here knows a database, an HTTP library or an async runtime. A type enters this crate
+//! only when two crates below the door need it.
+
+mod call;
+mod cancel;
+mod check;
+mod clock;
+mod context;
+mod error;
+mod event;
+mod outcome;
+mod principal;
+mod schema;
+mod tool;
+
+pub use call::{CallKind, CallStatus, Effect, TurnStatus};
+pub use cancel::{Cancel, Deadline};
+pub use check::{ENVELOPES, Violation, check, schema_of};
+pub use clock::Clock;
+pub use context::{Auth, ContextError, ToolContext};
+pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, TurnError};
+pub use event::{
+    ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, DebugEntry, ErrorEvent, EventType, Final,
+    Init, ToolFinished, ToolStarted, Usage,
+};
+pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
+pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
+pub use schema::{Shape, parameters_of, strict};
+pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed};
+
+pub use uuid::Uuid;

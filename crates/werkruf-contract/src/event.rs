@@ -1,0 +1,166 @@
+//! What a stream says. Every event but the unnumbered ones is also a row.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::call::{CallStatus, TurnStatus, spelled};
+use crate::error::{ToolErrorDetail, ToolErrorType};
+
+spelled! {
+    /// The names of the native stream.
+    EventType {
+        Init = "init",
+        ToolStarted = "tool_started",
+        ToolFinished = "tool_finished",
+        ApprovalRequired = "approval_required",
+        AssistantToken = "assistant_token",
+        AssistantSnapshot = "assistant_snapshot",
+        AssistantReset = "assistant_reset",
+        Final = "final",
+        Error = "error",
+        Debug = "debug",
+    }
+}
+
+impl EventType {
+    /// Exactly one of these ends a turn.
+    pub const fn ends_turn(self) -> bool {
+        matches!(self, Self::Final | Self::Error)
+    }
+}
+
+/// `init`: the message is stored, the turn exists.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Init {
+    #[serde(rename = "chatId")]
+    pub chat_id: Uuid,
+    pub conversation_id: Uuid,
+    pub turn_id: Uuid,
+    /// Whether this message made the conversation.
+    pub created: bool,
+}
+
+/// `tool_started`: the row is `running` and durable.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ToolStarted {
+    pub tool: String,
+    pub job_id: Uuid,
+    pub call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+}
+
+/// `tool_finished`: the row is terminal and durable.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ToolFinished {
+    pub tool: String,
+    pub job_id: Uuid,
+    pub call_id: Option<String>,
+    pub status: CallStatus,
+    pub took_ms: u64,
+    pub cache_hit: bool,
+}
+
+/// `approval_required`: a person must decide before the call runs.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalRequired {
+    pub approval_id: Uuid,
+    pub tool: String,
+    pub job_id: Uuid,
+    pub arguments: Value,
+}
+
+/// `assistant_token`: text as it comes; no row.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AssistantToken {
+    pub content: String,
+    pub step: u32,
+}
+
+/// `assistant_snapshot`: replaces that step's text.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AssistantSnapshot {
+    pub content: String,
+    pub step: u32,
+    pub turn_id: Uuid,
+}
+
+/// `assistant_reset`: that step's text was thrown away; the model is asked again.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AssistantReset {
+    pub step: u32,
+    pub turn_id: Uuid,
+}
+
+/// A message as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChatMessage {
+    pub role: String,
+    pub content: String,
+}
+
+/// Tokens and cost of a turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    pub input_tokens: i64,
+    pub cached_tokens: i64,
+    pub output_tokens: i64,
+    pub reasoning_tokens: i64,
+    pub total_tokens: i64,
+    /// Null when any request of the turn had no known price.
+    pub cost_usd: Option<f64>,
+    pub model_calls: u32,
+}
+
+/// One call's outcome inside the final answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallResult {
+    pub job_id: Uuid,
+    pub call_id: Option<String>,
+    pub tool: String,
+    pub status: CallStatus,
+    pub took_ms: u64,
+    pub cache_hit: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolErrorDetail>,
+}
+
+/// `final`, which is also the JSON answer of `POST /api/chat`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Final {
+    pub conversation_id: Uuid,
+    #[serde(rename = "chatId")]
+    pub chat_id: Uuid,
+    pub turn_id: Uuid,
+    pub created: bool,
+    pub status: TurnStatus,
+    pub message: ChatMessage,
+    pub session_state: Map<String, Value>,
+    /// `data` of the last succeeded call.
+    pub tool_result: Option<Value>,
+    pub tool_results: Vec<CallResult>,
+    pub usage: Usage,
+}
+
+/// `error`: the turn ended without an answer.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorEvent {
+    #[serde(rename = "type")]
+    pub kind: ToolErrorType,
+    pub code: String,
+    pub message: String,
+    pub retry_after_ms: Option<u64>,
+    pub turn_id: Uuid,
+}
+
+/// `debug`: for operators only; no row.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct DebugEntry {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub payload: Map<String, Value>,
+}

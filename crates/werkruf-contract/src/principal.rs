@@ -1,0 +1,107 @@
+//! Who is asking, and what they may do. Comes from the authenticated channel only.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::call::spelled;
+
+spelled! {
+    /// What a role may do with an entity.
+    Access { Read = "read", Write = "write", Both = "both" }
+}
+
+impl Access {
+    const fn covers(self, wanted: Self) -> bool {
+        matches!((self, wanted), (Self::Both, _) | (Self::Read, Self::Read) | (Self::Write, Self::Write))
+    }
+}
+
+spelled! {
+    /// Whose rows a permission reaches.
+    Scope { Own = "own", Branch = "branch", All = "all" }
+}
+
+impl Scope {
+    const fn width(self) -> u8 {
+        match self {
+            Self::Own => 0,
+            Self::Branch => 1,
+            Self::All => 2,
+        }
+    }
+}
+
+/// What the corridor decided a call may see; the tool's query applies it.
+pub type Grant = Scope;
+
+/// One line of a role's permission table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Permission {
+    pub entity: String,
+    pub entity_type: String,
+    pub access: Access,
+    pub scope: Scope,
+}
+
+/// The right a tool asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Need {
+    pub entity: String,
+    pub entity_type: String,
+    pub access: Access,
+}
+
+impl Need {
+    /// Parses the `entity:entity_type:access` of the config file.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let (entity, entity_type, access) = (parts.next()?, parts.next()?, Access::parse(parts.next()?)?);
+        if entity.is_empty() || entity_type.is_empty() || parts.next().is_some() {
+            return None;
+        }
+        Some(Self { entity: entity.to_owned(), entity_type: entity_type.to_owned(), access })
+    }
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.entity, self.entity_type, self.access)
+    }
+}
+
+/// A role a person holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Role {
+    pub id: i64,
+    pub name: String,
+}
+
+/// Who is asking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    pub tenant_id: Uuid,
+    pub user_id: String,
+    pub name: String,
+    pub roles: Vec<Role>,
+    pub branch_id: Option<i64>,
+    pub locale: String,
+    pub time_zone: String,
+    pub permissions: Vec<Permission>,
+}
+
+impl Principal {
+    /// The widest scope any of the roles gives for this need; `None` is a refusal.
+    pub fn grant(&self, need: &Need) -> Option<Grant> {
+        self.permissions
+            .iter()
+            .filter(|p| p.entity == need.entity && p.entity_type == need.entity_type && p.access.covers(need.access))
+            .map(|p| p.scope)
+            .max_by_key(|scope| scope.width())
+    }
+
+    /// Whether one of the roles has this name.
+    pub fn has_role(&self, name: &str) -> bool {
+        self.roles.iter().any(|role| role.name == name)
+    }
+}

@@ -1,0 +1,236 @@
+//! Turns an args type into the schema a model is given: derived once, never written twice.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::check::Violation;
+
+/// The JSON Schema of an args type, with subschemas in place.
+pub fn parameters_of<T: JsonSchema>() -> Value {
+    let mut schema = SchemaSettings::draft2020_12()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("title");
+        object.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+const UNSUPPORTED: [&str; 15] = [
+    "default",
+    "minLength",
+    "maxLength",
+    "patternProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "unevaluatedItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "uniqueItems",
+    "examples",
+    "$schema",
+];
+
+const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// The same schema in the subset that strict function calling takes; `None` where it has no such form.
+pub fn strict(schema: &Value) -> Option<Value> {
+    let root = schema.as_object()?;
+    if root.get("type").and_then(Value::as_str) != Some("object") || root.contains_key("anyOf") || root.contains_key("oneOf") {
+        return None;
+    }
+    strict_node(schema)
+}
+
+fn strict_node(node: &Value) -> Option<Value> {
+    let Some(object) = node.as_object() else {
+        // `true` means anything goes, which strict mode cannot say.
+        return None;
+    };
+    let mut out = Map::new();
+    for (key, value) in object {
+        match key.as_str() {
+            key if UNSUPPORTED.contains(&key) => {}
+            "format" if !value.as_str().is_some_and(|f| FORMATS.contains(&f)) => {}
+            "properties" => {
+                out.insert(key.clone(), strict_properties(value, object.get("required"))?);
+            }
+            "required" | "additionalProperties" => {}
+            "items" => {
+                out.insert(key.clone(), strict_node(value)?);
+            }
+            "anyOf" | "oneOf" => {
+                let options: Option<Vec<Value>> = value.as_array()?.iter().map(strict_node).collect();
+                out.insert("anyOf".to_owned(), Value::Array(options?));
+            }
+            "allOf" => {
+                let [only] = value.as_array()?.as_slice() else { return None };
+                out.extend(strict_node(only)?.as_object()?.clone());
+            }
+            _ => {
+                out.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    if is_object(object) {
+        let properties = out.entry("properties").or_insert_with(|| json!({}));
+        let names: Vec<Value> = properties.as_object()?.keys().cloned().map(Value::String).collect();
+        // A free-form object has no strict form: the model could never fill it.
+        if names.is_empty() && object.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
+            return None;
+        }
+        out.insert("required".to_owned(), Value::Array(names));
+        out.insert("additionalProperties".to_owned(), Value::Bool(false));
+    } else if !["type", "anyOf", "enum", "const", "$ref"].iter().any(|key| out.contains_key(*key)) {
+        return None;
+    }
+    Some(Value::Object(out))
+}
+
+fn strict_properties(properties: &Value, required: Option<&Value>) -> Option<Value> {
+    let required: Vec<&str> =
+        required.and_then(Value::as_array).map(|names| names.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+    let mut out = Map::new();
+    for (name, schema) in properties.as_object()? {
+        let schema = strict_node(schema)?;
+        out.insert(name.clone(), if required.contains(&name.as_str()) { schema } else { nullable(schema) });
+    }
+    Some(Value::Object(out))
+}
+
+/// An optional property becomes a required one that may be null.
+fn nullable(mut schema: Value) -> Value {
+    let Some(object) = schema.as_object_mut() else { return schema };
+    if let Some(options) = object.get_mut("enum").and_then(Value::as_array_mut)
+        && !options.contains(&Value::Null)
+    {
+        options.push(Value::Null);
+    }
+    match object.get_mut("type") {
+        Some(Value::String(kind)) if kind != "null" => {
+            let kinds = json!([kind, "null"]);
+            object.insert("type".to_owned(), kinds);
+        }
+        Some(Value::Array(kinds)) => {
+            if !kinds.iter().any(|kind| kind == "null") {
+                kinds.push(json!("null"));
+            }
+        }
+        Some(_) => {}
+        None => {
+            if let Some(options) = object.get_mut("anyOf").and_then(Value::as_array_mut) {
+                let null = json!({"type": "null"});
+                if !options.contains(&null) {
+                    options.push(null);
+                }
+            }
+        }
+    }
+    schema
+}
+
+fn is_object(object: &Map<String, Value>) -> bool {
+    match object.get("type") {
+        Some(Value::String(kind)) => kind == "object",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        _ => object.contains_key("properties"),
+    }
+}
+
+/// A schema ready to judge values; formats are asserted.
+pub struct Shape(jsonschema::Validator);
+
+impl Shape {
+    /// Compiles a schema; the error says what is wrong with the schema itself.
+    pub fn compile(schema: &Value) -> Result<Self, String> {
+        jsonschema::options().should_validate_formats(true).build(schema).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Whether the value fits; cheaper than listing what does not.
+    pub fn fits(&self, value: &Value) -> bool {
+        self.0.is_valid(value)
+    }
+
+    /// Everything that does not fit, with the missing field as part of the path.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        self.0.iter_errors(value).map(|error| violation(&error)).collect()
+    }
+}
+
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shape")
+    }
+}
+
+fn violation(error: &jsonschema::ValidationError<'_>) -> Violation {
+    use jsonschema::error::ValidationErrorKind;
+    let path = error.instance_path().as_str();
+    if let ValidationErrorKind::Required { property } = error.kind()
+        && let Some(property) = property.as_str()
+    {
+        return Violation::new(format!("{path}/{property}"), "is required");
+    }
+    Violation::new(path, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde_json::json;
+
+    use super::{parameters_of, strict};
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Args {
+        /// Where from
+        origin: String,
+        pax: Option<u8>,
+        #[schemars(length(min = 1))]
+        tags: Option<Vec<String>>,
+        class: Option<Class>,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Class {
+        Economy,
+        Business,
+    }
+
+    #[test]
+    fn optional_fields_become_required_and_nullable() {
+        let schema = strict(&parameters_of::<Args>());
+        assert_eq!(
+            schema,
+            Some(json!({
+                "type": "object",
+                "properties": {
+                    "origin": {"description": "Where from", "type": "string"},
+                    "pax": {"type": ["integer", "null"], "minimum": 0, "maximum": 255},
+                    "tags": {"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1},
+                    "class": {"type": ["string", "null"], "enum": ["Economy", "Business", null]}
+                },
+                "required": ["origin", "pax", "tags", "class"],
+                "additionalProperties": false
+            }))
+        );
+    }
+
+    #[test]
+    fn a_free_form_object_has_no_strict_form() {
+        assert_eq!(strict(&json!({"type": "object", "properties": {"any": true}})), None);
+        assert_eq!(strict(&json!({"type": "object", "additionalProperties": {"type": "string"}})), None);
+    }
+}
