@@ -1,1 +1,140 @@
-//! stub
+//! What is remembered. Small traits, each about what happened; SQL is written out in full per database.
+//!
+//! **To add a thing that happens:** put its row type into `rows`, what a turn writes of it into
+//! [`TurnWrite`], one method where somebody must read it back, and the SQL into each database folder.
+//! The story test in `story` runs on every database.
+//!
+//! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
+//! the lease has moved on; every update checks its row count; a commit is durable before its future resolves.
+
+mod error;
+mod keys;
+mod rows;
+mod sqlite;
+mod write;
+
+pub use error::StoreError;
+pub use keys::{KeyDigest, NewKey, Scopes};
+pub use rows::{
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TurnRow,
+    UserRow,
+};
+pub use sqlite::SqliteStore;
+pub use write::{
+    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, TurnChange,
+    TurnKind, TurnWrite, Written,
+};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use werkruf_contract::{BoxFuture, Permission, Principal, State, Uuid};
+
+/// What every method answers: boxed, because the house holds its store as `Arc<dyn …>`.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// What a turn writes, and what it must read to go on.
+pub trait Turns: Send + Sync {
+    /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves.
+    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened>;
+    /// A turn that waited behind another begins: it takes the lease and its message gets its place.
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence>;
+    /// Commits B, C, D: whatever a turn has to say at once, or nothing at all.
+    fn write(&self, write: TurnWrite) -> Answer<'_, Written>;
+    /// Leaves a wish to stop; whoever owns the turn obeys. False when there is no such running turn.
+    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool>;
+    /// Merges into the session state from outside a turn; the merged state, or `None` without such a conversation.
+    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>>;
+    /// The messages with a place in the conversation, in order.
+    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>>;
+    /// Which of these ids a call of the conversation already bears.
+    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>>;
+    /// The newest call with this key that may answer again: see [`Reusable`].
+    fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>>;
+    /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
+    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool>;
+}
+
+/// What people and programs look up afterwards.
+pub trait Records: Send + Sync {
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>>;
+    /// `user_id` narrows to that person's conversations.
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>>;
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>>;
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>>;
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>>;
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>>;
+    /// The attempts before the one in the call row itself.
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>>;
+    /// Events after `after`, oldest first; `turn_id` narrows to one turn.
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>>;
+    /// Ids in this table that begin with the prefix: at most two, so "unique" can be told.
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>>;
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>>;
+    /// Whether the writer and the file answer.
+    fn ping(&self) -> Answer<'_, ()>;
+}
+
+/// Who exists and what they may do.
+pub trait People: Send + Sync {
+    /// By slug or id.
+    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>>;
+    fn tenants(&self) -> Answer<'_, Vec<TenantRow>>;
+    /// Makes the tenant when it is new.
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow>;
+    /// A person with all roles and the permissions of all of them, as of now.
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Principal>>;
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>>;
+    /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow>;
+    /// Branches, roles and users in one transaction; the same id replaces.
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()>;
+    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow>;
+    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>>;
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool>;
+    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>>;
+    /// A fact about the installation itself, such as whether sample data was written.
+    fn setting(&self, name: String) -> Answer<'_, Option<String>>;
+    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()>;
+}
+
+/// The people part of an import file.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct PeopleBatch {
+    #[serde(default)]
+    pub branches: Vec<Branch>,
+    #[serde(default)]
+    pub roles: Vec<RoleWithPermissions>,
+    #[serde(default)]
+    pub users: Vec<NewUser>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Branch {
+    pub id: i64,
+    pub name: String,
+    pub time_zone: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct RoleWithPermissions {
+    pub id: i64,
+    pub name: String,
+    #[serde(default)]
+    pub permissions: Vec<Permission>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct NewUser {
+    pub id: i64,
+    pub first_name: String,
+    pub last_name: String,
+    pub email: Option<String>,
+    pub phone: Option<String>,
+    pub whatsapp_user_id: Option<String>,
+    pub external_id: Option<String>,
+    pub locale: String,
+    pub time_zone: Option<String>,
+    pub branch_id: Option<i64>,
+    #[serde(default)]
+    pub role_ids: Vec<i64>,
+}

@@ -1,0 +1,54 @@
+//! What a provider is asked.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// One message of the history, in the words every provider shares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    User { content: String },
+    Assistant { content: String, calls: Vec<HistoryCall> },
+    Tool { call_id: String, name: String, content: String },
+}
+
+/// A call the assistant made earlier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryCall {
+    pub id: String,
+    pub name: String,
+    /// The exact string for the wire.
+    pub arguments: String,
+}
+
+/// A tool as offered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDefinition {
+    pub name: String,
+    pub description: String,
+    /// The strict form where there is one, else the plain schema.
+    pub parameters: Value,
+    pub strict: bool,
+}
+
+/// Whether the model may call tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolChoice {
+    Auto,
+    /// The last word: no tools are offered.
+    None,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// `None` takes the provider's default.
+    pub model: Option<String>,
+    pub system: String,
+    /// Shared, so that a retry costs no copy.
+    pub messages: Arc<Vec<Message>>,
+    pub tools: Arc<Vec<ToolDefinition>>,
+    pub tool_choice: ToolChoice,
+    pub temperature: Option<f64>,
+    pub max_output_tokens: Option<u32>,
+}

@@ -1,0 +1,78 @@
+//! API keys: 256 random bits, shown once, kept as a digest.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use werkruf_contract::Uuid;
+
+/// What a key allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Scopes {
+    pub admin: bool,
+    pub chat: bool,
+    pub tools: bool,
+    pub read: bool,
+    pub act_as: bool,
+}
+
+impl Scopes {
+    /// Everything.
+    pub const ALL: Self = Self { admin: true, chat: true, tools: true, read: true, act_as: true };
+
+    /// Reads the names; the error is the name that is none.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut scopes = Self::default();
+        for name in names {
+            match name.trim() {
+                "admin" => scopes.admin = true,
+                "chat" => scopes.chat = true,
+                "tools" => scopes.tools = true,
+                "read" => scopes.read = true,
+                "act_as" => scopes.act_as = true,
+                other => return Err(other.to_owned()),
+            }
+        }
+        Ok(scopes)
+    }
+
+    /// The names, in a fixed order.
+    pub fn names(self) -> Vec<&'static str> {
+        [(self.admin, "admin"), (self.chat, "chat"), (self.tools, "tools"), (self.read, "read"), (self.act_as, "act_as")]
+            .into_iter()
+            .filter_map(|(held, name)| held.then_some(name))
+            .collect()
+    }
+}
+
+/// What is kept of a key: enough to recognise it, not enough to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyDigest(pub String);
+
+impl KeyDigest {
+    /// The digest of a key as a client sends it.
+    pub fn of(secret: &str) -> Self {
+        Self(hex(&Sha256::digest(secret.as_bytes())))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// A key to remember.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub digest: KeyDigest,
+    pub user_id: Option<String>,
+    pub scopes: Scopes,
+    pub name: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}

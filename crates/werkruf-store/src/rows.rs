@@ -1,0 +1,227 @@
+//! What is read back.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+
+use crate::Scopes;
+
+/// JSON as text: written once, spliced from then on.
+pub type JsonText = String;
+
+/// Which way a list runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    #[default]
+    OldestFirst,
+    NewestFirst,
+}
+
+/// One page of a list: `after` is the last id seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    pub after: Option<Uuid>,
+    pub limit: u32,
+    pub order: Order,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { after: None, limit: 100, order: Order::OldestFirst }
+    }
+}
+
+/// A row of `tenants`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantRow {
+    pub id: Uuid,
+    pub slug: String,
+}
+
+/// A row of `users`, as far as identity goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserRow {
+    pub id: i64,
+    pub first_name: String,
+    pub last_name: String,
+}
+
+/// A row of `conversations`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConversationRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub user_id: String,
+    pub channel: String,
+    pub assistant: String,
+    pub title: String,
+    pub state: State,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A row of `messages` (seed 001).
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageRow {
+    pub id: Uuid,
+    pub conversation_id: Uuid,
+    pub created_at: Timestamp,
+    pub content: String,
+    /// user, assistant, tool or system.
+    pub role: String,
+    /// `[{id, name, args}]`; args is a JSON string where the model's arguments were no JSON.
+    pub tool_calls: Option<JsonText>,
+    pub tool_call_id: Option<String>,
+    pub tool_name: Option<String>,
+    /// pending, success or error.
+    pub status: Option<String>,
+    pub metadata: JsonText,
+    /// `None` while the message waits for its turn.
+    pub seq: Option<i64>,
+    pub turn_id: Option<Uuid>,
+    pub tokens: Option<i64>,
+}
+
+/// A row of `turns`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub conversation_id: Option<Uuid>,
+    pub user_id: String,
+    pub kind: String,
+    pub assistant: String,
+    pub status: TurnStatus,
+    pub step: u32,
+    pub takeovers: u32,
+    pub cancel_requested: bool,
+    /// A `TurnError`.
+    pub error: Option<JsonText>,
+    pub error_code: Option<String>,
+    /// Final text, once there is one.
+    pub message: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A row of `tool_calls`, read and inserted whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub conversation_id: Option<Uuid>,
+    pub turn_id: Uuid,
+    pub step: u32,
+    pub output_index: u32,
+    pub response_id: Option<String>,
+    pub kind: CallKind,
+    pub tool_name: String,
+    pub call_id: Option<String>,
+    pub item_id: Option<String>,
+    pub status: CallStatus,
+    /// The arguments as run.
+    pub request: Option<JsonText>,
+    /// The arguments as the model sent them.
+    pub raw_arguments: Option<String>,
+    /// `[{path, from, to, rule}]`
+    pub repairs: Option<JsonText>,
+    /// The tool's `data`.
+    pub response: Option<JsonText>,
+    pub error: Option<String>,
+    pub error_type: Option<String>,
+    pub error_code: Option<String>,
+    /// A `ToolErrorDetail`, cause included.
+    pub error_detail: Option<JsonText>,
+    pub effect: Effect,
+    /// From 1 at the first send; 0 when never sent.
+    pub attempt: u32,
+    pub cache_hit: bool,
+    pub dedupe_key: Option<String>,
+    pub dedupe_of: Option<Uuid>,
+    pub retry_of: Option<Uuid>,
+    pub idempotency_key: Option<String>,
+    /// What the corridor decided on rights: `{needs, granted, scope}`.
+    pub permission: Option<JsonText>,
+    /// The `ToolContext` without `auth`.
+    pub context: JsonText,
+    pub trace_id: Option<String>,
+    pub run_id: Option<String>,
+    pub ingestion_run_id: Option<String>,
+    pub workflow_id: Option<String>,
+    pub case_id: Option<String>,
+    /// The reply's measurements beside `data`: source_counts, routing, token_usage, message.
+    pub meta: Option<JsonText>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+impl CallRow {
+    /// How long it took, by the row's own times.
+    pub fn took_ms(&self) -> u64 {
+        let start = self.started_at.unwrap_or(self.created_at);
+        let end = self.finished_at.unwrap_or(start);
+        u64::try_from(end.as_millisecond() - start.as_millisecond()).unwrap_or(0)
+    }
+
+    /// The stored data as a value; null where there is none.
+    pub fn response_value(&self) -> Value {
+        self.response.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null)
+    }
+}
+
+/// An attempt before the one in the call row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRow {
+    pub attempt: u32,
+    pub started_at: Timestamp,
+    pub finished_at: Timestamp,
+    pub status: CallStatus,
+    /// A `ToolErrorDetail`.
+    pub error: JsonText,
+}
+
+/// A finished call with the same key, if nothing has made it stale.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reusable {
+    pub call: CallRow,
+    /// A finished `idempotent` or `once` call of the same conversation came after it.
+    pub stale: bool,
+    /// The person has sent a message after it (ends the refusal of an `outcome_unknown` repeat).
+    pub message_since: bool,
+}
+
+/// Which calls to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallFilter {
+    pub conversation_id: Option<Uuid>,
+    pub turn_id: Option<Uuid>,
+    /// Only calls of conversations and turns of this person.
+    pub user_id: Option<String>,
+    pub tool: Option<String>,
+    pub status: Option<CallStatus>,
+}
+
+/// A row of `events`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    pub seq: i64,
+    pub kind: EventType,
+    pub turn_id: Option<Uuid>,
+    pub data: JsonText,
+    pub created_at: Timestamp,
+}
+
+/// A row of `api_keys`, without its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub user_id: Option<String>,
+    pub scopes: Scopes,
+    pub name: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
