@@ -115,23 +115,24 @@ pub struct Usage {
 }
 
 /// One call's outcome inside the final answer.
+/// The data is a value where it is read, and text that is spliced where it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CallResult {
+pub struct CallResult<D = Value> {
     pub job_id: Uuid,
     pub call_id: Option<String>,
     pub tool: String,
     pub status: CallStatus,
     pub took_ms: u64,
     pub cache_hit: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<D>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorDetail>,
 }
 
 /// `final`, which is also the JSON answer of `POST /api/chat`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Final {
+pub struct Final<D = Value> {
     pub conversation_id: Uuid,
     #[serde(rename = "chatId")]
     pub chat_id: Uuid,
@@ -141,8 +142,8 @@ pub struct Final {
     pub message: ChatMessage,
     pub session_state: Map<String, Value>,
     /// `data` of the last succeeded call.
-    pub tool_result: Option<Value>,
-    pub tool_results: Vec<CallResult>,
+    pub tool_result: Option<D>,
+    pub tool_results: Vec<CallResult<D>>,
     pub usage: Usage,
 }
 

@@ -28,6 +28,6 @@ pub use event::{
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed};
+pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_state};
 
 pub use uuid::Uuid;

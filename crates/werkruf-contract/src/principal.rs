@@ -81,6 +81,7 @@ pub struct Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     pub tenant_id: Uuid,
+    pub tenant_slug: String,
     pub user_id: String,
     pub name: String,
     pub roles: Vec<Role>,

@@ -27,6 +27,17 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Session state of a conversation.
 pub type State = Map<String, Value>;
 
+/// Merges a patch shallowly; null clears a field.
+pub fn merge_state(state: &mut State, patch: State) {
+    for (field, value) in patch {
+        if value.is_null() {
+            state.remove(&field);
+        } else {
+            state.insert(field, value);
+        }
+    }
+}
+
 /// What the runtime must know of a tool before it runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
@@ -48,6 +59,8 @@ pub struct ToolSpec {
     pub answers_directly: bool,
     /// Calls of this tool at once, over all conversations; zero means no limit of its own.
     pub concurrency: usize,
+    /// A larger answer is refused as `response_too_large`.
+    pub max_response_bytes: usize,
 }
 
 impl ToolSpec {
@@ -65,6 +78,7 @@ impl ToolSpec {
             version: Cow::Borrowed("1"),
             answers_directly: false,
             concurrency: 0,
+            max_response_bytes: 1024 * 1024,
         }
     }
 

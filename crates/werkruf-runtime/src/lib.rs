@@ -1,1 +1,39 @@
-//! stub
+//! What happens: a turn goes down once and comes back once.
+//!
+//! A door authenticates and parses, then enters here: [`Runtime::chat`] for a message, [`Runtime::invoke`]
+//! for one tool, [`Runtime::retry_call`] for a call that failed. All of them walk the one corridor in `corridor`.
+//!
+//! Invariants: a call's row is durable before its first byte leaves; an event is durable before a client hears it
+//! (tokens and debug apart); history is valid for a provider after every commit; no task runs without an owner.
+
+mod admission;
+mod arguments;
+mod ask;
+mod assistant;
+mod attempt;
+mod corridor;
+mod dedupe;
+mod ground;
+mod history;
+mod hub;
+mod inbound;
+mod invoke;
+mod lane;
+mod limits;
+mod outcome;
+mod record;
+mod registry;
+mod replay;
+mod runtime;
+mod safety;
+mod turn;
+
+pub use arguments::Repair;
+pub use assistant::{Assistant, Assistants};
+pub use hub::{LiveEvent, Watch};
+pub use inbound::{Accepted, Caller, Idempotency, Inbound, Invoke, Invoked, Refusal};
+pub use limits::Limits;
+pub use registry::{Registry, RegistryFault};
+pub use replay::{complete_event, output_of};
+pub use runtime::{Parts, Runtime, Setup};
+pub use safety::SafetyProfile;

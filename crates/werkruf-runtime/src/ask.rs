@@ -1,0 +1,209 @@
+//! Asking the model: at most three times, each request counted, text shown as it comes.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError};
+use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
+use werkruf_store::{NewUsage, StoreError};
+
+use crate::ground::{Draft, Ground};
+
+/// Sends in all, the first included.
+const SENDS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// A provider that asks for more patience than this gets none.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Bytes per token where nobody counted.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Why a turn stops before its answer.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Canceled,
+    Deadline,
+    Failed(TurnError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// One question and the bill for it.
+pub(crate) struct Question<'a> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) provider: &'a dyn Provider,
+    pub(crate) step: u32,
+    pub(crate) deadline: Deadline,
+    pub(crate) request: ModelRequest,
+}
+
+impl Question<'_> {
+    /// Asks until there is an answer. `draft` is made durable while the first request is under way, and before a word of
+    /// its answer is shown: if it cannot be, the answer is thrown away.
+    pub(crate) async fn ask(&self, mut draft: Option<Draft>, usage: &mut Vec<NewUsage>) -> Result<Answer, Stop> {
+        let mut sent = 0;
+        loop {
+            sent += 1;
+            let opening = self.in_time(self.provider.ask(self.request.clone()));
+            let opened = match draft.take() {
+                Some(draft) => {
+                    let (committed, opened) = tokio::join!(self.ground.commit(draft), opening);
+                    committed?;
+                    opened?
+                }
+                None => opening.await?,
+            };
+            let mut shown = String::new();
+            let error = match opened {
+                Ok(stream) => match self.in_time(self.listen(stream, &mut shown)).await {
+                    Ok(Ok(answer)) => {
+                        usage.push(self.bill(answer.usage, &answer.text, answer.model.as_deref()));
+                        return Ok(answer);
+                    }
+                    Ok(Err(error)) => error,
+                    Err(stop) => {
+                        usage.push(self.bill(None, &shown, None));
+                        return Err(stop);
+                    }
+                },
+                Err(error) => error,
+            };
+            self.note_fault(&error, &shown, usage);
+            if sent >= SENDS || !error.is_retryable() {
+                return Err(Stop::Failed(give_up(&error)));
+            }
+            if !shown.is_empty() {
+                self.reset().await?;
+            }
+            self.pause(sent, &error).await?;
+        }
+    }
+
+    async fn listen(&self, mut stream: AnswerStream, shown: &mut String) -> Result<Answer, ModelError> {
+        while let Some(delta) = stream.next().await {
+            match delta? {
+                Delta::Text(content) => {
+                    shown.push_str(&content);
+                    self.ground.say(EventType::AssistantToken, &AssistantToken { content, step: self.step });
+                }
+                Delta::Done(answer) => return Ok(*answer),
+            }
+        }
+        Err(ModelError::new(ModelFault::Incomplete, "the stream ended without saying that it was done"))
+    }
+
+    /// Bounded by the turn's deadline and its stop button.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.ground.live.cancel.raised() => Err(Stop::Canceled),
+            done = work => Ok(done),
+            () = tokio::time::sleep_until(self.deadline.instant().into()) => Err(Stop::Deadline),
+        }
+    }
+
+    /// Text that was shown is taken back before the model is asked again.
+    async fn reset(&self) -> Result<(), Stop> {
+        let mut draft = self.ground.draft();
+        draft.event(EventType::AssistantReset, &AssistantReset { step: self.step, turn_id: self.ground.turn_id });
+        self.ground.commit(draft).await?;
+        Ok(())
+    }
+
+    async fn pause(&self, sent: u32, error: &ModelError) -> Result<(), Stop> {
+        let pause = error.retry_after.unwrap_or(FIRST_PAUSE * 2_u32.pow(sent - 1));
+        if pause > LONGEST_PAUSE || pause > self.deadline.left() {
+            let mut failure = give_up(error);
+            failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
+            return Err(Stop::Failed(failure));
+        }
+        self.in_time(tokio::time::sleep(pause)).await
+    }
+
+    fn note_fault(&self, error: &ModelError, shown: &str, usage: &mut Vec<NewUsage>) {
+        tracing::warn!(turn_id = %self.ground.turn_id, fault = ?error.fault, error = %error.message, "the model gave no answer");
+        match error.fault {
+            ModelFault::Connect => {}
+            // Refused before it was read: sent, but nothing to pay for.
+            ModelFault::Refused { .. } => usage.push(self.row(TokenUsage::default(), false, None)),
+            ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => {
+                usage.push(self.bill(None, shown, None));
+            }
+        }
+    }
+
+    /// What the provider reported; where it did not, what was sent and received, counted and flagged.
+    fn bill(&self, reported: Option<TokenUsage>, received: &str, model: Option<&str>) -> NewUsage {
+        reported.map_or_else(
+            || {
+                let tokens = |bytes: usize| i64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(i64::MAX);
+                let (input_tokens, output_tokens) = (tokens(self.request_bytes()), tokens(received.len()));
+                let counted =
+                    TokenUsage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..TokenUsage::default() };
+                self.row(counted, true, model)
+            },
+            |reported| self.row(reported, false, model),
+        )
+    }
+
+    fn request_bytes(&self) -> usize {
+        use werkruf_llm::Message;
+        let messages: usize = self
+            .request
+            .messages
+            .iter()
+            .map(|message| match message {
+                Message::User { content } | Message::Tool { content, .. } => content.len(),
+                Message::Assistant { content, calls } => {
+                    content.len() + calls.iter().map(|c| c.arguments.len() + c.name.len()).sum::<usize>()
+                }
+            })
+            .sum();
+        self.request.system.len() + messages
+    }
+
+    fn row(&self, tokens: TokenUsage, estimated: bool, model: Option<&str>) -> NewUsage {
+        let asked = self.request.model.as_deref().unwrap_or_else(|| self.provider.default_model());
+        NewUsage {
+            id: self.ground.clock.new_id(),
+            call_id: None,
+            key_id: self.ground.caller.key_id,
+            provider: self.provider.name().to_owned(),
+            model: model.unwrap_or(asked).to_owned(),
+            operation: "chat",
+            tokens_prompt: tokens.input_tokens.max(0),
+            tokens_cached: tokens.cached_tokens.max(0),
+            tokens_completion: tokens.output_tokens.max(0),
+            tokens_reasoning: tokens.reasoning_tokens.max(0),
+            tokens_total: tokens.total_tokens.max(0),
+            estimated,
+            cost_nano_usd: None,
+        }
+    }
+}
+
+/// What the person reads; the provider's own words stay in the log.
+fn give_up(error: &ModelError) -> TurnError {
+    let mut failure = match error.fault {
+        ModelFault::Incomplete | ModelFault::Idle => {
+            TurnError::new(ToolErrorType::Upstream, "model_incomplete", "The language model broke off before its answer was complete.")
+        }
+        ModelFault::Refused { status: 429 } => {
+            TurnError::new(ToolErrorType::RateLimit, "model_unavailable", "The language model is taking no more requests right now.")
+        }
+        ModelFault::Refused { status } if status < 500 => TurnError::new(
+            ToolErrorType::Upstream,
+            "model_unavailable",
+            "The language model refused the request. The operator finds the reason in the log.",
+        ),
+        ModelFault::Connect | ModelFault::Refused { .. } | ModelFault::FirstByte | ModelFault::Protocol => {
+            TurnError::new(ToolErrorType::Upstream, "model_unavailable", "The language model does not answer.")
+        }
+    };
+    failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
+    failure
+}

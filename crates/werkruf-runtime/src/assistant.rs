@@ -1,0 +1,116 @@
+//! Assistants: a prompt, the tools it may use, and how its model is asked.
+
+use jiff::civil::Date;
+use serde::Deserialize;
+use serde_json::Value;
+use werkruf_contract::{Principal, State};
+
+/// Preferences and memory reach the prompt, but never more than this.
+const REMEMBERED_BYTES: usize = 4096;
+
+const DEFAULT_PROMPT: &str = "You are a helpful assistant. Today is {date}. You talk to {name}; answer in the language of their message \
+(their locale is {language}). Use the functions when they can answer better than you:\n{functions}\n\
+Never invent results of a function. If a function fails, say so in plain words.";
+
+/// `[[assistants]]` of the config file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assistant {
+    pub name: String,
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// Read into `prompt` when the configuration is loaded.
+    #[serde(default)]
+    pub prompt_file: Option<String>,
+    /// Empty means all.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    #[serde(default)]
+    pub model: Option<String>,
+    #[serde(default)]
+    pub temperature: Option<f64>,
+    #[serde(default)]
+    pub max_output_tokens: Option<u32>,
+    #[serde(default)]
+    pub channels: Vec<String>,
+    /// Slug or id; empty means every tenant.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    #[serde(default)]
+    pub context_tokens: Option<u64>,
+}
+
+impl Assistant {
+    /// The one that always exists.
+    pub fn fallback() -> Self {
+        Self {
+            name: "default".to_owned(),
+            prompt: None,
+            prompt_file: None,
+            tools: Vec::new(),
+            model: None,
+            temperature: None,
+            max_output_tokens: None,
+            channels: Vec::new(),
+            tenant: None,
+            context_tokens: None,
+        }
+    }
+
+    /// Whether this assistant may use the tool.
+    pub fn may_use(&self, tool: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
+    }
+
+    /// The system prompt with its placeholders filled, and what is remembered of the person.
+    pub(crate) fn system(&self, principal: &Principal, locale: &str, today: Date, functions: &str, state: &State) -> String {
+        let prompt = self.prompt.as_deref().unwrap_or(DEFAULT_PROMPT);
+        let mut system = prompt
+            .replace("{name}", &principal.name)
+            .replace("{language}", locale)
+            .replace("{date}", &today.to_string())
+            .replace("{functions}", functions);
+        for field in ["preferences", "memory"] {
+            if let Some(value) = state.get(field).filter(|value| !value.is_null()) {
+                remember(&mut system, field, value);
+            }
+        }
+        system
+    }
+}
+
+fn remember(system: &mut String, field: &str, value: &Value) {
+    let text = value.to_string();
+    let mut end = text.len().min(REMEMBERED_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    system.push_str("\n\nWhat is known of the person (");
+    system.push_str(field);
+    system.push_str("): ");
+    system.push_str(&text[..end]);
+}
+
+/// All assistants, `default` among them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assistants(Vec<Assistant>);
+
+impl Assistants {
+    /// Adds `default` when the file has none.
+    pub fn new(mut assistants: Vec<Assistant>) -> Self {
+        if !assistants.iter().any(|a| a.name == "default") {
+            assistants.insert(0, Assistant::fallback());
+        }
+        Self(assistants)
+    }
+
+    /// By name, as this tenant (slug or id) may use it.
+    pub fn find(&self, name: &str, tenant_names: &[&str]) -> Option<&Assistant> {
+        self.0.iter().find(|a| a.name == name && a.tenant.as_deref().is_none_or(|tenant| tenant_names.contains(&tenant)))
+    }
+
+    /// In the order of the file.
+    pub fn all(&self) -> &[Assistant] {
+        &self.0
+    }
+}

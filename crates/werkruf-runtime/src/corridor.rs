@@ -1,0 +1,416 @@
+//! The corridor: every tool call of every door walks it, top to bottom.
+//!
+//! `find → parse and repair → validate → permit → dedupe/join → approve` ([`Walk::prepare`]), `record running` (the
+//! caller's commit B), `attempt → record outcome → shape for the model` ([`Walk::finish`]). The last outcomes are handed
+//! back unwritten, so that the caller can let them travel with what comes next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::{Value, json};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
+use werkruf_store::{CallRow, StoreError};
+
+use crate::arguments;
+use crate::attempt::{Run, attempt, canceled};
+use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
+use crate::ground::{Draft, Ground};
+use crate::outcome::{Ended, Success};
+use crate::record::{conclude, object, record, shown, start};
+use crate::registry::Entry;
+
+/// A call as it arrives, whoever asks for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) kind: CallKind,
+    pub(crate) item_id: Option<String>,
+    pub(crate) call_id: Option<String>,
+    pub(crate) response_id: Option<String>,
+    pub(crate) output_index: u32,
+    pub(crate) name: String,
+    pub(crate) arguments: Arguments,
+    /// The id under which the history knows the call; `None` where no message will hold its result.
+    pub(crate) history_id: Option<String>,
+    pub(crate) retry_of: Option<Uuid>,
+    /// A key handed down by the call that is tried again.
+    pub(crate) idempotency_key: Option<String>,
+    /// Refused before it is looked at: too many calls, the same one too often.
+    pub(crate) refused: Option<Failure>,
+}
+
+/// Where arguments come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Arguments {
+    /// A model's text.
+    Raw(String),
+    /// A program's JSON.
+    Given(Value),
+}
+
+/// A call with its fate decided, its row ready to be written.
+pub(crate) struct Prepared {
+    pub(crate) row: CallRow,
+    history_id: Option<String>,
+    plan: Plan,
+}
+
+enum Plan {
+    /// Over before it began.
+    Ended(Box<Ended>),
+    /// Another call's outcome will be its own.
+    Join(Joined),
+    Run(Box<Run>, Lead),
+}
+
+/// A call that is over.
+pub(crate) struct Walked {
+    pub(crate) row: CallRow,
+    pub(crate) ended: Arc<Ended>,
+    pub(crate) history_id: Option<String>,
+}
+
+/// Why preparing stopped: the call is refused, or the store failed.
+enum Halt {
+    Refused(Box<Failure>),
+    Store(StoreError),
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(Box::new(failure))
+    }
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// One batch of calls on its way through.
+pub(crate) struct Walk<'a> {
+    pub(crate) ground: &'a Arc<Ground>,
+    pub(crate) step: u32,
+    pub(crate) state: &'a Arc<State>,
+    /// Correlation for every call of the batch; each gets its own `invocation_id`.
+    pub(crate) context: &'a ToolContext,
+}
+
+impl Walk<'_> {
+    /// Decides each call's fate. Rights are read now, not when the turn began.
+    pub(crate) async fn prepare(&self, asked: Vec<Asked>) -> Result<Vec<Prepared>, StoreError> {
+        let ground = self.ground;
+        let user_id = ground.caller.principal.user_id.clone();
+        let principal = ground.people.principal(ground.fence.tenant_id, user_id).await?;
+        let mut running = 0;
+        let mut prepared = Vec::with_capacity(asked.len());
+        for asked in asked {
+            let mut row = self.row(&asked);
+            let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
+                Ok(plan) => plan,
+                Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()))),
+                Err(Halt::Store(error)) => return Err(error),
+            };
+            match &plan {
+                Plan::Ended(ended) => conclude(&mut row, ended),
+                Plan::Join(joined) => row.dedupe_of = Some(joined.leader),
+                Plan::Run(..) if running < ground.limits.parallel => {
+                    running += 1;
+                    row.status = CallStatus::Running;
+                    row.attempt = 1;
+                    row.started_at = Some(row.created_at);
+                }
+                Plan::Run(..) => {}
+            }
+            prepared.push(Prepared { row, history_id: asked.history_id, plan });
+        }
+        Ok(prepared)
+    }
+
+    /// The stages before anything is written.
+    async fn decide(&self, asked: &Asked, row: &mut CallRow, principal: Option<&Principal>) -> Result<Plan, Halt> {
+        if let Some(failure) = asked.refused.clone() {
+            return Err(failure.into());
+        }
+        let entry = self.find(&asked.name)?;
+        row.effect = entry.spec().effect;
+        let parsed = match &asked.arguments {
+            Arguments::Raw(raw) => arguments::parse(raw, entry)?,
+            Arguments::Given(value) => arguments::check(value.clone(), Vec::new(), entry)?,
+        };
+        if !parsed.repairs.is_empty() {
+            row.repairs = serde_json::to_string(&parsed.repairs).ok();
+        }
+        row.request = Some(parsed.args.to_string());
+        self.ground.debug("llm_tool_call_arguments", || {
+            object(json!({"tool": asked.name, "job_id": row.id, "raw": row.raw_arguments, "arguments": parsed.args, "repairs": parsed.repairs}))
+        });
+        let grant = self.permit(entry, principal, row)?;
+        let lead = match self.dedupe(entry, &parsed.args, row).await? {
+            Boarding::Over(ended) => return Ok(Plan::Ended(ended)),
+            Boarding::Join(joined) => return Ok(Plan::Join(joined)),
+            Boarding::Lead(lead) => lead,
+        };
+        self.approve(entry)?;
+        let key = asked.idempotency_key.clone().unwrap_or_else(|| row.id.to_string());
+        row.idempotency_key = Some(key.clone());
+        let context = self.call_context(row.id, &key);
+        let deadline = self.deadline();
+        let run = Run {
+            entry: Arc::clone(entry),
+            args: parsed.args,
+            grant,
+            job_id: row.id,
+            idempotency_key: key,
+            context: Arc::new(context),
+            state: Arc::clone(self.state),
+            cancel: self.ground.live.register(row.id),
+            deadline,
+        };
+        Ok(Plan::Run(Box::new(run), lead))
+    }
+
+    fn find(&self, name: &str) -> Result<&Arc<Entry>, Failure> {
+        self.ground.setup.registry.find(name).ok_or_else(|| {
+            Failure::validation("unknown_tool", format!("There is no tool named \"{}\". Use only the tools you were given.", shown(name)))
+        })
+    }
+
+    /// Rights over all roles, as they are now.
+    fn permit(&self, entry: &Entry, principal: Option<&Principal>, row: &mut CallRow) -> Result<Grant, Failure> {
+        let spec = entry.spec();
+        let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
+        let denied = profile.is_some_and(|profile| profile.tools_denied.iter().any(|name| *name == spec.name));
+        let granted = match (&spec.permission, principal) {
+            (_, None) => None,
+            (None, Some(_)) => Some(Grant::Own),
+            (Some(need), Some(principal)) => principal.grant(need),
+        };
+        let granted = granted.filter(|_| !denied);
+        let needs = spec.permission.as_ref().map(ToString::to_string);
+        row.permission =
+            Some(json!({"needs": needs, "granted": granted.is_some(), "scope": granted.filter(|_| needs.is_some())}).to_string());
+        granted.ok_or_else(|| {
+            let message = if denied { "This tool is switched off in this mode." } else { "You have no right to use this tool." };
+            Failure::fatal("permission_denied", message).nothing_happened()
+        })
+    }
+
+    async fn dedupe(&self, entry: &Entry, args: &Value, row: &mut CallRow) -> Result<Boarding, Halt> {
+        let ground = self.ground;
+        let principal = &ground.caller.principal;
+        let spec = entry.spec();
+        let sameness = Sameness {
+            tenant: ground.fence.tenant_id,
+            principal: &principal.user_id,
+            permissions: &permission_version(&principal.permissions),
+            conversation: ground.conversation_id,
+            tool: &spec.name,
+            version: &spec.version,
+            arguments: args,
+        };
+        let key = sameness
+            .key()
+            .ok_or_else(|| Failure::validation("invalid_arguments", "The arguments hold a number that JSON cannot carry."))?;
+        row.dedupe_key = Some(key.clone());
+        let lead = match ground.in_flight.board(&key, row.id) {
+            Flight::Joined(joined) => return Ok(Boarding::Join(joined)),
+            Flight::Lead(lead) => lead,
+        };
+        // A retry is a deliberate second time; the operator's `force` has been checked at the door.
+        if row.retry_of.is_some() {
+            return Ok(Boarding::Lead(lead));
+        }
+        let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;
+        match judge(earlier, spec, ground.turn_id, ground.clock.now()) {
+            Earlier::Nothing => Ok(Boarding::Lead(lead)),
+            Earlier::Reuse(source) => {
+                row.dedupe_of = Some(source.id);
+                let success = Success::stored(&source);
+                let finished_at = ground.clock.now();
+                let ended = Ended { status: CallStatus::Succeeded, result: Ok(success), attempt: 0, cache_hit: true, finished_at };
+                Ok(Boarding::Over(Box::new(ended)))
+            }
+            Earlier::Unknown(earlier) => {
+                let message =
+                    "The same call was interrupted before and may have been carried out. It is not sent again until the person says so.";
+                let details = object(json!({"earlier_job_id": earlier}));
+                Err(Failure::fatal("outcome_unknown", message).nothing_happened().with_details(details).into())
+            }
+        }
+    }
+
+    /// Approvals are not part of this release; a tool that needs one must not run without it.
+    fn approve(&self, entry: &Entry) -> Result<(), Failure> {
+        let spec = entry.spec();
+        let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
+        let required = spec.approval.is_some() || profile.is_some_and(|p| p.approval_required_for.iter().any(|name| *name == spec.name));
+        if !required {
+            return Ok(());
+        }
+        Err(Failure::fatal("approval_unavailable", "This tool needs a person's approval, which this server cannot ask for yet.")
+            .nothing_happened())
+    }
+
+    fn deadline(&self) -> Deadline {
+        let turn = self.ground.deadline;
+        self.context.timeouts_ms.map_or(turn, |ms| turn.earlier(Deadline::after(std::time::Duration::from_millis(ms.get()))))
+    }
+
+    fn call_context(&self, job_id: Uuid, key: &str) -> ToolContext {
+        let mut context = self.context.clone();
+        context.invocation_id = job_id;
+        context.now_iso = self.ground.clock.now();
+        context.idempotency_key = Some(key.to_owned());
+        context
+    }
+
+    fn row(&self, asked: &Asked) -> CallRow {
+        let ground = self.ground;
+        let id = ground.clock.new_id();
+        let now = ground.clock.now();
+        let mut context = self.context.clone();
+        context.invocation_id = id;
+        context.now_iso = now;
+        CallRow {
+            id,
+            tenant_id: ground.fence.tenant_id,
+            conversation_id: ground.conversation_id,
+            turn_id: ground.turn_id,
+            step: self.step,
+            output_index: asked.output_index,
+            response_id: asked.response_id.clone(),
+            kind: asked.kind,
+            tool_name: shown(&asked.name),
+            call_id: asked.call_id.clone(),
+            item_id: asked.item_id.clone(),
+            status: CallStatus::Queued,
+            request: None,
+            raw_arguments: match &asked.arguments {
+                Arguments::Raw(raw) => Some(raw.clone()),
+                Arguments::Given(_) => None,
+            },
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: Effect::Read,
+            attempt: 0,
+            cache_hit: false,
+            dedupe_key: None,
+            dedupe_of: None,
+            retry_of: asked.retry_of,
+            idempotency_key: None,
+            permission: None,
+            trace_id: Some(context.trace_id.clone()),
+            run_id: context.run_id.clone(),
+            ingestion_run_id: context.ingestion_run_id.clone(),
+            workflow_id: context.workflow_id.clone(),
+            case_id: context.case_id.clone(),
+            context: serde_json::to_string(&context).unwrap_or_else(|_| "{}".to_owned()),
+            meta: None,
+            created_at: now,
+            updated_at: now,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+
+    /// Runs what may run, at most so many at once, and records outcomes as they come. Siblings never wait for one
+    /// another's record. What comes last is in the draft, not yet durable.
+    pub(crate) async fn finish(&self, prepared: Vec<Prepared>) -> Result<(Vec<Walked>, Draft), StoreError> {
+        let ground = self.ground;
+        let mut waiting: VecDeque<(usize, Box<Run>, Lead)> = VecDeque::new();
+        let mut flying: FuturesUnordered<BoxFuture<'_, Landing>> = FuturesUnordered::new();
+        let mut rows = Vec::with_capacity(prepared.len());
+        let mut landed: Vec<(usize, Arc<Ended>)> = Vec::new();
+        for (at, call) in prepared.into_iter().enumerate() {
+            match call.plan {
+                Plan::Ended(ended) => landed.push((at, Arc::from(ended))),
+                Plan::Join(joined) => flying.push(self.join(at, joined).boxed()),
+                Plan::Run(run, lead) if call.row.status == CallStatus::Running => flying.push(self.fly(at, run, lead).boxed()),
+                Plan::Run(run, lead) => waiting.push_back((at, run, lead)),
+            }
+            rows.push((call.row, call.history_id));
+        }
+        let mut outcomes: Vec<Option<Arc<Ended>>> = vec![None; rows.len()];
+        let mut flights = rows.iter().filter(|(row, _)| row.status == CallStatus::Running).count();
+        loop {
+            if landed.is_empty()
+                && let Some((at, ended)) = flying.next().await
+            {
+                landed.push((at, ended?));
+            }
+            while let Some(Some((at, ended))) = flying.next().now_or_never() {
+                landed.push((at, ended?));
+            }
+            let mut draft = ground.draft();
+            for (at, ended) in landed.drain(..) {
+                let (row, history_id) = &rows[at];
+                flights -= usize::from(row.status == CallStatus::Running);
+                record(ground, &mut draft, row, history_id.as_deref(), &ended);
+                outcomes[at] = Some(ended);
+            }
+            let mut starting = Vec::new();
+            while flights < ground.limits.parallel
+                && let Some((at, run, lead)) = waiting.pop_front()
+            {
+                flights += 1;
+                start(ground, &mut draft, &mut rows[at].0);
+                starting.push((at, run, lead));
+            }
+            if outcomes.iter().all(Option::is_some) {
+                let walked = rows
+                    .into_iter()
+                    .zip(outcomes)
+                    .filter_map(|((row, history_id), ended)| Some(Walked { row, ended: ended?, history_id }))
+                    .collect();
+                return Ok((walked, draft));
+            }
+            ground.commit(draft).await?;
+            for (at, run, lead) in starting {
+                flying.push(self.fly(at, run, lead).boxed());
+            }
+        }
+    }
+
+    async fn fly(&self, at: usize, run: Box<Run>, lead: Lead) -> Landing {
+        let ground = self.ground;
+        ground.debug("tool_pipeline_start", || object(json!({"tool": run.entry.spec().name, "job_id": run.job_id, "arguments": run.args})));
+        let ended = attempt(ground, &run).await.map(Arc::new);
+        ground.live.forget(run.job_id);
+        if let Ok(ended) = &ended {
+            lead.land(ended);
+        }
+        (at, ended)
+    }
+
+    async fn join(&self, at: usize, joined: Joined) -> Landing {
+        let ground = self.ground;
+        let ended = tokio::select! {
+            landed = joined.landed() => landed.map(|ended| ended.shared(ground.clock.now())),
+            () = ground.live.cancel.raised() => None,
+        };
+        let ended = ended.unwrap_or_else(|| {
+            let mut ended = Ended::refused(canceled().nothing_happened(), ground.clock.now());
+            ended.status = CallStatus::Canceled;
+            ended
+        });
+        (at, Ok(Arc::new(ended)))
+    }
+}
+
+/// A call's place in the batch, and how it ended.
+type Landing = (usize, Result<Arc<Ended>, StoreError>);
+
+/// What boarding came to.
+enum Boarding {
+    Over(Box<Ended>),
+    Join(Joined),
+    Lead(Lead),
+}

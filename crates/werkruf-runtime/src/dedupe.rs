@@ -1,0 +1,160 @@
+//! The same call twice: one that is in flight is joined, one that succeeded is reused inside its window.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use werkruf_contract::{CallStatus, Effect, Permission, ToolSpec, Uuid};
+use werkruf_store::{CallRow, Reusable};
+
+use crate::outcome::Ended;
+
+/// An unknown outcome outside any conversation has no "next message"; it blocks its key for as long as the inbox remembers.
+const UNKNOWN_BLOCKS: SignedDuration = SignedDuration::from_hours(24);
+
+/// Everything that makes two calls the same call.
+#[derive(Serialize)]
+pub(crate) struct Sameness<'a> {
+    pub(crate) tenant: Uuid,
+    pub(crate) principal: &'a str,
+    pub(crate) permissions: &'a str,
+    pub(crate) conversation: Option<Uuid>,
+    pub(crate) tool: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) arguments: &'a Value,
+}
+
+impl Sameness<'_> {
+    /// SHA-256 over RFC 8785 canonical JSON. `None` only for numbers JSON cannot hold, which never parsed.
+    pub(crate) fn key(&self) -> Option<String> {
+        serde_json_canonicalizer::to_vec(self).ok().map(|bytes| hex(&Sha256::digest(bytes)))
+    }
+}
+
+/// What changes whenever a person's rights change.
+pub(crate) fn permission_version(permissions: &[Permission]) -> String {
+    let bytes = serde_json::to_vec(permissions).unwrap_or_default();
+    hex(&Sha256::digest(bytes))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut out = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    out
+}
+
+/// What an earlier call with the same key means for this one.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Earlier {
+    /// Its result may be given again.
+    Reuse(Box<CallRow>),
+    /// Nobody knows whether it happened; it must not happen twice.
+    Unknown(Uuid),
+    /// Nothing to say.
+    Nothing,
+}
+
+/// Judges the newest earlier call with the same key.
+pub(crate) fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timestamp) -> Earlier {
+    let Some(earlier) = earlier else { return Earlier::Nothing };
+    let call = earlier.call;
+    let age = now.duration_since(call.finished_at.unwrap_or(call.created_at));
+    if call.error_code.as_deref() == Some("outcome_unknown") {
+        let blocked = if call.conversation_id.is_some() { !earlier.message_since } else { age < UNKNOWN_BLOCKS };
+        return if blocked { Earlier::Unknown(call.id) } else { Earlier::Nothing };
+    }
+    if call.status != CallStatus::Succeeded || (earlier.stale && spec.effect == Effect::Read) {
+        return Earlier::Nothing;
+    }
+    let window = SignedDuration::try_from(spec.reuse).unwrap_or(SignedDuration::ZERO);
+    if call.turn_id == turn_id || age < window { Earlier::Reuse(Box::new(call)) } else { Earlier::Nothing }
+}
+
+type Flights = Arc<Mutex<HashMap<String, (Uuid, watch::Receiver<Option<Arc<Ended>>>)>>>;
+
+/// The calls that are running now, by key.
+#[derive(Clone, Default)]
+pub(crate) struct InFlight {
+    flights: Flights,
+}
+
+/// Held by the one call that really runs.
+pub(crate) struct Lead {
+    flights: Flights,
+    key: String,
+    sender: watch::Sender<Option<Arc<Ended>>>,
+}
+
+/// Held by a call that waits for another's outcome.
+pub(crate) struct Joined {
+    pub(crate) leader: Uuid,
+    receiver: watch::Receiver<Option<Arc<Ended>>>,
+}
+
+/// Which of the two a call became.
+pub(crate) enum Flight {
+    Lead(Lead),
+    Joined(Joined),
+}
+
+impl InFlight {
+    pub(crate) fn board(&self, key: &str, job_id: Uuid) -> Flight {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((leader, receiver)) = flights.get(key) {
+            return Flight::Joined(Joined { leader: *leader, receiver: receiver.clone() });
+        }
+        let (sender, receiver) = watch::channel(None);
+        flights.insert(key.to_owned(), (job_id, receiver));
+        Flight::Lead(Lead { flights: self.flights.clone(), key: key.to_owned(), sender })
+    }
+}
+
+impl Lead {
+    /// Tells everybody who joined.
+    pub(crate) fn land(self, ended: &Arc<Ended>) {
+        self.sender.send_replace(Some(Arc::clone(ended)));
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Success, failure and cancel all free the key at once: whoever comes next asks the registry.
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+impl Joined {
+    /// The leader's outcome; `None` when it went away without one.
+    pub(crate) async fn landed(mut self) -> Option<Arc<Ended>> {
+        self.receiver.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use werkruf_contract::Uuid;
+
+    use super::Sameness;
+
+    fn key(arguments: &Value, user: &str) -> Option<String> {
+        Sameness { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
+    }
+
+    #[test]
+    fn the_order_of_fields_and_the_form_of_numbers_do_not_change_the_key() {
+        let a: Value = serde_json::from_str(r#"{"a": 1, "b": [1.0, "ä"]}"#).unwrap();
+        let b: Value = serde_json::from_str(r#"{"b": [1, "\u00e4"], "a": 1}"#).unwrap();
+        assert_eq!(key(&a, "1"), key(&b, "1"));
+        assert_ne!(key(&a, "1"), key(&a, "2"));
+        assert_ne!(key(&json!({"a": 1}), "1"), key(&json!({"a": 2}), "1"));
+    }
+}

@@ -1,0 +1,162 @@
+//! What a turn stands on: whose it is, what it may write, where it is heard. Shared by the turn and its calls.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{Cancel, Clock, Deadline, EventType, Uuid};
+use werkruf_store::{Fence, NewEvent, People, StoreError, TurnWrite, Turns, Written};
+
+use crate::dedupe::InFlight;
+use crate::hub::{Hub, LiveEvent};
+use crate::inbound::Caller;
+use crate::limits::Limits;
+use crate::runtime::Setup;
+
+/// How often a write is tried while the database does not answer, and how long between.
+const WRITE_TRIES: u32 = 5;
+const WRITE_PAUSE: Duration = Duration::from_millis(200);
+
+/// The fixed part of a turn.
+pub(crate) struct Ground {
+    pub(crate) turns: Arc<dyn Turns>,
+    pub(crate) people: Arc<dyn People>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) in_flight: InFlight,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Arc<Limits>,
+    /// Pinned when the turn began: a reload changes no running turn.
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) caller: Caller,
+    pub(crate) turn_id: Uuid,
+    pub(crate) conversation_id: Option<Uuid>,
+    pub(crate) fence: Fence,
+    pub(crate) live: Arc<Live>,
+    pub(crate) deadline: Deadline,
+    pub(crate) debug: bool,
+}
+
+/// The part of a running turn that outsiders may touch: its stop buttons.
+#[derive(Default)]
+pub(crate) struct Live {
+    pub(crate) cancel: Cancel,
+    calls: Mutex<HashMap<Uuid, Cancel>>,
+}
+
+impl Live {
+    /// Stops the turn and every call in it.
+    pub(crate) fn cancel_all(&self) {
+        self.cancel.raise();
+        for cancel in self.calls.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            cancel.raise();
+        }
+    }
+
+    /// Stops one call; false when it is not running here.
+    pub(crate) fn cancel_call(&self, job_id: Uuid) -> bool {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.get(&job_id).map(Cancel::raise).is_some()
+    }
+
+    /// A stop button for a call.
+    pub(crate) fn register(&self, job_id: Uuid) -> Cancel {
+        let cancel = Cancel::default();
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(job_id, cancel.clone());
+        // The turn may have been stopped while this call was being prepared.
+        if self.cancel.is_raised() {
+            cancel.raise();
+        }
+        cancel
+    }
+
+    pub(crate) fn forget(&self, job_id: Uuid) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&job_id);
+    }
+}
+
+/// A write in the making, and how its events will be heard once it is durable.
+pub(crate) struct Draft {
+    pub(crate) write: TurnWrite,
+    /// Beside each event: what clients hear, where it differs from the row.
+    live: Vec<Option<String>>,
+}
+
+impl Draft {
+    /// An event that is a row.
+    pub(crate) fn event(&mut self, kind: EventType, payload: &impl Serialize) {
+        self.event_text(kind, json(payload), None);
+    }
+
+    /// An event as text; `heard` where the row is shorter than what clients hear.
+    pub(crate) fn event_text(&mut self, kind: EventType, row: String, heard: Option<String>) {
+        self.write.events.push(NewEvent { kind, data: row });
+        self.live.push(heard);
+    }
+}
+
+pub(crate) fn json(payload: &impl Serialize) -> String {
+    // Event payloads are plain structs with string keys: writing them cannot fail.
+    serde_json::to_string(payload).unwrap_or_else(|_| "null".to_owned())
+}
+
+impl Ground {
+    /// The conversation, or the turn where there is none.
+    pub(crate) const fn stream_id(&self) -> Uuid {
+        self.fence.stream_id
+    }
+
+    /// An empty write of this turn.
+    pub(crate) fn draft(&self) -> Draft {
+        let user_id = self.caller.principal.user_id.clone();
+        Draft { write: TurnWrite::new(self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()), live: Vec::new() }
+    }
+
+    /// Makes it durable, then lets it be heard. A database that does not answer is asked again for a second;
+    /// after that the turn stops and recovery goes on from the last commit.
+    pub(crate) async fn commit(&self, draft: Draft) -> Result<Written, StoreError> {
+        let Draft { write, live } = draft;
+        let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
+        let heard: Vec<Arc<str>> =
+            write.events.iter().zip(live).map(|(event, live)| live.map_or_else(|| Arc::from(event.data.as_str()), Arc::from)).collect();
+        let written = self.write(write).await?;
+        if written.cancel_requested {
+            self.live.cancel_all();
+        }
+        for ((kind, data), seq) in kinds.into_iter().zip(heard).zip(&written.event_seqs) {
+            self.hub.publish(self.stream_id(), &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data });
+        }
+        Ok(written)
+    }
+
+    async fn write(&self, write: TurnWrite) -> Result<Written, StoreError> {
+        for tried in 1..WRITE_TRIES {
+            match self.turns.write(write.clone()).await {
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(turn_id = %self.turn_id, tried, %error, "a write of the turn was not taken; trying again");
+                    tokio::time::sleep(WRITE_PAUSE * tried).await;
+                }
+                settled => return settled,
+            }
+        }
+        self.turns.write(write).await
+    }
+
+    /// Says something that is no row: a token, a debug entry.
+    pub(crate) fn say(&self, kind: EventType, payload: &impl Serialize) {
+        if self.hub.is_watched(self.stream_id()) {
+            let data = Arc::from(json(payload));
+            self.hub.publish(self.stream_id(), &LiveEvent { seq: None, kind, turn_id: self.turn_id, data });
+        }
+    }
+
+    /// A debug entry, for those who asked and may.
+    pub(crate) fn debug(&self, kind: &str, payload: impl FnOnce() -> Map<String, Value>) {
+        if self.debug {
+            self.say(EventType::Debug, &werkruf_contract::DebugEntry { kind: kind.to_owned(), payload: payload() });
+        }
+    }
+}

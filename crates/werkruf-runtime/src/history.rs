@@ -1,0 +1,138 @@
+//! Stored messages as a provider takes them: every call answered directly after its assistant message, whatever happened.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use werkruf_llm::{HistoryCall, Message};
+use werkruf_store::MessageRow;
+
+/// What a provider reads where a result is missing: a crash came between, and recovery has not been here.
+const INTERRUPTED: &str =
+    r#"{"error":{"type":"FATAL","code":"interrupted","message":"The call was interrupted; its result is not known."}}"#;
+const WAITING: &str = r#"{"status":"waiting for approval"}"#;
+
+#[derive(Deserialize)]
+struct StoredCall<'a> {
+    id: String,
+    name: String,
+    #[serde(borrow)]
+    args: &'a RawValue,
+}
+
+/// The messages in order. Orphaned results are left out, missing ones are made up.
+pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
+    let mut out = Vec::with_capacity(rows.len() + 4);
+    let mut open: Vec<HistoryCall> = Vec::new();
+    for row in rows {
+        if row.role == "tool" {
+            let id = row.tool_call_id.as_deref().unwrap_or_default();
+            if let Some(at) = open.iter().position(|call| call.id == id) {
+                let call = open.swap_remove(at);
+                let content = if row.status.as_deref() == Some("pending") { WAITING.to_owned() } else { row.content.clone() };
+                out.push(Message::Tool { call_id: call.id, name: call.name, content });
+            }
+            continue;
+        }
+        close(&mut out, &mut open);
+        match row.role.as_str() {
+            "assistant" => {
+                open = row.tool_calls.as_deref().map(stored_calls).unwrap_or_default();
+                out.push(Message::Assistant { content: row.content.clone(), calls: open.clone() });
+            }
+            _ => out.push(Message::User { content: row.content.clone() }),
+        }
+    }
+    close(&mut out, &mut open);
+    out
+}
+
+fn close(out: &mut Vec<Message>, open: &mut Vec<HistoryCall>) {
+    for call in open.drain(..) {
+        out.push(Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() });
+    }
+}
+
+fn stored_calls(text: &str) -> Vec<HistoryCall> {
+    let calls: Vec<StoredCall<'_>> = serde_json::from_str(text).unwrap_or_default();
+    calls
+        .into_iter()
+        .map(|call| {
+            let raw = call.args.get();
+            // Arguments that were no JSON are kept as a JSON string, and go back as the model wrote them.
+            let arguments =
+                if raw.starts_with('"') { serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned()) } else { raw.to_owned() };
+            HistoryCall { id: call.id, name: call.name, arguments }
+        })
+        .collect()
+}
+
+/// The `tool_calls` column of an assistant message.
+pub(crate) fn stored_form(calls: &[HistoryCall]) -> String {
+    let mut out = String::from("[");
+    for (at, call) in calls.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
+        let args = match serde_json::from_str::<&RawValue>(&call.arguments) {
+            Ok(raw) if raw.get().starts_with(['{', '[']) => raw.get().to_owned(),
+            Ok(_) | Err(_) => quoted(&call.arguments),
+        };
+        out.push_str(&format!(r#"{{"id":{},"name":{},"args":{args}}}"#, quoted(&call.id), quoted(&call.name)));
+    }
+    out.push(']');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use werkruf_contract::Uuid;
+    use werkruf_llm::{HistoryCall, Message};
+    use werkruf_store::MessageRow;
+
+    use super::{INTERRUPTED, messages, stored_form};
+
+    fn row(role: &str, content: &str, tool_calls: Option<String>, tool_call_id: Option<&str>) -> MessageRow {
+        MessageRow {
+            id: Uuid::nil(),
+            conversation_id: Uuid::nil(),
+            created_at: Timestamp::UNIX_EPOCH,
+            content: content.to_owned(),
+            role: role.to_owned(),
+            tool_calls,
+            tool_call_id: tool_call_id.map(str::to_owned),
+            tool_name: None,
+            status: None,
+            metadata: "{}".to_owned(),
+            seq: Some(1),
+            turn_id: None,
+            tokens: None,
+        }
+    }
+
+    fn call(id: &str, arguments: &str) -> HistoryCall {
+        HistoryCall { id: id.to_owned(), name: "t".to_owned(), arguments: arguments.to_owned() }
+    }
+
+    #[test]
+    fn every_call_is_answered_and_orphans_are_dropped() {
+        let calls = vec![call("a", r#"{"x":1}"#), call("b", "{broken")];
+        let rows = [
+            row("user", "hi", None, None),
+            row("tool", "orphan", None, Some("zzz")),
+            row("assistant", "", Some(stored_form(&calls)), None),
+            row("tool", "1", None, Some("a")),
+            row("user", "and?", None, None),
+        ];
+        assert_eq!(
+            messages(&rows),
+            [
+                Message::User { content: "hi".to_owned() },
+                Message::Assistant { content: String::new(), calls },
+                Message::Tool { call_id: "a".to_owned(), name: "t".to_owned(), content: "1".to_owned() },
+                Message::Tool { call_id: "b".to_owned(), name: "t".to_owned(), content: INTERRUPTED.to_owned() },
+                Message::User { content: "and?".to_owned() },
+            ]
+        );
+    }
+}

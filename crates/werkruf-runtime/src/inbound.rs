@@ -1,0 +1,96 @@
+//! What a door hands in, and how it is refused.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
+use werkruf_store::StoreError;
+
+use crate::hub::LiveEvent;
+
+/// Who stands at the door, as the channel authenticated them.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub principal: Arc<Principal>,
+    /// The API key used, for usage and limits.
+    pub key_id: Option<Uuid>,
+    /// Scope `admin`: sees everybody's conversations and debug events.
+    pub admin: bool,
+}
+
+/// A client's key for "this is the same request".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    pub key: String,
+    /// Digest of the body.
+    pub fingerprint: String,
+}
+
+/// A message for an assistant.
+#[derive(Debug, Clone)]
+pub struct Inbound {
+    pub caller: Caller,
+    pub conversation_id: Option<Uuid>,
+    pub message: String,
+    pub assistant: Option<String>,
+    /// `web`, `openai`, `whatsapp`.
+    pub channel: String,
+    pub locale: Option<String>,
+    /// Asked for and allowed.
+    pub debug: bool,
+    pub idempotency: Option<Idempotency>,
+    pub trace_id: Option<String>,
+}
+
+/// A stored message: the turn exists and will reach an end.
+#[derive(Debug)]
+pub struct Accepted {
+    pub conversation_id: Uuid,
+    pub turn_id: Uuid,
+    pub created: bool,
+    /// Everything the turn says, `init` first. Ends after `final` or `error`, or early when the reader is too slow.
+    pub events: mpsc::Receiver<LiveEvent>,
+}
+
+/// One tool, called directly.
+#[derive(Debug, Clone)]
+pub struct Invoke {
+    pub caller: Caller,
+    pub tool: String,
+    pub input: Value,
+    pub conversation_id: Option<Uuid>,
+    /// As the headers say; `invocation_id`, `now_iso` and `tenant_id` are set by the runtime.
+    pub context: ToolContext,
+    pub idempotency: Option<Idempotency>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Invoked {
+    pub job_id: Uuid,
+    pub output: ToolOutput,
+}
+
+/// Why nothing was begun. Nothing is stored, except that a `Duplicate` was stored before.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("{message}")]
+    Invalid { code: &'static str, message: String },
+    #[error("there is no such conversation")]
+    UnknownConversation,
+    #[error("there is no tool named {0}")]
+    UnknownTool(String),
+    #[error("there is no such call")]
+    UnknownCall,
+    #[error("this request was made before as turn {turn_id}")]
+    Duplicate { turn_id: Uuid, same_body: bool },
+    #[error("{message}")]
+    Conflict { code: &'static str, message: String },
+    #[error("too many turns; try again in {retry_after_ms} ms")]
+    TooMany { retry_after_ms: u64 },
+    #[error("the server is full or shutting down; try again in {retry_after_ms} ms")]
+    Busy { retry_after_ms: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

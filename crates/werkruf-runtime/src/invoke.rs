@@ -1,0 +1,246 @@
+//! One tool without a model: called directly, or tried again. The same corridor, a turn of its own.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, ToolContext, ToolOutput, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
+
+use crate::corridor::{Arguments, Asked, Prepared, Walk, Walked};
+use crate::ground::{Ground, json};
+use crate::hub::LiveEvent;
+use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Refusal};
+use crate::lane::Ticket;
+use crate::record::started;
+use crate::replay::{StoredFinal, output_of};
+use crate::runtime::{Runtime, inbox_entry};
+use crate::turn::fail;
+
+/// A call that comes through no chat.
+struct Direct {
+    caller: Caller,
+    kind: TurnKind,
+    conversation_id: Option<Uuid>,
+    context: ToolContext,
+    asked: Asked,
+    idempotency: Option<Idempotency>,
+}
+
+impl Runtime {
+    /// Calls a tool and waits for its outcome. A caller who leaves does not cancel it.
+    pub async fn invoke(&self, invoke: Invoke) -> Result<Invoked, Refusal> {
+        if self.setup().registry.find(&invoke.tool).is_none() {
+            return Err(Refusal::UnknownTool(invoke.tool));
+        }
+        self.house.admit(&invoke.caller)?;
+        let asked = asked(&invoke.tool, Arguments::Given(invoke.input), None, None);
+        let (job_id, ended) = self
+            .enter(Direct {
+                caller: invoke.caller,
+                kind: TurnKind::Invoke,
+                conversation_id: invoke.conversation_id,
+                context: invoke.context,
+                asked,
+                idempotency: invoke.idempotency,
+            })
+            .await?;
+        let gone = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
+        let output = ended.await.map_err(|_| gone())?;
+        Ok(Invoked { job_id, output })
+    }
+
+    /// Tries a call again that did not go well, for the person it was made for. The answer is the new call's id.
+    pub async fn retry_call(&self, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
+        let records = &self.house.parts.records;
+        let tenant_id = caller.principal.tenant_id;
+        let call = records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
+        let unknown = call.error_code.as_deref() == Some("outcome_unknown");
+        if !matches!(call.status, CallStatus::Failed | CallStatus::Timeout | CallStatus::Canceled) {
+            let message = format!("the call is {}; only a failed, timed out or canceled one can be tried again", call.status);
+            return Err(Refusal::Conflict { code: "not_retryable", message });
+        }
+        if unknown && !force {
+            let message = "the call may have been carried out; send {\"force\": true} if you have checked that it was not".to_owned();
+            return Err(Refusal::Conflict { code: "outcome_unknown", message });
+        }
+        let turn = records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
+        let principal = self.house.parts.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
+        let caller = Caller { principal: Arc::new(principal), key_id: caller.key_id, admin: false };
+        let arguments = match call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
+            Some(request) => Arguments::Given(request),
+            None => Arguments::Raw(call.raw_arguments.clone().unwrap_or_default()),
+        };
+        let context = serde_json::from_str(&call.context)
+            .ok()
+            .and_then(|context| ToolContext::from_json(context).ok())
+            .ok_or_else(|| StoreError::Broken(format!("the context of call {call_id} cannot be read")))?;
+        // The outcome may be known to the other side: the same key lets it recognise the call.
+        let key = call.idempotency_key.clone().filter(|_| unknown);
+        let direct = Direct {
+            caller,
+            kind: TurnKind::Retry,
+            conversation_id: call.conversation_id,
+            context,
+            asked: asked(&call.tool_name, arguments, Some(call.id), key),
+            idempotency: None,
+        };
+        let (job_id, _) = self.enter(direct).await?;
+        Ok(job_id)
+    }
+
+    /// Waits for the conversation, decides, makes the turn and its call durable in one commit, and lets it run.
+    async fn enter(&self, direct: Direct) -> Result<(Uuid, oneshot::Receiver<ToolOutput>), Refusal> {
+        let house = Arc::clone(&self.house);
+        let tenant_id = direct.caller.principal.tenant_id;
+        let turn_id = house.parts.clock.new_id();
+        let mut ticket = house.lanes.enter(direct.conversation_id.unwrap_or(turn_id));
+        ticket.called().await;
+        let state = match direct.conversation_id {
+            Some(id) => {
+                let conversation = house.parts.records.conversation(tenant_id, id).await?;
+                let mine = conversation.filter(|c| direct.caller.admin || c.user_id == direct.caller.principal.user_id);
+                mine.ok_or(Refusal::UnknownConversation)?.state
+            }
+            None => werkruf_contract::State::new(),
+        };
+        let live = house.go_live(turn_id);
+        let mut ground = Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, live));
+        let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket };
+        let opened = entered.open(&mut ground, direct).await;
+        let (prepared, job_id) = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                house.end_live(turn_id);
+                return Err(refusal);
+            }
+        };
+        let (tell, told) = oneshot::channel();
+        house.tasks.clone().spawn(async move {
+            match entered.finish(&ground, prepared).await {
+                // Nobody listens after a retry, or when the caller left.
+                Ok(walked) => drop(tell.send(output_of(&walked))),
+                Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
+            }
+            house.end_live(ground.turn_id);
+        });
+        Ok((job_id, told))
+    }
+}
+
+/// A direct call whose place in the conversation has come.
+struct Entered {
+    context: ToolContext,
+    state: Arc<werkruf_contract::State>,
+    ticket: Ticket,
+}
+
+impl Entered {
+    /// Commits A and B in one.
+    async fn open(&self, ground: &mut Arc<Ground>, direct: Direct) -> Result<(Vec<Prepared>, Uuid), Refusal> {
+        debug_assert!(self.ticket.is_first(), "nobody is ahead in the lane");
+        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context };
+        let prepared = walk.prepare(vec![direct.asked]).await?;
+        let Some(call) = prepared.first() else { return Err(Refusal::UnknownCall) };
+        let job_id = call.row.id;
+        let begins = call.row.started_at.is_some();
+        let events: Vec<NewEvent> =
+            if begins { vec![NewEvent { kind: EventType::ToolStarted, data: json(&started(&call.row)) }] } else { Vec::new() };
+        let now = ground.clock.now();
+        let route = format!("invoke/{}", call.row.tool_name);
+        let opened = ground
+            .turns
+            .open_turn(OpenTurn {
+                tenant_id: ground.fence.tenant_id,
+                user_id: direct.caller.principal.user_id.clone(),
+                turn_id: ground.turn_id,
+                kind: direct.kind,
+                conversation: ground
+                    .conversation_id
+                    .map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user: direct.caller.admin }),
+                assistant: String::new(),
+                key_id: direct.caller.key_id,
+                message: None,
+                inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),
+                start: true,
+                owner: ground.fence.owner.clone(),
+                calls: vec![call.row.clone()],
+                events,
+                now,
+            })
+            .await?;
+        match opened {
+            Opened::Stored { fence: Some(fence), event_seqs, .. } => {
+                for (seq, row) in event_seqs.iter().zip(prepared.iter().map(|call| &call.row)) {
+                    let data = Arc::from(json(&started(row)));
+                    let event = LiveEvent { seq: Some(*seq), kind: EventType::ToolStarted, turn_id: ground.turn_id, data };
+                    ground.hub.publish(ground.stream_id(), &event);
+                }
+                if let Some(ground) = Arc::get_mut(ground) {
+                    ground.fence = fence;
+                }
+                Ok((prepared, job_id))
+            }
+            Opened::Stored { fence: None, .. } => Err(Refusal::Busy { retry_after_ms: 1000 }),
+            Opened::Duplicate { turn_id, same_body } => Err(Refusal::Duplicate { turn_id, same_body }),
+            Opened::UnknownConversation => Err(Refusal::UnknownConversation),
+        }
+    }
+
+    /// Commits C and D in one.
+    async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<CallRow, StoreError> {
+        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context };
+        let (walked, mut draft) = walk.finish(prepared).await?;
+        let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
+            return Err(StoreError::Broken("a call vanished on its way".to_owned()));
+        };
+        match &ended.result {
+            Ok(success) => {
+                let content = success.message.clone().unwrap_or_default();
+                draft.write.turn =
+                    Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: success.message.clone() });
+                if let Some(conversation_id) = ground.conversation_id {
+                    let stored = StoredFinal {
+                        conversation_id,
+                        turn_id: ground.turn_id,
+                        created: false,
+                        status: TurnStatus::Completed,
+                        message: ChatMessage { role: "assistant".to_owned(), content },
+                        usage: Usage::default(),
+                    };
+                    draft.event(EventType::Final, &stored);
+                }
+            }
+            Err(failure) => {
+                let status = if ended.status == CallStatus::Canceled { TurnStatus::Canceled } else { TurnStatus::Failed };
+                let error = TurnError::new(failure.kind, failure.code.to_string(), failure.message.clone());
+                fail(ground, &mut draft, status, 1, error);
+            }
+        }
+        ground.commit(draft).await?;
+        Ok(concluded(row, &ended))
+    }
+}
+
+/// The row as it stands after the commit.
+fn concluded(mut row: CallRow, ended: &crate::outcome::Ended) -> CallRow {
+    if !row.status.is_terminal() {
+        crate::record::conclude(&mut row, ended);
+    }
+    row
+}
+
+fn asked(tool: &str, arguments: Arguments, retry_of: Option<Uuid>, idempotency_key: Option<String>) -> Asked {
+    Asked {
+        kind: CallKind::Function,
+        item_id: None,
+        call_id: None,
+        response_id: None,
+        output_index: 0,
+        name: tool.to_owned(),
+        arguments,
+        history_id: None,
+        retry_of,
+        idempotency_key,
+        refused: None,
+    }
+}

@@ -1,0 +1,129 @@
+//! The tools there are. A turn keeps the registry it began with, so a reload never changes a tool under a running call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::civil::Date;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use werkruf_contract::{Shape, Tool, ToolObject, ToolSpec, Typed, strict};
+use werkruf_llm::ToolDefinition;
+
+use crate::assistant::Assistant;
+
+/// Why a tool cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("tool {name}: {message}")]
+pub struct RegistryFault {
+    pub name: String,
+    pub message: String,
+}
+
+/// A tool with its schema compiled.
+pub struct Entry {
+    pub(crate) tool: Arc<dyn ToolObject>,
+    pub(crate) shape: Shape,
+    pub(crate) slots: Option<Arc<Semaphore>>,
+    definition: ToolDefinition,
+}
+
+impl Entry {
+    /// Name, effect, limits.
+    pub fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    /// JSON Schema of the arguments.
+    pub fn parameters(&self) -> &Value {
+        self.tool.parameters()
+    }
+
+    /// As a model is offered it.
+    pub const fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+}
+
+/// What one assistant is offered, made once and shared by all its turns.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    pub(crate) definitions: Arc<Vec<ToolDefinition>>,
+    pub(crate) functions: Arc<str>,
+}
+
+/// The tools by name, in the order they were added.
+#[derive(Default)]
+pub struct Registry {
+    entries: Vec<Arc<Entry>>,
+    by_name: HashMap<String, usize>,
+    offers: Mutex<HashMap<Vec<String>, Offer>>,
+}
+
+impl Registry {
+    /// Adds a tool written in Rust.
+    pub fn add<T: Tool>(&mut self, tool: T) -> Result<(), RegistryFault> {
+        self.add_object(Arc::new(Typed::new(tool)))
+    }
+
+    /// Adds a tool whose types are forgotten already.
+    pub fn add_object(&mut self, tool: Arc<dyn ToolObject>) -> Result<(), RegistryFault> {
+        let spec = tool.spec();
+        let name = spec.name.to_string();
+        let fault = |message: String| RegistryFault { name: name.clone(), message };
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+            return Err(fault("a name has 1 to 64 letters, digits, _ or -".to_owned()));
+        }
+        if self.by_name.contains_key(&name) {
+            return Err(fault("there is already a tool of this name".to_owned()));
+        }
+        let shape = Shape::compile(tool.parameters()).map_err(|error| fault(format!("its schema does not compile: {error}")))?;
+        let strict_schema = strict(tool.parameters());
+        let definition = ToolDefinition {
+            name: name.clone(),
+            description: spec.description.to_string(),
+            strict: strict_schema.is_some(),
+            parameters: strict_schema.unwrap_or_else(|| tool.parameters().clone()),
+        };
+        let slots = (spec.concurrency > 0).then(|| Arc::new(Semaphore::new(spec.concurrency)));
+        self.by_name.insert(name, self.entries.len());
+        self.entries.push(Arc::new(Entry { tool, shape, slots, definition }));
+        Ok(())
+    }
+
+    /// Takes tools away by name; the names that were there.
+    pub fn remove(&mut self, names: &[String]) {
+        self.entries.retain(|entry| !names.iter().any(|name| *name == entry.spec().name));
+        self.by_name = self.entries.iter().enumerate().map(|(at, entry)| (entry.spec().name.to_string(), at)).collect();
+    }
+
+    /// By the exact name; the model's spelling is not guessed at.
+    pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_name.get(name).and_then(|at| self.entries.get(*at))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// What an assistant is offered.
+    pub(crate) fn offer(&self, assistant: &Assistant) -> Offer {
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(offer) = offers.get(&assistant.tools) {
+            return offer.clone();
+        }
+        let offered: Vec<&Arc<Entry>> = self.entries.iter().filter(|entry| assistant.may_use(&entry.spec().name)).collect();
+        let functions: String = offered.iter().map(|entry| format!("- {}: {}\n", entry.spec().name, entry.spec().description)).collect();
+        let offer = Offer {
+            definitions: Arc::new(offered.iter().map(|entry| entry.definition.clone()).collect()),
+            functions: Arc::from(functions),
+        };
+        offers.insert(assistant.tools.clone(), offer.clone());
+        offer
+    }
+
+    /// What the tools themselves would call for this text, for a planner that is no language model.
+    pub fn propose(&self, text: &str, locale: &str, today: Date) -> Vec<(String, Value)> {
+        self.entries.iter().filter_map(|entry| Some((entry.spec().name.to_string(), entry.tool.propose(text, locale, today)?))).collect()
+    }
+}

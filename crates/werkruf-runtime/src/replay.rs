@@ -1,0 +1,108 @@
+//! What was stored, said again: envelopes of old calls, and events as clients first heard them.
+
+use serde_json::value::RawValue;
+use werkruf_contract::{
+    CallResult, CallStatus, ChatMessage, EventType, Final, State, ToolError, ToolErrorDetail, ToolErrorType, ToolOutput, ToolResult,
+    ToolResultMeta, TurnStatus, Usage, Uuid,
+};
+use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
+
+use crate::outcome::StoredMeta;
+
+/// More calls than a turn can have.
+const ALL_CALLS: u32 = 10_000;
+
+/// The `final` row: ids and text; results and state are joined when it is read.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct StoredFinal {
+    pub(crate) conversation_id: Uuid,
+    pub(crate) turn_id: Uuid,
+    pub(crate) created: bool,
+    pub(crate) status: TurnStatus,
+    pub(crate) message: ChatMessage,
+    pub(crate) usage: Usage,
+}
+
+impl StoredFinal {
+    /// With what the row leaves out.
+    pub(crate) fn complete(self, session_state: State, tool_results: Vec<CallResult<Box<RawValue>>>) -> Final<Box<RawValue>> {
+        let tool_result = tool_results.iter().rev().find(|call| call.status == CallStatus::Succeeded).and_then(|call| call.data.clone());
+        Final {
+            conversation_id: self.conversation_id,
+            chat_id: self.conversation_id,
+            turn_id: self.turn_id,
+            created: self.created,
+            status: self.status,
+            message: self.message,
+            session_state,
+            tool_result,
+            tool_results,
+            usage: self.usage,
+        }
+    }
+}
+
+/// An event's JSON as clients see it.
+pub async fn complete_event(records: &dyn Records, tenant_id: Uuid, stream_id: Uuid, row: &EventRow) -> Result<String, StoreError> {
+    if row.kind != EventType::Final {
+        return Ok(row.data.clone());
+    }
+    let stored: StoredFinal = serde_json::from_str(&row.data).map_err(|error| StoreError::Broken(error.to_string()))?;
+    let filter = CallFilter { turn_id: Some(stored.turn_id), ..CallFilter::default() };
+    let mut calls = records.calls(tenant_id, filter, Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst }).await?;
+    calls.sort_by_key(|call| (call.step, call.output_index));
+    let state = records.conversation(tenant_id, stream_id).await?.map(|conversation| conversation.state).unwrap_or_default();
+    let complete = stored.complete(state, calls.iter().map(result_of).collect());
+    serde_json::to_string(&complete).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+/// A stored call's part of the final answer.
+fn result_of(call: &CallRow) -> CallResult<Box<RawValue>> {
+    CallResult {
+        job_id: call.id,
+        call_id: call.call_id.clone(),
+        tool: call.tool_name.clone(),
+        status: call.status,
+        took_ms: call.took_ms(),
+        cache_hit: call.cache_hit,
+        data: call.response.clone().and_then(|text| RawValue::from_string(text).ok()),
+        error: detail_of(call).map(ToolErrorDetail::for_readers),
+    }
+}
+
+fn detail_of(call: &CallRow) -> Option<ToolErrorDetail> {
+    call.error_detail.as_deref().and_then(|text| serde_json::from_str(text).ok())
+}
+
+/// The envelope of a stored call.
+pub fn output_of(call: &CallRow) -> ToolOutput {
+    let parsed = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let input = parsed(&call.request).or_else(|| parsed(&call.raw_arguments)).unwrap_or(serde_json::Value::Null);
+    if call.status == CallStatus::Succeeded {
+        let stored: StoredMeta = call.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let mut routing = stored.routing;
+        if let Some(patch) = stored.state_patch {
+            routing.get_or_insert_default().insert("state_patch".to_owned(), serde_json::Value::Object(patch));
+        }
+        let meta = ToolResultMeta {
+            took_ms: call.took_ms(),
+            source_counts: stored.source_counts,
+            routing,
+            cache_hit: call.cache_hit.then_some(true),
+            token_usage: stored.token_usage,
+        };
+        return ToolOutput::Ok(ToolResult::new(input, call.response_value(), meta));
+    }
+    let detail = detail_of(call).unwrap_or_else(|| ToolErrorDetail {
+        kind: ToolErrorType::Retryable,
+        message: format!("The call is {}.", call.status),
+        code: Some("running".to_owned()),
+        cause: None,
+        details: None,
+        retry_after_ms: None,
+        upstream_status: None,
+        endpoint: None,
+        attempt: None,
+    });
+    ToolOutput::Error(ToolError::new(input, detail, call.took_ms()))
+}

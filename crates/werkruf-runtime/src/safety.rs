@@ -1,0 +1,13 @@
+//! Guard-rail profiles a caller may name in `X-Safety-Mode`.
+
+use serde::Deserialize;
+
+/// `[safety.<name>]` of the config file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SafetyProfile {
+    /// Tools that are refused under this profile.
+    pub tools_denied: Vec<String>,
+    /// Tools that need a person's word under this profile.
+    pub approval_required_for: Vec<String>,
+}

@@ -1,0 +1,370 @@
+//! One message and all the work until its answer: ask the model, walk its calls through the corridor, ask again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use werkruf_contract::{
+    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, Deadline, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
+    TurnError, TurnStatus, Usage, merge_state,
+};
+use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
+use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange};
+
+use crate::ask::{Question, Stop};
+use crate::assistant::Assistant;
+use crate::corridor::{Arguments, Asked, Walk, Walked};
+use crate::ground::{Draft, Ground, json};
+use crate::history::stored_form;
+use crate::record::{announce, object};
+use crate::registry::Offer;
+use crate::replay::StoredFinal;
+
+/// How often the same call may come in one turn, and how often a model may get its calls wrong.
+const REPEATS: u32 = 3;
+/// What the last word may take once the turn's own time is up.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A chat turn under way.
+pub(crate) struct Turn {
+    pub(crate) ground: Arc<Ground>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) assistant: Assistant,
+    pub(crate) system: String,
+    pub(crate) offer: Offer,
+    pub(crate) context: ToolContext,
+    pub(crate) state: Arc<State>,
+    pub(crate) messages: Arc<Vec<Message>>,
+    pub(crate) created: bool,
+    pub(crate) progress: Progress,
+}
+
+/// What a turn has come to so far.
+#[derive(Default)]
+pub(crate) struct Progress {
+    step: u32,
+    /// Unwritten bills.
+    usage: Vec<NewUsage>,
+    billed: Usage,
+    walked: Vec<Walked>,
+    /// How many steps asked for this very call.
+    repeats: HashMap<String, u32>,
+    mistakes: u32,
+    /// The limit that made the next answer the last.
+    last_word: Option<Limit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Steps,
+    Repeats,
+    Deadline,
+}
+
+impl Limit {
+    fn error(self) -> TurnError {
+        let (kind, code, message) = match self {
+            Self::Steps => (ToolErrorType::Fatal, "step_limit", "The assistant needed more steps than are allowed and found no answer."),
+            Self::Repeats => (ToolErrorType::Fatal, "repeat_limit", "The assistant repeated itself and found no answer."),
+            Self::Deadline => (ToolErrorType::Timeout, "turn_deadline", "The time for this answer is up."),
+        };
+        TurnError::new(kind, code, message)
+    }
+}
+
+impl Turn {
+    /// Runs to the end and writes how it ended.
+    pub(crate) async fn run(mut self) {
+        let mut draft = None;
+        let ended = self.converse(&mut draft).await;
+        let turn_id = self.ground.turn_id;
+        if let Err(error) = self.end(ended, draft).await {
+            // Nothing can be written: whoever owns the conversation now, or recovery, goes on from the last commit.
+            tracing::error!(%turn_id, %error, "the turn could not be brought to an end");
+        }
+    }
+
+    /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
+    async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<String, Stop> {
+        loop {
+            if self.progress.step >= self.ground.limits.steps {
+                self.progress.last_word.get_or_insert(Limit::Steps);
+            }
+            let answer = match self.ask(draft.take()).await {
+                Err(Stop::Deadline) if self.progress.last_word != Some(Limit::Deadline) => {
+                    self.progress.last_word = Some(Limit::Deadline);
+                    continue;
+                }
+                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error())),
+                answered => answered?,
+            };
+            self.progress.step += 1;
+            self.ground.debug("llm_choice", || {
+                let calls: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+                object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
+            });
+            if let Some(limit) = self.progress.last_word {
+                return if answer.text.is_empty() { Err(Stop::Failed(limit.error())) } else { Ok(answer.text) };
+            }
+            if answer.calls.is_empty() || !answer.executable {
+                return Ok(if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text });
+            }
+            let (first, outcomes) = self.act(answer).await?;
+            *draft = Some(outcomes);
+            if self.ground.live.cancel.is_raised() {
+                return Err(Stop::Canceled);
+            }
+            if let Some(text) = self.direct_answer(first) {
+                self.ground.say(EventType::AssistantToken, &AssistantToken { content: text.clone(), step: self.progress.step });
+                return Ok(text);
+            }
+        }
+    }
+
+    async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
+        let last_word = self.progress.last_word.is_some();
+        let request = ModelRequest {
+            model: self.assistant.model.clone(),
+            system: self.system.clone(),
+            messages: Arc::clone(&self.messages),
+            tools: Arc::clone(&self.offer.definitions),
+            tool_choice: if last_word { ToolChoice::None } else { ToolChoice::Auto },
+            temperature: self.assistant.temperature,
+            max_output_tokens: self.assistant.max_output_tokens,
+        };
+        let deadline = match self.progress.last_word {
+            Some(Limit::Deadline) => Deadline::after(GRACE),
+            Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
+        };
+        let question = Question { ground: &self.ground, provider: &*self.provider, step: self.progress.step + 1, deadline, request };
+        let mut usage = Vec::new();
+        let answered = question.ask(draft, &mut usage).await;
+        for row in usage {
+            self.bill(row);
+        }
+        answered
+    }
+
+    fn bill(&mut self, row: NewUsage) {
+        let billed = &mut self.progress.billed;
+        billed.input_tokens += row.tokens_prompt;
+        billed.cached_tokens += row.tokens_cached;
+        billed.output_tokens += row.tokens_completion;
+        billed.reasoning_tokens += row.tokens_reasoning;
+        billed.total_tokens += row.tokens_total;
+        billed.model_calls += 1;
+        self.progress.usage.push(row);
+    }
+
+    /// Commit B, then the calls. Returns where this step's calls begin, and their last outcomes, not yet durable.
+    async fn act(&mut self, answer: Answer) -> Result<(usize, Draft), Stop> {
+        let asked = self.asked(&answer).await?;
+        let calls: Vec<HistoryCall> = asked
+            .iter()
+            .map(|call| HistoryCall {
+                id: call.history_id.clone().unwrap_or_default(),
+                name: call.name.clone(),
+                arguments: match &call.arguments {
+                    Arguments::Raw(raw) => raw.clone(),
+                    Arguments::Given(value) => value.to_string(),
+                },
+            })
+            .collect();
+        let ground = Arc::clone(&self.ground);
+        let walk = Walk { ground: &ground, step: self.progress.step, state: &self.state, context: &self.context };
+        let prepared = walk.prepare(asked).await?;
+        let mut draft = ground.draft();
+        let tokens = answer.usage.map(|usage| usage.output_tokens);
+        draft.write.messages.push(assistant_message(&ground, &answer.text, Some(stored_form(&calls)), tokens));
+        draft.write.usage.append(&mut self.progress.usage);
+        draft.write.turn = Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None });
+        if !answer.text.is_empty() {
+            let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
+            draft.event(EventType::AssistantSnapshot, &snapshot);
+        }
+        for call in &prepared {
+            if call.row.started_at.is_some() {
+                announce(&mut draft, &call.row);
+            }
+            draft.write.calls.push(call.row.clone());
+        }
+        ground.commit(draft).await?;
+        let (walked, outcomes) = walk.finish(prepared).await?;
+        self.remember(answer.text, calls, &walked);
+        let first = self.progress.walked.len();
+        self.progress.walked.extend(walked);
+        Ok((first, outcomes))
+    }
+
+    /// The model's calls as the corridor takes them, with ids the conversation does not know yet.
+    async fn asked(&mut self, answer: &Answer) -> Result<Vec<Asked>, StoreError> {
+        let taken = self.taken_ids(&answer.calls).await?;
+        let mut used: Vec<&str> = taken.iter().map(String::as_str).collect();
+        let mut repeated: HashMap<String, bool> = HashMap::new();
+        let mut asked = Vec::with_capacity(answer.calls.len());
+        for (at, call) in answer.calls.iter().enumerate() {
+            let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
+            let history_id = match wire {
+                Some(id) if !used.contains(&id) => {
+                    used.push(id);
+                    id.to_owned()
+                }
+                Some(_) | None => format!("call_{}", self.ground.clock.new_id()),
+            };
+            let refused = if at >= self.ground.limits.calls_per_step {
+                Some(Failure::validation(
+                    "too_many_calls",
+                    format!("Only the first {} calls of one answer are run. Ask for fewer at once.", self.ground.limits.calls_per_step),
+                ))
+            } else {
+                self.repeated(call, &mut repeated)
+            };
+            asked.push(Asked {
+                kind: CallKind::Function,
+                item_id: call.item_id.clone(),
+                call_id: call.call_id.clone(),
+                response_id: answer.response_id.clone(),
+                output_index: u32::try_from(at).unwrap_or(u32::MAX),
+                name: call.name.clone(),
+                arguments: Arguments::Raw(call.arguments.clone()),
+                history_id: Some(history_id),
+                retry_of: None,
+                idempotency_key: None,
+                refused,
+            });
+        }
+        Ok(asked)
+    }
+
+    async fn taken_ids(&self, calls: &[AskedCall]) -> Result<Vec<String>, StoreError> {
+        // A conversation without results cannot have used an id.
+        let fresh = !self.messages.iter().any(|message| matches!(message, Message::Tool { .. }));
+        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
+        match self.ground.conversation_id {
+            Some(conversation_id) if !fresh && !ids.is_empty() => {
+                self.ground.turns.taken_call_ids(self.ground.fence.tenant_id, conversation_id, ids).await
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
+    fn repeated(&mut self, call: &AskedCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
+        let key = format!("{}\n{}", call.name, call.arguments);
+        let over = *this_step.entry(key.clone()).or_insert_with(|| {
+            let seen = self.progress.repeats.entry(key).or_default();
+            *seen += 1;
+            *seen > REPEATS
+        });
+        if over {
+            self.progress.last_word = Some(Limit::Repeats);
+        }
+        over.then(|| Failure::validation("repeat_limit", "This very call was made several times already. Answer with what you have."))
+    }
+
+    /// The step becomes part of what the model is asked next, and of what limits the turn.
+    fn remember(&mut self, text: String, calls: Vec<HistoryCall>, walked: &[Walked]) {
+        let messages = Arc::make_mut(&mut self.messages);
+        messages.push(Message::Assistant { content: text, calls });
+        let mut state: Option<State> = None;
+        let mut mistaken = !walked.is_empty();
+        for call in walked {
+            messages.push(Message::Tool {
+                call_id: call.history_id.clone().unwrap_or_default(),
+                name: call.row.tool_name.clone(),
+                content: call.ended.for_model().0,
+            });
+            mistaken &= call.ended.result.as_ref().is_err_and(|f| f.kind == ToolErrorType::Validation && call.ended.attempt == 0);
+            if let Ok(success) = &call.ended.result
+                && let Some(patch) = &success.state_patch
+            {
+                merge_state(state.get_or_insert_with(|| (*self.state).clone()), patch.clone());
+            }
+        }
+        if let Some(state) = state {
+            self.state = Arc::new(state);
+        }
+        self.progress.mistakes = if mistaken { self.progress.mistakes + 1 } else { 0 };
+        if self.progress.mistakes >= REPEATS {
+            self.progress.last_word = Some(Limit::Repeats);
+        }
+        if self.ground.deadline.passed() {
+            self.progress.last_word = Some(Limit::Deadline);
+        }
+    }
+
+    /// A tool that answers for itself, alone in its step, needs no second model call.
+    fn direct_answer(&self, first: usize) -> Option<String> {
+        let [only] = self.progress.walked.get(first..)? else { return None };
+        let entry = self.ground.setup.registry.find(&only.row.tool_name)?;
+        let success = only.ended.result.as_ref().ok().filter(|_| entry.spec().answers_directly)?;
+        success.message.clone()
+    }
+
+    /// Commit D: how it ended, once and for all.
+    async fn end(mut self, ended: Result<String, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
+        let ground = Arc::clone(&self.ground);
+        let mut draft = draft.unwrap_or_else(|| ground.draft());
+        draft.write.now = ground.clock.now();
+        draft.write.usage.append(&mut self.progress.usage);
+        match ended {
+            Ok(text) => self.complete(&mut draft, text),
+            Err(Stop::Canceled) => {
+                let error = TurnError::new(ToolErrorType::Fatal, "canceled", "The turn was canceled.");
+                fail(&ground, &mut draft, TurnStatus::Canceled, self.progress.step, error);
+            }
+            Err(Stop::Failed(error)) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, error),
+            Err(Stop::Deadline) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, Limit::Deadline.error()),
+            Err(Stop::Store(error)) => return Err(error),
+        }
+        ground.commit(draft).await.map(|_| ())
+    }
+
+    fn complete(&self, draft: &mut Draft, text: String) {
+        let ground = &self.ground;
+        let tokens = Some(self.progress.billed.output_tokens).filter(|tokens| *tokens > 0);
+        draft.write.messages.push(assistant_message(ground, &text, None, tokens));
+        draft.write.turn =
+            Some(TurnChange { status: TurnStatus::Completed, step: self.progress.step, error: None, message: Some(text.clone()) });
+        let stored = StoredFinal {
+            conversation_id: ground.stream_id(),
+            turn_id: ground.turn_id,
+            created: self.created,
+            status: TurnStatus::Completed,
+            message: ChatMessage { role: "assistant".to_owned(), content: text },
+            usage: self.progress.billed.clone(),
+        };
+        let row = json(&stored);
+        let results = self.progress.walked.iter().map(|call| call.ended.result(&call.row)).collect();
+        let heard = json(&stored.complete((*self.state).clone(), results));
+        draft.event_text(EventType::Final, row, Some(heard));
+    }
+}
+
+fn assistant_message(ground: &Ground, text: &str, tool_calls: Option<String>, tokens: Option<i64>) -> NewMessage {
+    NewMessage {
+        id: ground.clock.new_id(),
+        role: "assistant",
+        content: text.to_owned(),
+        tool_calls,
+        tool_call_id: None,
+        tool_name: None,
+        status: None,
+        metadata: None,
+        tokens,
+    }
+}
+
+/// The turn ends without an answer, and says so.
+pub(crate) fn fail(ground: &Ground, draft: &mut Draft, status: TurnStatus, step: u32, error: TurnError) {
+    draft.write.turn = Some(TurnChange { status, step, error: Some((json(&error), error.code.clone())), message: None });
+    let event = ErrorEvent {
+        kind: error.kind,
+        code: error.code,
+        message: error.message,
+        retry_after_ms: error.retry_after_ms,
+        turn_id: ground.turn_id,
+    };
+    draft.event(EventType::Error, &event);
+}
