@@ -40,7 +40,7 @@ impl ModelError {
     /// 4xx but 408 and 429 is sent once; everything else may pass.
     pub const fn is_retryable(&self) -> bool {
         match self.fault {
-            ModelFault::Refused { status } => matches!(status, 408 | 409 | 429) || status >= 500,
+            ModelFault::Refused { status } => matches!(status, 408 | 429) || status >= 500,
             ModelFault::Connect | ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => true,
         }
     }

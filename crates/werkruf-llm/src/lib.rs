@@ -5,12 +5,21 @@
 //! Nothing here retries: a retry costs money and must be recorded, so the turn does it.
 
 mod answer;
+mod chat;
 mod error;
+mod http;
+mod inspect;
 mod request;
+mod retry_after;
+mod sse;
 
 pub use answer::{Answer, AskedCall, Delta, TokenUsage};
+pub use chat::{ChatConfig, ChatProvider, ConfigError};
 pub use error::{ModelError, ModelFault};
+pub use http::{HttpLimits, http_client, install_tls};
+pub use inspect::{InspectError, WireApi, inspect};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
+pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;

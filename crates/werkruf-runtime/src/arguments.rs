@@ -92,6 +92,8 @@ fn coerce(schema: &Value, value: &mut Value, path: &mut String, repairs: &mut Ve
     match value {
         Value::Object(fields) => {
             let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+            // In strict mode every field must be sent: null is how a model leaves an optional one out.
+            fields.retain(|name, field| !field.is_null() || !properties.get(name).is_some_and(|p| is_optional_and_not_null(schema, name, p)));
             for (name, field) in fields {
                 if let Some(property) = properties.get(name) {
                     descend(property, field, name, path, repairs);
@@ -107,6 +109,18 @@ fn coerce(schema: &Value, value: &mut Value, path: &mut String, repairs: &mut Ve
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+}
+
+fn is_optional_and_not_null(schema: &Map<String, Value>, name: &str, property: &Value) -> bool {
+    let required = schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|n| n == name));
+    let kinds = property.get("type");
+    let takes_null = match kinds {
+        Some(Value::String(kind)) => kind == "null",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
+        // Without a type anything may be taken, null among it.
+        _ => true,
+    };
+    !required && !takes_null
 }
 
 fn descend(schema: &Value, value: &mut Value, name: &str, path: &mut String, repairs: &mut Vec<Repair>) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
 use werkruf_store::{NewUsage, StoreError};
@@ -36,6 +37,8 @@ impl From<StoreError> for Stop {
 pub(crate) struct Question<'a> {
     pub(crate) ground: &'a Ground,
     pub(crate) provider: &'a dyn Provider,
+    /// Places for requests at once, where limited.
+    pub(crate) slots: Option<&'a Semaphore>,
     pub(crate) step: u32,
     pub(crate) deadline: Deadline,
     pub(crate) request: ModelRequest,
@@ -48,7 +51,7 @@ impl Question<'_> {
         let mut sent = 0;
         loop {
             sent += 1;
-            let opening = self.in_time(self.provider.ask(self.request.clone()));
+            let opening = self.in_time(self.open());
             let opened = match draft.take() {
                 Some(draft) => {
                     let (committed, opened) = tokio::join!(self.ground.commit(draft), opening);
@@ -59,7 +62,7 @@ impl Question<'_> {
             };
             let mut shown = String::new();
             let error = match opened {
-                Ok(stream) => match self.in_time(self.listen(stream, &mut shown)).await {
+                Ok((stream, _slot)) => match self.in_time(self.listen(stream, &mut shown)).await {
                     Ok(Ok(answer)) => {
                         usage.push(self.bill(answer.usage, &answer.text, answer.model.as_deref()));
                         return Ok(answer);
@@ -81,6 +84,16 @@ impl Question<'_> {
             }
             self.pause(sent, &error).await?;
         }
+    }
+
+    /// Sends once, as soon as there is a place; the place is held until the answer is heard to its end.
+    async fn open(&self) -> Result<(AnswerStream, Option<SemaphorePermit<'_>>), ModelError> {
+        let slot = match self.slots {
+            // The semaphore is never closed, so an error cannot come.
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        Ok((self.provider.ask(self.request.clone()).await?, slot))
     }
 
     async fn listen(&self, mut stream: AnswerStream, shown: &mut String) -> Result<Answer, ModelError> {

@@ -107,7 +107,12 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
     };
     let judged = answered.and_then(|reply| Success::of(reply, spec));
     judged.map_err(|failure| {
-        let cause = if failure.kind == ToolErrorType::Timeout { CallStatus::Timeout } else { CallStatus::Failed };
+        let cause = match failure.kind {
+            // A tool that hears the stop button may be quicker than we are.
+            _ if failure.code == "canceled" => CallStatus::Canceled,
+            ToolErrorType::Timeout => CallStatus::Timeout,
+            _ => CallStatus::Failed,
+        };
         (failure, cause)
     })
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use crate::arguments;
@@ -19,7 +19,7 @@ use crate::attempt::{Run, attempt, canceled};
 use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
 use crate::ground::{Draft, Ground};
 use crate::outcome::{Ended, Success};
-use crate::record::{conclude, object, record, shown, start};
+use crate::record::{conclude, new_row, object, record, shown, start};
 use crate::registry::Entry;
 
 /// A call as it arrives, whoever asks for it.
@@ -108,7 +108,7 @@ impl Walk<'_> {
         let mut running = 0;
         let mut prepared = Vec::with_capacity(asked.len());
         for asked in asked {
-            let mut row = self.row(&asked);
+            let mut row = new_row(ground, self.step, self.context, &asked);
             let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
                 Ok(plan) => plan,
                 Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()))),
@@ -266,59 +266,6 @@ impl Walk<'_> {
         context.now_iso = self.ground.clock.now();
         context.idempotency_key = Some(key.to_owned());
         context
-    }
-
-    fn row(&self, asked: &Asked) -> CallRow {
-        let ground = self.ground;
-        let id = ground.clock.new_id();
-        let now = ground.clock.now();
-        let mut context = self.context.clone();
-        context.invocation_id = id;
-        context.now_iso = now;
-        CallRow {
-            id,
-            tenant_id: ground.fence.tenant_id,
-            conversation_id: ground.conversation_id,
-            turn_id: ground.turn_id,
-            step: self.step,
-            output_index: asked.output_index,
-            response_id: asked.response_id.clone(),
-            kind: asked.kind,
-            tool_name: shown(&asked.name),
-            call_id: asked.call_id.clone(),
-            item_id: asked.item_id.clone(),
-            status: CallStatus::Queued,
-            request: None,
-            raw_arguments: match &asked.arguments {
-                Arguments::Raw(raw) => Some(raw.clone()),
-                Arguments::Given(_) => None,
-            },
-            repairs: None,
-            response: None,
-            error: None,
-            error_type: None,
-            error_code: None,
-            error_detail: None,
-            effect: Effect::Read,
-            attempt: 0,
-            cache_hit: false,
-            dedupe_key: None,
-            dedupe_of: None,
-            retry_of: asked.retry_of,
-            idempotency_key: None,
-            permission: None,
-            trace_id: Some(context.trace_id.clone()),
-            run_id: context.run_id.clone(),
-            ingestion_run_id: context.ingestion_run_id.clone(),
-            workflow_id: context.workflow_id.clone(),
-            case_id: context.case_id.clone(),
-            context: serde_json::to_string(&context).unwrap_or_else(|_| "{}".to_owned()),
-            meta: None,
-            created_at: now,
-            updated_at: now,
-            started_at: None,
-            finished_at: None,
-        }
     }
 
     /// Runs what may run, at most so many at once, and records outcomes as they come. Siblings never wait for one

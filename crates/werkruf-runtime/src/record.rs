@@ -1,11 +1,65 @@
 //! What is written of a call as it begins and ends: its row, the model's message, the state's patch, the client's event.
 
 use serde_json::{Map, Value, json};
-use werkruf_contract::{CallStatus, EventType, ToolErrorDetail, ToolFinished, ToolStarted};
+use werkruf_contract::{CallStatus, Effect, EventType, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
 use werkruf_store::{CallRow, CallStart, NewMessage};
 
+use crate::corridor::{Arguments, Asked};
 use crate::ground::{Draft, Ground};
 use crate::outcome::Ended;
+
+/// The row of a call nobody has judged yet.
+pub(crate) fn new_row(ground: &Ground, step: u32, context: &ToolContext, asked: &Asked) -> CallRow {
+    let id = ground.clock.new_id();
+    let now = ground.clock.now();
+    let mut context = context.clone();
+    context.invocation_id = id;
+    context.now_iso = now;
+    CallRow {
+        id,
+        tenant_id: ground.fence.tenant_id,
+        conversation_id: ground.conversation_id,
+        turn_id: ground.turn_id,
+        step,
+        output_index: asked.output_index,
+        response_id: asked.response_id.clone(),
+        kind: asked.kind,
+        tool_name: shown(&asked.name),
+        call_id: asked.call_id.clone(),
+        item_id: asked.item_id.clone(),
+        status: CallStatus::Queued,
+        request: None,
+        raw_arguments: match &asked.arguments {
+            Arguments::Raw(raw) => Some(raw.clone()),
+            Arguments::Given(_) => None,
+        },
+        repairs: None,
+        response: None,
+        error: None,
+        error_type: None,
+        error_code: None,
+        error_detail: None,
+        effect: Effect::Read,
+        attempt: 0,
+        cache_hit: false,
+        dedupe_key: None,
+        dedupe_of: None,
+        retry_of: asked.retry_of,
+        idempotency_key: None,
+        permission: None,
+        trace_id: Some(context.trace_id.clone()),
+        run_id: context.run_id.clone(),
+        ingestion_run_id: context.ingestion_run_id.clone(),
+        workflow_id: context.workflow_id.clone(),
+        case_id: context.case_id.clone(),
+        context: serde_json::to_string(&context).unwrap_or_else(|_| "{}".to_owned()),
+        meta: None,
+        created_at: now,
+        updated_at: now,
+        started_at: None,
+        finished_at: None,
+    }
+}
 
 /// A queued call begins: durable with the draft, before it is sent.
 pub(crate) fn start(ground: &Ground, draft: &mut Draft, row: &mut CallRow) {

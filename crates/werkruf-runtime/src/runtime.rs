@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, EventType, Init, State, ToolContext, Uuid};
 use werkruf_llm::{Message, Provider};
@@ -65,6 +65,8 @@ pub(crate) struct House {
     pub(crate) tasks: TaskTracker,
     live: Mutex<HashMap<Uuid, Arc<Live>>>,
     admission: Admission,
+    /// Model requests at once, where limited.
+    model_slots: Option<Arc<Semaphore>>,
     /// Names this process in leases.
     pub(crate) owner: String,
     draining: AtomicBool,
@@ -82,6 +84,7 @@ impl Runtime {
             tasks: TaskTracker::new(),
             live: Mutex::new(HashMap::new()),
             admission: Admission::new(),
+            model_slots: (parts.limits.model_concurrency > 0).then(|| Arc::new(Semaphore::new(parts.limits.model_concurrency))),
             owner: parts.clock.new_id().to_string(),
             draining: AtomicBool::new(false),
             parts,
@@ -342,6 +345,7 @@ impl Begun {
         Ok(Turn {
             ground: Arc::new(ground),
             provider: Arc::clone(&house.parts.provider),
+            model_slots: house.model_slots.clone(),
             assistant,
             system,
             offer,

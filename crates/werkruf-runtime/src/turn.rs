@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use werkruf_contract::{
     AssistantSnapshot, AssistantToken, CallKind, ChatMessage, Deadline, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
     TurnError, TurnStatus, Usage, merge_state,
@@ -30,6 +31,7 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct Turn {
     pub(crate) ground: Arc<Ground>,
     pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) model_slots: Option<Arc<Semaphore>>,
     pub(crate) assistant: Assistant,
     pub(crate) system: String,
     pub(crate) offer: Offer,
@@ -107,7 +109,12 @@ impl Turn {
             if let Some(limit) = self.progress.last_word {
                 return if answer.text.is_empty() { Err(Stop::Failed(limit.error())) } else { Ok(answer.text) };
             }
-            if answer.calls.is_empty() || !answer.executable {
+            if !answer.executable && !answer.calls.is_empty() {
+                // Cut off by a length limit: what it asked for may be half of what it meant.
+                let message = "The language model's answer was cut off before its tool calls were complete.";
+                return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
+            }
+            if answer.calls.is_empty() {
                 return Ok(if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text });
             }
             let (first, outcomes) = self.act(answer).await?;
@@ -137,7 +144,8 @@ impl Turn {
             Some(Limit::Deadline) => Deadline::after(GRACE),
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
-        let question = Question { ground: &self.ground, provider: &*self.provider, step: self.progress.step + 1, deadline, request };
+        let slots = self.model_slots.as_deref();
+        let question = Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request };
         let mut usage = Vec::new();
         let answered = question.ask(draft, &mut usage).await;
         for row in usage {

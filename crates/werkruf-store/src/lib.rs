@@ -11,6 +11,8 @@ mod error;
 mod keys;
 mod rows;
 mod sqlite;
+#[cfg(test)]
+mod story;
 mod write;
 
 pub use error::StoreError;
@@ -19,7 +21,7 @@ pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TurnRow,
     UserRow,
 };
-pub use sqlite::SqliteStore;
+pub use sqlite::{Counts, SqliteStore};
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, TurnChange,
     TurnKind, TurnWrite, Written,

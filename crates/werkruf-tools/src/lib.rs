@@ -1,1 +1,14 @@
-//! stub
+//! The tools this server brings along, one file or folder each, and the tools operators declare.
+//!
+//! A tool knows the contract and, where it needs one, a store trait or the HTTP client. It never sees the runtime:
+//! both meet in `main`, which registers what the functions here return.
+
+mod http_tool;
+mod test_tools;
+
+pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig};
+pub use test_tools::test_tools;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;

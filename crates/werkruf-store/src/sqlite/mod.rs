@@ -1,4 +1,98 @@
 //! SQLite: one writer thread with group commit, a pool of readers.
+//!
+//! One process owns the file: it holds `<db>.lock-held` for its life, so leases never expire while it lives,
+//! and those an earlier process left are void at the next start. Outside readers (`mode=ro`) always work.
 
-/// The embedded database.
-pub struct SqliteStore {}
+mod insert;
+mod known;
+mod migrate;
+mod open;
+mod people;
+mod people_write;
+mod readers;
+mod records;
+mod row;
+mod text;
+mod turn_open;
+mod turn_write;
+mod turns;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+use werkruf_contract::Clock;
+
+use crate::StoreError;
+use known::Known;
+use readers::Readers;
+pub use writer::Counts;
+use writer::Writer;
+
+/// The embedded database. Dropping the last handle finishes what is queued and closes the file.
+pub struct SqliteStore {
+    // Dropped in this order: the writer closes last but the lock, so its connection can fold the WAL away.
+    readers: Readers,
+    writer: Writer,
+    known: Known,
+    path: PathBuf,
+    /// Held for life; the operating system lets go of it with the process.
+    _lock: std::fs::File,
+}
+
+impl SqliteStore {
+    /// Opens or makes the database, brings its schema up to date and voids the leases of earlier processes.
+    pub fn open(path: impl AsRef<Path>, clock: &Clock) -> Result<Arc<Self>, StoreError> {
+        let path = path.as_ref();
+        let lock = open::lock(path)?;
+        let connection = open::writable(path)?;
+        migrate::migrate(&connection, path, migrate::MIGRATIONS, clock.now())?;
+        open::void_old_leases(&connection)?;
+        let readers = (0..readers::READERS).map(|_| open::read_only(path)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            readers: Readers::new(readers),
+            writer: Writer::start(connection)?,
+            known: Known::default(),
+            path: path.to_owned(),
+            _lock: lock,
+        }))
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What has been written since the database was opened.
+    pub fn counts(&self) -> Counts {
+        self.writer.counts()
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(
+                ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+                | ErrorCode::ReadOnly,
+            ) => Self::Unavailable(error.to_string()),
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "sqlite_tests.rs"]
+mod tests;

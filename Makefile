@@ -1,0 +1,39 @@
+# Every command the README names, and nothing else. `make` alone says what there is.
+.DEFAULT_GOAL := help
+.PHONY: help run check test bench fmt lint rust-tests outside-tests install
+
+CARGO ?= cargo
+BIN := target/release/werkruf
+NEED_RUST := 1.95
+
+help: ## Say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+toolchain:
+	@command -v $(CARGO) >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs), version $(NEED_RUST) or newer."; exit 1; }
+
+run: toolchain ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+	@test -x $(BIN) || echo "Building werkruf once (4 to 8 minutes on two cores); later starts take no time."
+	@$(CARGO) build --release --quiet -p werkruf
+	@$(BIN) serve $(ARGS)
+
+check: toolchain fmt lint rust-tests ## Quick inner loop: format, lints, Rust tests
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --quiet
+
+rust-tests:
+	$(CARGO) test --workspace --quiet
+
+test: toolchain check outside-tests ## Everything: what `check` does, then the server as outside programs use it
+
+outside-tests:
+	$(CARGO) build --quiet -p werkruf --bins
+	tests/outside/run
+
+bench: toolchain ## CPU per turn and turns per second beside a bare handler, in one run
+	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
+	target/release/bench $(ARGS)

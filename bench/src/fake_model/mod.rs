@@ -1,0 +1,275 @@
+//! A scripted model server on loopback that speaks Chat Completions like OpenAI does.
+//!
+//! Tests say what it answers and read back what it was asked. It refuses with 400 a history the real API would refuse.
+//! It has no sleeps of its own: gates and `hang` hold an answer until the test, or the client, lets go.
+
+mod body;
+mod events;
+mod fixed;
+mod gate;
+mod reply;
+mod request;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use fixed::fixed_router;
+pub use gate::Gate;
+pub use reply::{Call, Reply, call, call_raw};
+pub use request::RecordedRequest;
+
+use gate::GatePoint;
+use reply::{Fate, Kind};
+
+type ReplyFn = Box<dyn Fn(&RecordedRequest) -> Reply + Send + Sync>;
+
+/// A running fake. Dropping it closes its port and its connections.
+pub struct FakeModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+pub(super) struct Shared {
+    script: Mutex<Script>,
+    /// Requests received in all.
+    received: watch::Sender<usize>,
+    /// Answers not yet finished.
+    open: watch::Sender<usize>,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Script {
+    replies: VecDeque<Reply>,
+    by_request: Option<ReplyFn>,
+    requests: Vec<RecordedRequest>,
+    calls: usize,
+}
+
+impl FakeModel {
+    /// Starts on a free port.
+    ///
+    /// # Panics
+    /// When no port can be had on loopback.
+    #[expect(clippy::expect_used, reason = "a test without its fake cannot go on, and this saves every test an unwrap")]
+    pub async fn start() -> Self {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a free port on loopback")
+    }
+
+    /// Starts at this address, to come back where an earlier fake was.
+    pub async fn start_at(address: SocketAddr) -> io::Result<Self> {
+        Self::serve(address, |shared| {
+            Router::new()
+                .route("/v1/chat/completions", post(completions))
+                .route("/v1/models", get(models))
+                .layer(DefaultBodyLimit::disable())
+                .with_state(shared)
+        })
+        .await
+    }
+
+    /// Starts the benchmark's model, which follows no script and records nothing.
+    pub async fn start_fixed() -> io::Result<Self> {
+        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), |_| fixed_router()).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the fake owns its server task and aborts it on drop")]
+    async fn serve(address: SocketAddr, router: impl FnOnce(Arc<Shared>) -> Router) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            script: Mutex::default(),
+            received: watch::Sender::new(0),
+            open: watch::Sender::new(0),
+            closing: watch::Sender::new(false),
+        });
+        let mut closing = shared.closing.subscribe();
+        let closed = async move {
+            let _ = closing.wait_for(|closing| *closing).await;
+        };
+        let router = router(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).with_graceful_shutdown(closed).await;
+        });
+        Ok(Self { address, shared, server })
+    }
+
+    /// What a client is configured with.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Adds answers; each request takes the next. When none is left, a plain text is answered.
+    pub fn script(&self, replies: Vec<Reply>) {
+        self.shared.script().replies.extend(replies);
+    }
+
+    /// Answers by request, once the scripted replies are used up.
+    pub fn script_fn(&self, reply: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static) {
+        self.shared.script().by_request = Some(Box::new(reply));
+    }
+
+    /// Every request so far, in the order of arrival.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.script().requests.clone()
+    }
+
+    /// Scripted answers not yet taken.
+    pub fn replies_left(&self) -> usize {
+        self.shared.script().replies.len()
+    }
+
+    /// Waits until so many requests have come in all.
+    pub async fn received(&self, requests: usize) {
+        let _ = self.shared.received.subscribe().wait_for(|received| *received >= requests).await;
+    }
+
+    /// Waits until no answer is under way: all are sent, or their clients have left.
+    pub async fn quiet(&self) {
+        let _ = self.shared.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Closes the port and waits until it is closed.
+    pub async fn stop(mut self) {
+        self.shared.closing.send_replace(true);
+        self.server.abort();
+        let _ = (&mut self.server).await;
+    }
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        self.shared.closing.send_replace(true);
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the fake closes.
+    pub(super) async fn closed(&self) {
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+}
+
+/// An answer under way; counted until it is dropped.
+pub(super) struct Open(Arc<Shared>);
+
+impl Open {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.open.send_modify(|open| *open += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
+}
+
+async fn models() -> Json<Value> {
+    Json(json!({"object": "list", "data": [{"id": "fake-1", "object": "model"}, {"id": "fake-2", "object": "model"}]}))
+}
+
+async fn completions(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let open = Open::new(&shared);
+    let (reply, request) = match take_reply(&shared, headers, &body) {
+        Ok(taken) => taken,
+        Err(refusal) => return *refusal,
+    };
+    if reply.fate == Fate::Hang {
+        shared.closed().await;
+    }
+    for gate in reply.gates.iter().filter(|gate| gate.point == GatePoint::BeforeHead) {
+        gate.pass().await;
+    }
+    match &reply.kind {
+        Kind::Status { status, retry_after, message } => {
+            let words = message.clone().unwrap_or_else(|| format!("The fake was told to answer {status}."));
+            let mut response = refusal(*status, &words);
+            if let Some(value) = retry_after.as_ref().and_then(|seconds| seconds.parse().ok()) {
+                response.headers_mut().insert(header::RETRY_AFTER, value);
+            }
+            response
+        }
+        Kind::Bytes { content_type, body } => {
+            let body = body::body(vec![Bytes::from(body.clone())], 0, &reply, open);
+            ([(header::CONTENT_TYPE, content_type.clone())], body).into_response()
+        }
+        Kind::Answer(script) => answer(&shared, script, &reply, &request, open),
+    }
+}
+
+/// Records the request and takes the answer meant for it, or refuses as the real API would.
+fn take_reply(shared: &Shared, headers: HeaderMap, body: &[u8]) -> Result<(Reply, RecordedRequest), Box<Response>> {
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return Err(Box::new(refusal(400, "We could not parse the JSON body of your request.")));
+    };
+    let fault = match body["messages"].as_array() {
+        Some(messages) if body["model"].is_string() => request::history_fault(messages),
+        _ => Some("Missing required parameter: 'model' or 'messages'.".to_owned()),
+    };
+    let request = RecordedRequest { headers, body, refused: fault.is_some() };
+    let mut script = shared.script();
+    script.requests.push(request.clone());
+    shared.received.send_replace(script.requests.len());
+    if let Some(fault) = fault {
+        return Err(Box::new(refusal(400, &fault)));
+    }
+    let reply = match (script.replies.pop_front(), &script.by_request) {
+        (Some(reply), _) => reply,
+        (None, Some(by_request)) => by_request(&request),
+        (None, None) => Reply::text("The fake model has nothing more to say."),
+    };
+    Ok((reply, request))
+}
+
+fn answer(shared: &Shared, script: &reply::Script, reply: &Reply, request: &RecordedRequest, open: Open) -> Response {
+    let model = request.body["model"].as_str().unwrap_or_default();
+    let mut state = shared.script();
+    let number = state.requests.len();
+    if request.body["stream"] != true {
+        return Json(events::whole_body(script, model, number, &mut state.calls)).into_response();
+    }
+    let mut pieces = events::stream_pieces(script, model, number, &mut state.calls);
+    drop(state);
+    if reply.fate == Fate::CutBeforeFinish {
+        pieces.all.truncate(1 + pieces.deltas);
+    }
+    ([(header::CONTENT_TYPE, "text/event-stream")], body::body(pieces.all, 1, reply, open)).into_response()
+}
+
+fn refusal(status: u16, words: &str) -> Response {
+    let kind = if status == 429 {
+        "rate_limit_exceeded"
+    } else if status < 500 {
+        "invalid_request_error"
+    } else {
+        "server_error"
+    };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(json!({"error": {"message": words, "type": kind, "param": null, "code": null}}))).into_response()
+}

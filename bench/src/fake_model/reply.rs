@@ -1,0 +1,251 @@
+//! What the fake answers, as a test writes it down.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::gate::Gate;
+
+/// A call the fake asks for.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub(super) name: String,
+    pub(super) arguments: String,
+    pub(super) id: Option<String>,
+}
+
+/// A call with these arguments; its id is `call_<n>`, counted over the life of the fake.
+#[expect(clippy::needless_pass_by_value, reason = "tests write json!({…}) here, and a & before each would only be noise")]
+pub fn call(name: &str, arguments: Value) -> Call {
+    call_raw(name, &arguments.to_string())
+}
+
+/// A call with arguments that need not be JSON.
+pub fn call_raw(name: &str, arguments: &str) -> Call {
+    Call { name: name.to_owned(), arguments: arguments.to_owned(), id: None }
+}
+
+impl Call {
+    /// With this id, which may be empty.
+    #[must_use]
+    pub fn with_id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+}
+
+/// One answer of the fake.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub(super) kind: Kind,
+    pub(super) gates: Vec<Gate>,
+    pub(super) delay: Option<Duration>,
+    pub(super) fate: Fate,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Answer(Script),
+    Status {
+        status: u16,
+        retry_after: Option<String>,
+        message: Option<String>,
+    },
+    /// A 200 with exactly these bytes.
+    Bytes {
+        content_type: String,
+        body: Vec<u8>,
+    },
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Whole,
+    /// The connection is dropped after so many bytes of the body.
+    CutAfter(usize),
+    /// The body ends in good order, but without a finish reason and `[DONE]`.
+    CutBeforeFinish,
+    /// Nothing is ever answered.
+    Hang,
+    /// Nothing follows the first delta.
+    HangMidStream,
+}
+
+/// The contents of an answer and the quirks it is sent with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Script {
+    pub(super) text: Vec<String>,
+    pub(super) calls: Vec<Call>,
+    pub(super) usage: Option<(u64, u64)>,
+    pub(super) finish: Option<String>,
+    pub(super) refusal: Option<String>,
+    pub(super) without_index: bool,
+    pub(super) index_zero: bool,
+    pub(super) repeat_ids: bool,
+    pub(super) whole_arguments: bool,
+    pub(super) object_arguments: bool,
+    pub(super) without_done: bool,
+    pub(super) error: Option<Value>,
+}
+
+impl Reply {
+    fn of(kind: Kind) -> Self {
+        Self { kind, gates: Vec::new(), delay: None, fate: Fate::Whole }
+    }
+
+    /// Text, word by word.
+    pub fn text(text: &str) -> Self {
+        Self::of(Kind::Answer(Script { text: pieces(text), ..Script::default() }))
+    }
+
+    /// Calls, one after another.
+    pub fn calls(calls: Vec<Call>) -> Self {
+        Self::of(Kind::Answer(Script { calls, ..Script::default() }))
+    }
+
+    /// A refusal in place of text.
+    pub fn refusal(words: &str) -> Self {
+        Self::of(Kind::Answer(Script { refusal: Some(words.to_owned()), ..Script::default() }))
+    }
+
+    /// An error status.
+    pub fn status(status: u16) -> Self {
+        Self::of(Kind::Status { status, retry_after: None, message: None })
+    }
+
+    /// A 200 with exactly these bytes, whatever they are.
+    pub fn bytes(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self::of(Kind::Bytes { content_type: content_type.to_owned(), body: body.into() })
+    }
+
+    fn script(mut self, change: impl FnOnce(&mut Script)) -> Self {
+        if let Kind::Answer(script) = &mut self.kind {
+            change(script);
+        }
+        self
+    }
+
+    /// Text before the calls.
+    #[must_use]
+    pub fn with_text(self, text: &str) -> Self {
+        self.script(|script| script.text = pieces(text))
+    }
+
+    /// Tokens reported at the end; 10 and 5 unless told.
+    #[must_use]
+    pub fn usage(self, prompt: u64, completion: u64) -> Self {
+        self.script(|script| script.usage = Some((prompt, completion)))
+    }
+
+    /// Another finish reason than the fitting one.
+    #[must_use]
+    pub fn finish(self, reason: &str) -> Self {
+        self.script(|script| script.finish = Some(reason.to_owned()))
+    }
+
+    /// An error object inside the stream, after the deltas, in place of the end.
+    #[must_use]
+    pub fn error_in_stream(self, error: Value) -> Self {
+        self.script(|script| script.error = Some(error))
+    }
+
+    /// Calls carry no index, as Mistral and Gemini send them; each is sent in one piece.
+    #[must_use]
+    pub fn without_index(self) -> Self {
+        self.script(|script| (script.without_index, script.whole_arguments) = (true, true))
+    }
+
+    /// All calls have index 0, as Ollama sends them; each is sent in one piece.
+    #[must_use]
+    pub fn index_zero(self) -> Self {
+        self.script(|script| (script.index_zero, script.whole_arguments) = (true, true))
+    }
+
+    /// Id and name are repeated with every fragment, as Kimi sends them.
+    #[must_use]
+    pub fn repeat_ids(self) -> Self {
+        self.script(|script| script.repeat_ids = true)
+    }
+
+    /// Arguments are a JSON object in place of a string, as llama.cpp sent them.
+    #[must_use]
+    pub fn object_arguments(self) -> Self {
+        self.script(|script| (script.object_arguments, script.whole_arguments) = (true, true))
+    }
+
+    /// The stream ends without `[DONE]`.
+    #[must_use]
+    pub fn without_done(self) -> Self {
+        self.script(|script| script.without_done = true)
+    }
+
+    /// `Retry-After` in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        if let Kind::Status { retry_after, .. } = &mut self.kind {
+            *retry_after = Some(seconds.to_string());
+        }
+        self
+    }
+
+    /// The words of an error.
+    #[must_use]
+    pub fn message(mut self, words: &str) -> Self {
+        if let Kind::Status { message, .. } = &mut self.kind {
+            *message = Some(words.to_owned());
+        }
+        self
+    }
+
+    /// The connection drops after so many bytes of the body.
+    #[must_use]
+    pub const fn cut_after(mut self, bytes: usize) -> Self {
+        self.fate = Fate::CutAfter(bytes);
+        self
+    }
+
+    /// The body ends in good order, but before the finish reason.
+    #[must_use]
+    pub const fn cut_before_finish(mut self) -> Self {
+        self.fate = Fate::CutBeforeFinish;
+        self
+    }
+
+    /// Never answers; ends when the client leaves.
+    #[must_use]
+    pub const fn hang(mut self) -> Self {
+        self.fate = Fate::Hang;
+        self
+    }
+
+    /// Falls silent after the first delta; ends when the client leaves.
+    #[must_use]
+    pub const fn hang_mid_stream(mut self) -> Self {
+        self.fate = Fate::HangMidStream;
+        self
+    }
+
+    /// Waits at this gate until the test opens it.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gates.push(gate);
+        self
+    }
+
+    /// Lets this much time pass before each piece of the body.
+    #[must_use]
+    pub const fn delay_per_chunk(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+}
+
+/// Words with the space before them, so that they join to the text.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for word in text.split_inclusive(' ') {
+        pieces.push(word.to_owned());
+    }
+    pieces
+}

@@ -1,0 +1,118 @@
+//! The floor: the least a server can do for the same turn. It asks the model twice, echoes one tool call and
+//! group-commits the same number of rows at the same four points, and nothing else: no validation, no rights, no
+//! registry, no recovery. Werkruf is measured against it in the same run.
+
+mod rows;
+mod writer;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use rows::Turn;
+pub use writer::Writer;
+
+/// What the floor is made of.
+pub struct Floor {
+    client: reqwest::Client,
+    model_url: String,
+    writer: Writer,
+    tools: Value,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    message: String,
+    conversation_id: Option<Uuid>,
+}
+
+impl Floor {
+    /// A floor in front of this model, writing to this file.
+    #[expect(clippy::disallowed_methods, reason = "the floor stands outside the house and has a client of its own")]
+    pub fn new(model_url: &str, writer: Writer) -> Result<Self, reqwest::Error> {
+        let parameters = json!({"type": "object", "properties": {"value": {}}, "required": ["value"]});
+        let tools = json!([{"type": "function", "function": {"name": "test_echo", "description": "Echoes.", "parameters": parameters}}]);
+        let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+        Ok(Self { client, model_url: format!("{model_url}/chat/completions"), writer, tools })
+    }
+
+    /// The same two routes the load generator uses.
+    pub fn router(self) -> Router {
+        Router::new().route("/readyz", get(|| async { "ok" })).route("/api/chat", post(chat)).with_state(Arc::new(self))
+    }
+
+    /// One model request; deltas of text go to the client as they come, the first call is the answer.
+    async fn ask(&self, messages: &Value, out: &mpsc::Sender<Bytes>) -> Option<(String, Option<Value>)> {
+        let body =
+            json!({"model": "fixed", "stream": true, "stream_options": {"include_usage": true}, "messages": messages, "tools": self.tools});
+        let answer = self.client.post(&self.model_url).body(body.to_string()).send().await.ok()?;
+        let mut stream = answer.bytes_stream();
+        let (mut rest, mut text, mut call) = (Vec::new(), String::new(), None);
+        while let Some(piece) = stream.next().await {
+            rest.extend_from_slice(&piece.ok()?);
+            while let Some(end) = rest.windows(2).position(|pair| pair == b"\n\n") {
+                let line: Vec<u8> = rest.drain(..end + 2).collect();
+                let Some(chunk) = line.strip_prefix(b"data: ").and_then(|data| serde_json::from_slice::<Value>(data).ok()) else {
+                    continue;
+                };
+                let delta = &chunk["choices"][0]["delta"];
+                if let Some(content) = delta["content"].as_str().filter(|content| !content.is_empty()) {
+                    text.push_str(content);
+                    let frame = format!("event: assistant_token\ndata: {}\n\n", json!({"content": content, "step": 1}));
+                    out.send(Bytes::from(frame)).await.ok()?;
+                }
+                if delta["tool_calls"][0]["function"]["name"].is_string() {
+                    call = Some(delta["tool_calls"][0].clone());
+                }
+            }
+        }
+        Some((text, call))
+    }
+
+    async fn turn(&self, asked: Asked, out: &mpsc::Sender<Bytes>) -> Option<()> {
+        let mut turn = Turn::new(asked.conversation_id, &asked.message);
+        self.writer.commit(turn.accepted()).await?;
+        let conversation = turn.conversation;
+        frame(out, "init", &json!({"conversation_id": conversation})).await?;
+        let mut messages = json!([{"role": "user", "content": asked.message}]);
+        let (_, call) = self.ask(&messages, out).await?;
+        let call = call?;
+        self.writer.commit(turn.acting(&call)).await?;
+        frame(out, "tool_started", &json!({"tool": "test_echo"})).await?;
+        let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str()?).ok()?;
+        let result = arguments.to_string();
+        self.writer.commit(turn.acted(&call, &result)).await?;
+        frame(out, "tool_finished", &json!({"tool": "test_echo"})).await?;
+        let history = messages.as_array_mut()?;
+        history.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        history.push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
+        let (text, _) = self.ask(&messages, out).await?;
+        self.writer.commit(turn.completed(&text)).await?;
+        frame(out, "final", &json!({"conversation_id": conversation, "message": {"role": "assistant", "content": text}})).await
+    }
+}
+
+async fn frame(out: &mpsc::Sender<Bytes>, event: &str, payload: &Value) -> Option<()> {
+    out.send(Bytes::from(format!("event: {event}\ndata: {payload}\n\n"))).await.ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the floor owns nothing: a turn ends with its connection")]
+async fn chat(State(floor): State<Arc<Floor>>, body: Bytes) -> Response {
+    let Ok(asked) = serde_json::from_slice::<Asked>(&body) else { return axum::http::StatusCode::BAD_REQUEST.into_response() };
+    let (out, events) = mpsc::channel(64);
+    tokio::spawn(async move { floor.turn(asked, &out).await });
+    let stream =
+        futures_util::stream::unfold(events, |mut events| async move { Some((Ok::<_, Infallible>(events.recv().await?), events)) });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response()
+}

@@ -1,0 +1,143 @@
+//! The load: so many chats at once, each sending its next message when the last was answered, a new chat every five turns.
+
+mod process;
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+pub use process::{Child, cpu_seconds, resident_mib};
+pub use table::{Comparison, median};
+
+const TURNS_PER_CHAT: u32 = 5;
+
+/// Where the load goes.
+#[derive(Clone)]
+pub struct Target {
+    pub url: String,
+    pub key: Option<String>,
+    pub pid: u32,
+}
+
+/// What one run measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    pub turns: u64,
+    pub seconds: f64,
+    pub cpu_ms_per_turn: f64,
+    pub turns_per_second: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub resident_mib: f64,
+}
+
+/// How hard, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    pub chats: usize,
+    pub warm_up: Duration,
+    pub window: Duration,
+    /// Appended to each message: `calls=3`, `steps=10`.
+    pub shape: &'static str,
+}
+
+impl Load {
+    /// Runs the load and measures the server's own CPU inside the window.
+    #[expect(clippy::disallowed_methods, reason = "a load generator measures time; each chat is awaited below")]
+    pub async fn run(&self, target: &Target, client: &reqwest::Client) -> Result<Measured, String> {
+        let begin = Instant::now() + self.warm_up;
+        let end = begin + self.window;
+        let sequence = Arc::new(AtomicU64::new(0));
+        let chats: Vec<_> = (0..self.chats)
+            .map(|_| tokio::spawn(chat(target.clone(), client.clone(), self.shape, begin, end, Arc::clone(&sequence))))
+            .collect();
+        tokio::time::sleep_until(begin.into()).await;
+        let cpu_before = cpu_seconds(target.pid)?;
+        tokio::time::sleep_until(end.into()).await;
+        let cpu = cpu_seconds(target.pid)? - cpu_before;
+        let resident_mib = resident_mib(target.pid)?;
+        let mut latencies = Vec::new();
+        for chat in chats {
+            latencies.extend(chat.await.map_err(|error| error.to_string())??);
+        }
+        latencies.sort_by(f64::total_cmp);
+        let turns = latencies.len() as u64;
+        let seconds = self.window.as_secs_f64();
+        if turns == 0 {
+            return Err("no turn finished inside the window".to_owned());
+        }
+        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+        Ok(Measured {
+            turns,
+            seconds,
+            cpu_ms_per_turn: cpu * 1000.0 / turns as f64,
+            turns_per_second: turns as f64 / seconds,
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            resident_mib,
+        })
+    }
+}
+
+/// One chat; the latencies in milliseconds of the turns that ended inside the window.
+#[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
+async fn chat(
+    target: Target,
+    client: reqwest::Client,
+    shape: &'static str,
+    begin: Instant,
+    end: Instant,
+    sequence: Arc<AtomicU64>,
+) -> Result<Vec<f64>, String> {
+    let mut latencies = Vec::new();
+    let mut conversation: Option<String> = None;
+    let mut turns = 0;
+    while Instant::now() < end {
+        let number = sequence.fetch_add(1, Ordering::Relaxed);
+        let mut body = json!({"message": format!("Turn {number} {shape}")});
+        if let Some(id) = &conversation {
+            body["conversation_id"] = Value::from(id.as_str());
+        }
+        let started = Instant::now();
+        conversation = Some(turn(&target, &client, &body, number).await?);
+        let ended = Instant::now();
+        if ended >= begin && ended < end {
+            latencies.push((ended - started).as_secs_f64() * 1000.0);
+        }
+        turns += 1;
+        if turns % TURNS_PER_CHAT == 0 {
+            conversation = None;
+        }
+    }
+    Ok(latencies)
+}
+
+/// One turn, read to its end. The conversation's id; an error when the answer is not the expected one.
+async fn turn(target: &Target, client: &reqwest::Client, body: &Value, number: u64) -> Result<String, String> {
+    let mut request = client.post(format!("{}/api/chat", target.url)).header("idempotency-key", format!("bench-{}-{number}", target.pid));
+    if let Some(key) = &target.key {
+        request = request.bearer_auth(key).header("x-user-id", "1");
+    }
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    let answer = request.send().await.map_err(|error| error.to_string())?;
+    if !answer.status().is_success() {
+        return Err(format!("HTTP {}: {}", answer.status(), answer.text().await.unwrap_or_default()));
+    }
+    let mut stream = answer.bytes_stream();
+    let mut text = Vec::new();
+    while let Some(piece) = stream.next().await {
+        text.extend_from_slice(&piece.map_err(|error| error.to_string())?);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let (_, last) = text.rsplit_once("event: final").ok_or_else(|| format!("the turn did not end well: {text}"))?;
+    let data = last.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or_default();
+    let last: Value = serde_json::from_str(data).map_err(|error| error.to_string())?;
+    if last["message"]["content"].as_str().is_none_or(str::is_empty) {
+        return Err(format!("the turn ended without a text: {last}"));
+    }
+    last["conversation_id"].as_str().map(str::to_owned).ok_or_else(|| "no conversation id".to_owned())
+}

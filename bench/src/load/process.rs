@@ -1,0 +1,72 @@
+//! Server processes: started, found, measured, stopped.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Kernel clock ticks per second; fixed at 100 on every Linux this runs on.
+const TICKS: f64 = 100.0;
+const PAGE_MIB: f64 = 4096.0 / 1024.0 / 1024.0;
+
+/// A child process that is stopped when dropped.
+pub struct Child {
+    child: std::process::Child,
+    /// The first `http://…` it printed.
+    pub url: String,
+}
+
+impl Child {
+    /// Starts a program and waits until it says where it listens.
+    pub fn start(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Self, String> {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let mut lines = BufReader::new(output).lines();
+        let url = lines.by_ref().map_while(Result::ok).find_map(|line| address(&line));
+        let url = url.ok_or_else(|| format!("{} did not say where it listens", program.display()))?;
+        // Keep the pipe open and empty, so that the child never blocks on its own output.
+        #[expect(clippy::disallowed_methods, reason = "ends with the child's output")]
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self { child, url })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn address(line: &str) -> Option<String> {
+    let from = line.find("http://")?;
+    let rest = &line[from..];
+    let end = rest.find(|c: char| c.is_whitespace() || c == '"' || c == '\'').unwrap_or(rest.len());
+    Some(rest[..end].trim_end_matches('/').to_owned())
+}
+
+/// User and system time of a process so far.
+pub fn cpu_seconds(pid: u32) -> Result<f64, String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("the server is gone: {error}"))?;
+    // The name may hold spaces; everything after its closing bracket is numbers.
+    let (_, numbers) = stat.rsplit_once(") ").ok_or("an odd /proc/stat")?;
+    let field = |at: usize| numbers.split(' ').nth(at).and_then(|text| text.parse::<f64>().ok()).ok_or("an odd /proc/stat");
+    Ok((field(11)? + field(12)?) / TICKS)
+}
+
+/// Memory a process holds.
+pub fn resident_mib(pid: u32) -> Result<f64, String> {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).map_err(|error| error.to_string())?;
+    let pages: f64 = statm.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or("an odd /proc/statm")?;
+    Ok(pages * PAGE_MIB)
+}

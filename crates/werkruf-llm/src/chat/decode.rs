@@ -1,0 +1,290 @@
+//! One payload of a stream to one chunk, forgiving what real servers do.
+//!
+//! Every field whose type varies in the wild is taken raw first, so that a surprise in one field never costs the others.
+//! Nothing is guessed here: what is missing stays missing, and `assemble` decides what it means.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::refusal::StreamError;
+use crate::TokenUsage;
+
+/// What one payload says.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Chunk {
+    pub(crate) response_id: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) text: String,
+    pub(crate) refusal: String,
+    pub(crate) calls: Vec<CallFragment>,
+    pub(crate) finish: Option<String>,
+    pub(crate) usage: Option<TokenUsage>,
+    pub(crate) error: Option<StreamError>,
+    /// A string that could not be read; its text is lost.
+    pub(crate) damaged: bool,
+}
+
+/// A piece of a call, as sent.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct CallFragment {
+    pub(crate) index: Option<u32>,
+    /// Never empty.
+    pub(crate) id: Option<String>,
+    /// Never empty.
+    pub(crate) name: Option<String>,
+    pub(crate) arguments: String,
+}
+
+type Raw<'a> = Option<&'a RawValue>;
+
+#[derive(Deserialize)]
+struct WireChunk<'a> {
+    #[serde(borrow, default)]
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    model: Raw<'a>,
+    #[serde(borrow, default)]
+    choices: Raw<'a>,
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+    #[serde(borrow, default)]
+    x_groq: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
+    #[serde(borrow, default)]
+    object: Raw<'a>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireChoice<'a> {
+    #[serde(borrow, default)]
+    index: Raw<'a>,
+    #[serde(borrow, default)]
+    delta: Raw<'a>,
+    /// In a body that is not streamed.
+    #[serde(borrow, default)]
+    message: Raw<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireDelta<'a> {
+    #[serde(borrow, default)]
+    content: Raw<'a>,
+    #[serde(borrow, default)]
+    refusal: Raw<'a>,
+    #[serde(borrow, default)]
+    tool_calls: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct WirePart<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow, default)]
+    text: Raw<'a>,
+    #[serde(borrow, default)]
+    refusal: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireCall<'a> {
+    #[serde(borrow, default)]
+    index: Raw<'a>,
+    #[serde(borrow, default)]
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    function: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct WireFunction<'a> {
+    #[serde(borrow, default)]
+    name: Raw<'a>,
+    #[serde(borrow, default)]
+    arguments: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct GroqPart<'a> {
+    #[serde(borrow, default)]
+    usage: Raw<'a>,
+    #[serde(borrow, default)]
+    error: Raw<'a>,
+}
+
+/// Reads one payload, which is not `[DONE]`. `named_error` says that the event itself was called `error`.
+pub(crate) fn decode(payload: &str, named_error: bool) -> Result<Chunk, serde_json::Error> {
+    let wire: WireChunk<'_> = serde_json::from_str(payload)?;
+    let mut chunk = Chunk { usage: wire.usage.and_then(usage), ..Chunk::default() };
+    chunk.response_id = name(wire.id);
+    chunk.model = name(wire.model);
+    chunk.error = wire.error.filter(|raw| !is_blank(raw)).and_then(|raw| StreamError::read(raw.get(), Some(payload)));
+    let says_error = |raw: Raw<'_>| raw.is_some_and(|raw| raw.get() == "\"error\"");
+    if chunk.error.is_none() && (named_error || says_error(wire.object) || says_error(wire.kind)) {
+        chunk.error = StreamError::read(payload, None);
+    }
+    if let Some(groq) = wire.x_groq.and_then(object::<GroqPart<'_>>) {
+        chunk.usage = chunk.usage.or_else(|| groq.usage.and_then(usage));
+        chunk.error = chunk.error.or_else(|| groq.error.and_then(|raw| StreamError::read(raw.get(), None)));
+    }
+    // Other choices are other answers to the same question; the first one is ours.
+    for choice in wire.choices.into_iter().flat_map(list::<WireChoice<'_>>) {
+        if choice.index.and_then(number).unwrap_or(0) == 0 {
+            chunk.read_choice(&choice);
+        }
+    }
+    Ok(chunk)
+}
+
+impl Chunk {
+    fn read_choice(&mut self, choice: &WireChoice<'_>) {
+        if let Some(finish) = name(choice.finish_reason) {
+            self.finish = Some(finish);
+        }
+        if self.error.is_none() {
+            self.error = choice.error.filter(|raw| !is_blank(raw)).and_then(|raw| StreamError::read(raw.get(), None));
+        }
+        let Some(delta) = choice.delta.or(choice.message).and_then(object::<WireDelta<'_>>) else { return };
+        if let Some(content) = delta.content {
+            self.read_content(content);
+        }
+        if let Some(refusal) = delta.refusal.and_then(|raw| self.text_of(raw)) {
+            self.refusal.push_str(&refusal);
+        }
+        for call in delta.tool_calls.into_iter().flat_map(list::<WireCall<'_>>) {
+            let fragment = self.read_call(&call);
+            self.calls.push(fragment);
+        }
+    }
+
+    /// A string, or parts of which those with text count; thinking is not said to the person.
+    fn read_content(&mut self, content: &RawValue) {
+        if content.get().starts_with('"') {
+            if let Some(text) = self.text_of(content) {
+                self.text.push_str(&text);
+            }
+            return;
+        }
+        for part in list::<WirePart<'_>>(content) {
+            let kind = name(part.kind);
+            if kind.as_deref().is_none_or(|kind| kind == "text" || kind == "output_text")
+                && let Some(text) = part.text.and_then(|raw| self.text_of(raw))
+            {
+                self.text.push_str(&text);
+            }
+            if let Some(refusal) = part.refusal.and_then(|raw| self.text_of(raw)) {
+                self.refusal.push_str(&refusal);
+            }
+        }
+    }
+
+    fn read_call(&mut self, call: &WireCall<'_>) -> CallFragment {
+        let function = call.function.and_then(object::<WireFunction<'_>>);
+        let (called, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
+        let arguments = match arguments {
+            Some(raw) if raw.get().starts_with('"') => self.text_of(raw).unwrap_or_default(),
+            // An object: its own bytes are the exact string.
+            Some(raw) => raw.get().to_owned(),
+            None => String::new(),
+        };
+        CallFragment { index: call.index.and_then(number), id: name(call.id), name: name(called), arguments }
+    }
+
+    fn text_of(&mut self, raw: &RawValue) -> Option<String> {
+        if !raw.get().starts_with('"') {
+            return None;
+        }
+        let text = serde_json::from_str(raw.get()).ok();
+        self.damaged |= text.is_none();
+        text
+    }
+}
+
+/// The elements of a list, or the one thing that stands where a list should.
+fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
+    if raw.get().starts_with('{') {
+        return object(raw).into_iter().collect();
+    }
+    let elements: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    elements.into_iter().filter_map(object).collect()
+}
+
+fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    // Derived readers also take lists, field by field; that would be a guess.
+    if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
+}
+
+/// A short string or a number as text, unless empty.
+fn name(raw: Raw<'_>) -> Option<String> {
+    let raw = raw?.get();
+    let text = match raw.as_bytes().first()? {
+        b'"' => serde_json::from_str(raw).ok()?,
+        b'0'..=b'9' => raw.to_owned(),
+        _ => return None,
+    };
+    Some(text).filter(|text: &String| !text.is_empty())
+}
+
+fn number(raw: &RawValue) -> Option<u32> {
+    raw.get().trim_matches('"').parse().ok()
+}
+
+fn is_blank(raw: &RawValue) -> bool {
+    matches!(raw.get(), "\"\"" | "{}" | "[]" | "false")
+}
+
+fn usage(raw: &RawValue) -> Option<TokenUsage> {
+    #[derive(Deserialize)]
+    struct WireUsage {
+        #[serde(default)]
+        prompt_tokens: Option<f64>,
+        #[serde(default)]
+        completion_tokens: Option<f64>,
+        #[serde(default)]
+        total_tokens: Option<f64>,
+        #[serde(default)]
+        prompt_tokens_details: Option<Details>,
+        #[serde(default)]
+        completion_tokens_details: Option<Details>,
+        /// DeepSeek's word for cached tokens.
+        #[serde(default)]
+        prompt_cache_hit_tokens: Option<f64>,
+    }
+    #[derive(Deserialize)]
+    struct Details {
+        #[serde(default)]
+        cached_tokens: Option<f64>,
+        #[serde(default)]
+        reasoning_tokens: Option<f64>,
+    }
+    let wire: WireUsage = object(raw)?;
+    if wire.prompt_tokens.is_none() && wire.completion_tokens.is_none() && wire.total_tokens.is_none() {
+        return None;
+    }
+    let cached = wire.prompt_tokens_details.and_then(|details| details.cached_tokens).or(wire.prompt_cache_hit_tokens);
+    let reasoning = wire.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+    let (input_tokens, output_tokens) = (count(wire.prompt_tokens), count(wire.completion_tokens));
+    Some(TokenUsage {
+        input_tokens,
+        cached_tokens: count(cached),
+        output_tokens,
+        reasoning_tokens: count(reasoning),
+        total_tokens: wire.total_tokens.map_or(input_tokens + output_tokens, |total| count(Some(total))),
+    })
+}
+
+/// Tokens as a whole number; some servers write `12.0`.
+fn count(tokens: Option<f64>) -> i64 {
+    // A float to integer cast saturates, so nothing a server writes can wrap around.
+    tokens.filter(|tokens| *tokens > 0.0).map_or(0, |tokens| tokens.min(1e15) as i64)
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

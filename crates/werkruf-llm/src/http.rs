@@ -1,0 +1,106 @@
+//! The one place that builds an HTTP client.
+//!
+//! A client never follows a redirect (a key must not travel to another host), and never takes a proxy to loopback.
+//! Deadlines belong to the request, because only its caller knows how long an answer may take.
+
+use std::time::Duration;
+
+use reqwest::{Client, NoProxy, Proxy, redirect};
+
+/// How connections are made and kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Until the connection, TLS included, stands.
+    pub connect: Duration,
+    /// How long an unused connection is kept.
+    pub keep: Duration,
+    /// Unused connections kept per host.
+    pub spare: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(10), keep: Duration::from_secs(55), spare: 64 }
+    }
+}
+
+/// Gives rustls its cryptography. Calling it again changes nothing.
+pub fn install_tls() {
+    // Only the first call of a process can win; later ones report the provider that is already there.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A client for requests to the outside. Fails on a proxy variable that is no address, or without root certificates.
+pub fn http_client(limits: &HttpLimits) -> Result<Client, reqwest::Error> {
+    client_with(limits, |name| std::env::var(name).or_else(|_| std::env::var(name.to_ascii_uppercase())).ok())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that builds a client")]
+fn client_with(limits: &HttpLimits, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
+    install_tls();
+    let mut builder = Client::builder()
+        .connect_timeout(limits.connect)
+        .pool_idle_timeout(limits.keep)
+        .pool_max_idle_per_host(limits.spare)
+        .redirect(redirect::Policy::none())
+        .tcp_nodelay(true)
+        .gzip(true)
+        .user_agent(concat!("werkruf/", env!("CARGO_PKG_VERSION")))
+        .no_proxy();
+    let except = match variable("no_proxy") {
+        Some(hosts) => format!("localhost,127.0.0.0/8,::1,{hosts}"),
+        None => "localhost,127.0.0.0/8,::1".to_owned(),
+    };
+    let set = |name| variable(name).filter(|address| !address.trim().is_empty());
+    if let Some(address) = set("https_proxy") {
+        builder = builder.proxy(Proxy::https(address)?.no_proxy(NoProxy::from_string(&except)));
+    }
+    if let Some(address) = set("http_proxy") {
+        builder = builder.proxy(Proxy::http(address)?.no_proxy(NoProxy::from_string(&except)));
+    }
+    if let Some(address) = set("all_proxy") {
+        builder = builder.proxy(Proxy::all(address)?.no_proxy(NoProxy::from_string(&except)));
+    }
+    builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn can_be_built_again_and_again() {
+        install_tls();
+        assert!(http_client(&HttpLimits::default()).is_ok());
+        assert!(http_client(&HttpLimits::default()).is_ok());
+    }
+
+    #[test]
+    fn refuses_a_proxy_that_is_no_address() {
+        let broken = |name: &str| (name == "https_proxy").then(|| "http://[".to_owned());
+        assert!(client_with(&HttpLimits::default(), broken).is_err());
+        let empty = |name: &str| (name == "https_proxy").then(String::new);
+        assert!(client_with(&HttpLimits::default(), empty).is_ok());
+    }
+
+    #[tokio::test]
+    async fn loopback_is_reached_without_the_proxy() {
+        // The proxy's port is closed, so only a direct connection can be answered.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let proxied = |name: &str| (name == "all_proxy").then(|| "http://127.0.0.1:1".to_owned());
+        let client = client_with(&HttpLimits::default(), proxied).unwrap();
+        let request = client.get(format!("http://{address}/")).send();
+        let answer = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut head = [0; 1024];
+            let _ = tokio::io::AsyncReadExt::read(&mut socket, &mut head).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut socket, b"HTTP/1.1 302 Found\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n")
+                .await
+                .unwrap();
+            socket
+        };
+        let (response, _socket) = futures_util::future::join(request, answer).await;
+        assert_eq!(response.unwrap().status(), 302, "redirects are not followed");
+    }
+}

@@ -1,0 +1,137 @@
+//! Bytes to server-sent events.
+//!
+//! The same bytes give the same events however they were cut on the way: a line is looked at only when it is whole,
+//! so neither a character nor a CRLF is ever split. An event may not grow beyond `MAX_EVENT_BYTES`.
+
+use std::borrow::Cow;
+
+/// The largest event taken; no real one comes near.
+pub const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The `event:` line, where there was one.
+    pub name: Option<String>,
+    /// The `data:` lines, joined by line feeds.
+    pub data: String,
+    /// The bytes were not UTF-8 and were replaced.
+    pub damaged: bool,
+}
+
+/// Why no more events can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    #[error("an event is larger than {MAX_EVENT_BYTES} bytes")]
+    TooLarge,
+}
+
+/// A decoder that is pushed bytes as they arrive.
+#[derive(Debug, Default)]
+pub struct SseDecoder {
+    line: Vec<u8>,
+    name: Option<String>,
+    data: String,
+    has_data: bool,
+    damaged: bool,
+    /// The last byte was a CR, so a LF that follows belongs to it.
+    after_cr: bool,
+    /// The first line may begin with a byte order mark.
+    begun: bool,
+    failed: bool,
+}
+
+impl SseDecoder {
+    /// Takes bytes and gives the events they complete. After an error every push fails.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
+        let mut events = Vec::new();
+        if self.failed {
+            return Err(SseError::TooLarge);
+        }
+        if self.after_cr && !bytes.is_empty() {
+            self.after_cr = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.grow(&bytes[..end])?;
+            let (terminator, rest) = (bytes[end], &bytes[end + 1..]);
+            bytes = rest;
+            if terminator == b'\r' {
+                self.after_cr = rest.is_empty();
+                bytes = rest.strip_prefix(b"\n").unwrap_or(rest);
+            }
+            events.extend(self.end_line());
+        }
+        self.grow(bytes)?;
+        Ok(events)
+    }
+
+    /// The event the stream ended in, where its blank line never came.
+    pub fn finish(mut self) -> Option<SseEvent> {
+        if self.failed {
+            return None;
+        }
+        if !self.line.is_empty() {
+            let _ = self.end_line();
+        }
+        self.dispatch()
+    }
+
+    fn grow(&mut self, bytes: &[u8]) -> Result<(), SseError> {
+        if self.line.len() + self.data.len() + bytes.len() > MAX_EVENT_BYTES {
+            self.failed = true;
+            return Err(SseError::TooLarge);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Option<SseEvent> {
+        let mut line = std::mem::take(&mut self.line);
+        let event = if line.is_empty() {
+            self.dispatch()
+        } else {
+            self.field(&line);
+            None
+        };
+        // The buffer is kept: most lines are about as long as the one before.
+        line.clear();
+        self.line = line;
+        self.begun = true;
+        event
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let line = if self.begun { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(0) => return,
+            Some(colon) => (&line[..colon], line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..])),
+            None => (line, &b""[..]),
+        };
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push('\n');
+                }
+                self.has_data = true;
+                let text = String::from_utf8_lossy(value);
+                self.damaged |= matches!(text, Cow::Owned(_));
+                self.data.push_str(&text);
+            }
+            b"event" => self.name = Some(String::from_utf8_lossy(value).into_owned()),
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        let name = self.name.take();
+        if !std::mem::take(&mut self.has_data) {
+            return None;
+        }
+        Some(SseEvent { name, data: std::mem::take(&mut self.data), damaged: std::mem::take(&mut self.damaged) })
+    }
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;

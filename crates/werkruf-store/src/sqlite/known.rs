@@ -1,0 +1,79 @@
+//! What is asked for with every request and changes rarely: principals and keys, kept in memory.
+//!
+//! Only this process writes the file, so dropping everything on any write about people keeps it true. What
+//! was read before such a write began is not kept after it: the generation has moved on.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use werkruf_contract::{Principal, Uuid};
+
+use crate::KeyRow;
+
+/// Entries of a kind at most; beyond that it starts over, which costs look-ups and nothing else.
+const ROOM: usize = 10_000;
+
+#[derive(Default)]
+pub(super) struct Known {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    generation: u64,
+    principals: HashMap<Uuid, HashMap<String, Principal>>,
+    people: usize,
+    keys: HashMap<String, KeyRow>,
+}
+
+/// When a read began.
+#[derive(Clone, Copy)]
+pub(super) struct Generation(u64);
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn forget(&self) {
+        let mut inner = self.lock();
+        let generation = inner.generation + 1;
+        *inner = Inner { generation, ..Inner::default() };
+    }
+
+    pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str) -> Result<Principal, Generation> {
+        let inner = self.lock();
+        inner.principals.get(&tenant_id).and_then(|people| people.get(user_id)).cloned().ok_or(Generation(inner.generation))
+    }
+
+    pub(super) fn keep_principal(&self, since: Generation, principal: &Principal) {
+        let mut inner = self.lock();
+        if inner.generation != since.0 {
+            return;
+        }
+        if inner.people >= ROOM {
+            inner.principals.clear();
+            inner.people = 0;
+        }
+        let people = inner.principals.entry(principal.tenant_id).or_default();
+        if people.insert(principal.user_id.clone(), principal.clone()).is_none() {
+            inner.people += 1;
+        }
+    }
+
+    pub(super) fn key(&self, digest: &str) -> Result<KeyRow, Generation> {
+        let inner = self.lock();
+        inner.keys.get(digest).cloned().ok_or(Generation(inner.generation))
+    }
+
+    pub(super) fn keep_key(&self, since: Generation, digest: String, key: KeyRow) {
+        let mut inner = self.lock();
+        if inner.generation != since.0 {
+            return;
+        }
+        if inner.keys.len() >= ROOM {
+            inner.keys.clear();
+        }
+        inner.keys.insert(digest, key);
+    }
+}

@@ -1,0 +1,73 @@
+//! Versions, checksums, the copy made before a step.
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use super::{MIGRATIONS, Migration, beside, migrate};
+use crate::StoreError;
+
+const FIRST: Migration = Migration { version: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
+const SECOND: Migration = Migration { version: 2, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
+const BAD: Migration = Migration { version: 2, name: "bad", sql: "CREATE TABLE b (n INTEGER); INSERT INTO nowhere VALUES (1);" };
+const OTHER: Migration = Migration { version: 1, name: "one", sql: "CREATE TABLE a (n TEXT)" };
+
+#[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
+fn open(path: &std::path::Path) -> Connection {
+    Connection::open(path).unwrap()
+}
+
+fn tables(connection: &Connection) -> i64 {
+    connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name IN ('a', 'b')", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn an_older_database_is_copied_aside_and_moved_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH).unwrap();
+    let copy = beside(&path, ".before-2");
+    assert!(!copy.exists(), "a new database needs no copy");
+    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((tables(&connection), tables(&open(&copy))), (2, 1));
+    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+}
+
+#[test]
+fn a_step_that_fails_leaves_nothing_and_may_be_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH).unwrap();
+    assert!(migrate(&connection, &path, &[FIRST, BAD], Timestamp::UNIX_EPOCH).is_err());
+    assert_eq!(tables(&connection), 1);
+    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(tables(&connection), 2);
+}
+
+#[test]
+fn a_changed_step_and_a_newer_schema_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    let newer = migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH);
+    assert!(matches!(newer, Err(StoreError::TooNew { found: 2, known: 1 })), "{newer:?}");
+    let changed = migrate(&connection, &path, &[OTHER, SECOND], Timestamp::UNIX_EPOCH);
+    assert!(matches!(changed, Err(StoreError::Broken(_))), "{changed:?}");
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    connection.execute_batch("CREATE TABLE theirs (n INTEGER)").unwrap();
+    assert!(matches!(migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH), Err(StoreError::Broken(_))));
+    assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+}
+
+#[test]
+fn versions_count_from_one_without_holes() {
+    assert!(MIGRATIONS.iter().map(|step| step.version).eq(1..=i64::try_from(MIGRATIONS.len()).unwrap()));
+}

@@ -1,0 +1,101 @@
+//! Opening the file: the lock, the settings of a connection, the start of a new process.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::migrate::beside;
+use crate::StoreError;
+
+/// Older versions can lose committed data when a checkpoint meets a WAL reset.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// Takes the file for this process, making its folder where there is none.
+pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+    let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(unavailable)?;
+    }
+    let file = OpenOptions::new().create(true).write(true).truncate(false).open(beside(path, ".lock-held")).map_err(unavailable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.display().to_string())),
+        Err(TryLockError::Error(error)) => Err(unavailable(error)),
+    }
+}
+
+/// The writer's connection.
+#[expect(clippy::disallowed_methods, reason = "this is where the database is opened")]
+pub(super) fn writable(path: &Path) -> Result<Connection, StoreError> {
+    check_version(rusqlite::version_number())?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(StoreError::Unavailable(format!("the file system of {} has no room for a WAL ({mode})", path.display())));
+    }
+    // temp_store keeps the savepoints' undo pages out of temporary files; the checkpoint folds 16 MiB at a time.
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL;
+         PRAGMA foreign_keys = ON;
+         PRAGMA secure_delete = ON;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -16384;
+         PRAGMA wal_autocheckpoint = 4000;
+         PRAGMA journal_size_limit = 67108864;",
+    )?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+/// One connection of the read pool.
+#[expect(clippy::disallowed_methods, reason = "this is where the database is opened")]
+pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4096;")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+fn check_version(found: i32) -> Result<(), StoreError> {
+    if found < OLDEST_SQLITE {
+        return Err(StoreError::Broken(format!("SQLite {found} can lose committed data; {OLDEST_SQLITE} is the oldest that may be used")));
+    }
+    Ok(())
+}
+
+/// A new process begins: whoever held a lease before is gone. Only unfinished turns can hold one.
+pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError> {
+    let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
+    transaction.execute(
+        "INSERT INTO settings (name, value) VALUES ('boot_epoch', '1')
+         ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1",
+        [],
+    )?;
+    let voided = transaction.execute(
+        "UPDATE leases SET owner = NULL WHERE owner IS NOT NULL AND (tenant_id, conversation_id) IN
+           (SELECT tenant_id, coalesce(conversation_id, id) FROM turns INDEXED BY turns_open WHERE finished_at IS NULL)",
+        [],
+    )?;
+    transaction.commit()?;
+    if voided > 0 {
+        tracing::info!(voided, "leases of an earlier process are void");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_version;
+
+    #[test]
+    fn an_sqlite_that_can_lose_commits_is_refused() {
+        assert!(check_version(3_051_002).is_err());
+        assert!(check_version(3_051_003).is_ok());
+        assert!(check_version(rusqlite::version_number()).is_ok());
+    }
+}

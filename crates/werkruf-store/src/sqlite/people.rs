@@ -1,0 +1,172 @@
+//! [`People`] on SQLite: who exists, what they may do, which keys there are.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::{Access, Permission, Principal, Role, Scope, Uuid};
+
+use super::SqliteStore;
+use super::people_write as write;
+use super::records::List;
+use super::row::{self, Columns, all, first};
+use super::text::Id;
+use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, UserRow};
+
+impl People for SqliteStore {
+    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached("SELECT id, slug FROM tenants WHERE slug = ?1 OR id = lower(?1)")?;
+            first(&mut statement, params![name], tenant)
+        }))
+    }
+
+    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
+        Box::pin(self.readers.list(move |c| all(&mut *c.prepare_cached("SELECT id, slug FROM tenants ORDER BY slug")?, [], tenant)))
+    }
+
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow> {
+        Box::pin(self.about_people(move |c| write::ensure_tenant(c, id, &slug, now)))
+    }
+
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Principal>> {
+        Box::pin(async move {
+            let since = match self.known.principal(tenant_id, &user_id) {
+                Ok(principal) => return Ok(Some(principal)),
+                Err(since) => since,
+            };
+            let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id)).await?;
+            if let Some(principal) = &found {
+                self.known.keep_principal(since, principal);
+            }
+            Ok(found)
+        })
+    }
+
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>> {
+        Box::pin(self.readers.look_up(move |c| by_external_id(c, &Id::from(tenant_id), &external_id)))
+    }
+
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow> {
+        Box::pin(self.about_people(move |c| write::make_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
+    }
+
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()> {
+        Box::pin(self.about_people(move |c| write::put(c, &Id::from(tenant_id), &batch)))
+    }
+
+    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow> {
+        Box::pin(self.about_people(move |c| write::create_key(c, key)))
+    }
+
+    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>> {
+        Box::pin(self.readers.list(move |c| List::new(row::KEY, "api_keys", tenant_id).page(c, page, row::key)))
+    }
+
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool> {
+        Box::pin(self.about_people(move |c| {
+            let mut statement = c.prepare_cached("DELETE FROM api_keys WHERE tenant_id = ?1 AND id = ?2")?;
+            Ok(statement.execute(params![Id::from(tenant_id), Id::from(id)])? == 1)
+        }))
+    }
+
+    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+        Box::pin(async move {
+            let since = match self.known.key(&digest.0) {
+                Ok(key) => return Ok(Some(key)),
+                Err(since) => since,
+            };
+            let sql = format!("SELECT {} FROM api_keys WHERE digest = ?1", row::KEY);
+            let found = self.readers.look_up(|c| first(&mut *c.prepare_cached(&sql)?, params![digest.0], row::key)).await?;
+            if let Some(key) = &found {
+                self.known.keep_key(since, digest.0, key.clone());
+            }
+            Ok(found)
+        })
+    }
+
+    fn setting(&self, name: String) -> Answer<'_, Option<String>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached("SELECT value FROM settings WHERE name = ?1")?;
+            first(&mut statement, params![name], |columns| columns.text())
+        }))
+    }
+
+    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()> {
+        Box::pin(self.writer.submit(move |c| {
+            let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+            c.prepare_cached(sql)?.execute(params![name, value])?;
+            Ok(())
+        }))
+    }
+}
+
+impl SqliteStore {
+    /// A write after which nothing remembered about people holds.
+    async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        // Also when the caller goes away before the answer: the write happens all the same.
+        let forget = Forget(self);
+        let written = self.writer.submit(work).await;
+        drop(forget);
+        written
+    }
+}
+
+struct Forget<'a>(&'a SqliteStore);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.known.forget();
+    }
+}
+
+pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
+    Ok(TenantRow { id: c.id()?, slug: c.text()? })
+}
+
+pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
+    Ok(UserRow { id: c.int()?, first_name: c.text()?, last_name: c.text()? })
+}
+
+pub(super) fn by_external_id(c: &Connection, tenant: &Id, external_id: &str) -> Result<Option<UserRow>, StoreError> {
+    let mut statement = c.prepare_cached("SELECT id, first_name, last_name FROM users WHERE tenant_id = ?1 AND external_id = ?2")?;
+    first(&mut statement, params![tenant, external_id], user)
+}
+
+fn principal(c: &Connection, tenant_id: Uuid, user_id: String) -> Result<Option<Principal>, StoreError> {
+    let Ok(number) = user_id.parse::<i64>() else { return Ok(None) };
+    let tenant = Id::from(tenant_id);
+    // One snapshot: a role and its permissions are of the same moment.
+    let snapshot = c.unchecked_transaction()?;
+    let mut person = snapshot.prepare_cached(
+        "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
+           coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug
+         FROM users JOIN tenants ON tenants.id = users.tenant_id
+           LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
+         WHERE users.tenant_id = ?1 AND users.id = ?2",
+    )?;
+    let found = first(&mut person, params![tenant, number], |columns| {
+        let name = format!("{} {}", columns.text()?, columns.text()?).trim().to_owned();
+        let (branch_id, locale, time_zone) = (columns.int_or_null()?, columns.text()?, columns.text()?);
+        let tenant_slug = columns.text()?;
+        Ok(Principal { tenant_id, tenant_slug, user_id, name, roles: Vec::new(), branch_id, locale, time_zone, permissions: Vec::new() })
+    })?;
+    let Some(mut principal) = found else { return Ok(None) };
+    let mut roles = snapshot.prepare_cached(
+        "SELECT roles.id, roles.name FROM user_roles JOIN roles ON roles.tenant_id = user_roles.tenant_id AND roles.id = user_roles.role_id
+         WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY roles.id",
+    )?;
+    principal.roles = all(&mut roles, params![tenant, number], |columns| Ok(Role { id: columns.int()?, name: columns.text()? }))?;
+    let mut permissions = snapshot.prepare_cached(
+        "SELECT entity, entity_type, access, scope FROM user_roles
+         JOIN permissions ON permissions.tenant_id = user_roles.tenant_id AND permissions.role_id = user_roles.role_id
+         WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY permissions.role_id, permissions.position",
+    )?;
+    principal.permissions = all(&mut permissions, params![tenant, number], |columns| {
+        let (entity, entity_type) = (columns.text()?, columns.text()?);
+        Ok(Permission { entity, entity_type, access: columns.word(Access::parse)?, scope: columns.word(Scope::parse)? })
+    })?;
+    Ok(Some(principal))
+}

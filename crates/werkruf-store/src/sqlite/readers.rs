@@ -1,0 +1,66 @@
+//! The read pool: a few read-only connections, each used by one reader at a time.
+//!
+//! A look-up of a few indexed rows takes less time than handing it to another thread, so it runs where it is
+//! asked; whatever grows with the data goes to the blocking pool. In WAL mode every statement sees all commits
+//! made before it began, so a read issued after a write resolved sees that write.
+
+use std::sync::{Arc, Mutex, TryLockError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::StoreError;
+
+/// Connections in the pool.
+pub(super) const READERS: usize = 4;
+
+pub(super) struct Readers {
+    slots: Arc<Vec<Mutex<Connection>>>,
+    /// One permit per connection, so whoever holds one finds a free slot.
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(connections: Vec<Connection>) -> Self {
+        let permits = Arc::new(Semaphore::new(connections.len()));
+        Self { slots: Arc::new(connections.into_iter().map(Mutex::new).collect()), permits }
+    }
+
+    /// A look-up of a few rows by index.
+    pub(super) async fn look_up<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        with_free(&self.slots, read)
+    }
+
+    /// A read that may take a while.
+    pub(super) async fn list<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
+        let slots = Arc::clone(&self.slots);
+        let reading = tokio::task::spawn_blocking(move || {
+            let answer = with_free(&slots, read);
+            drop(permit);
+            answer
+        });
+        reading.await.map_err(|error| StoreError::Broken(format!("a read did not end: {error}")))?
+    }
+}
+
+fn with_free<T>(slots: &[Mutex<Connection>], read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    for slot in slots {
+        match slot.try_lock() {
+            Ok(connection) => return read(&connection),
+            // A reader that panicked left no transaction behind: reads open none.
+            Err(TryLockError::Poisoned(poisoned)) => return read(&poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    Err(closed())
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable("no reader is free".to_owned())
+}

@@ -1,0 +1,237 @@
+//! [`Records`] on SQLite: look-ups and lists.
+
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, ToSql, params, params_from_iter};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::row::{self, all, first};
+use super::text::{Id, id_or_null};
+use crate::{Answer, AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+
+impl Records for SqliteStore {
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+        Box::pin(self.readers.look_up(move |c| by_id(c, row::CONVERSATION, "conversations", tenant_id, id, row::conversation)))
+    }
+
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
+            if let Some(user_id) = user_id {
+                list.only("user_id = ?", user_id);
+            }
+            list.page(c, page, row::conversation)
+        }))
+    }
+
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>> {
+        Box::pin(self.readers.list(move |c| messages(c, &Id::from(tenant_id), &Id::from(conversation_id), page)))
+    }
+
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+        Box::pin(self.readers.look_up(move |c| by_id(c, row::TURN, "turns", tenant_id, id, row::turn)))
+    }
+
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+        Box::pin(self.readers.look_up(move |c| by_id(c, row::CALL, "tool_calls", tenant_id, id, row::call)))
+    }
+
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut list = List::new(row::CALL, "tool_calls", tenant_id);
+            if let Some(id) = filter.conversation_id {
+                list.only("conversation_id = ?", Id::from(id));
+            }
+            if let Some(id) = filter.turn_id {
+                list.only("turn_id = ?", Id::from(id));
+            }
+            if let Some(user_id) = filter.user_id {
+                list.only(
+                    "EXISTS (SELECT 1 FROM turns WHERE turns.tenant_id = tool_calls.tenant_id AND turns.id = tool_calls.turn_id
+                       AND turns.user_id = ?)",
+                    user_id,
+                );
+            }
+            if let Some(tool) = filter.tool {
+                list.only("tool_name = ?", tool);
+            }
+            if let Some(status) = filter.status {
+                list.only("status = ?", status.as_str());
+            }
+            list.page(c, page, row::call)
+        }))
+    }
+
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(
+                "SELECT attempt, started_at, finished_at, status, error FROM call_attempts WHERE tenant_id = ?1 AND call_id = ?2
+                 ORDER BY attempt",
+            )?;
+            all(&mut statement, params![Id::from(tenant_id), Id::from(call_id)], row::attempt)
+        }))
+    }
+
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(
+                "SELECT seq, type, turn_id, data, created_at FROM events
+                 WHERE conversation_id = ?2 AND seq > ?4 AND tenant_id = ?1 AND (?3 IS NULL OR turn_id = ?3) ORDER BY seq LIMIT ?5",
+            )?;
+            all(&mut statement, params![Id::from(tenant_id), Id::from(stream_id), id_or_null(turn_id), after, limit], row::event)
+        }))
+    }
+
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+        Box::pin(self.readers.look_up(move |c| with_prefix(c, "tool_calls", tenant_id, prefix)))
+    }
+
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+        Box::pin(self.readers.look_up(move |c| with_prefix(c, "conversations", tenant_id, prefix)))
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let look = |c: &Connection| {
+                c.prepare_cached("SELECT count(*) FROM settings")?.query_row([], |row| row.get::<_, i64>(0))?;
+                Ok(())
+            };
+            self.writer.submit(look).await?;
+            self.readers.look_up(look).await
+        })
+    }
+}
+
+fn by_id<T>(
+    c: &Connection,
+    columns: &str,
+    table: &str,
+    tenant_id: Uuid,
+    id: Uuid,
+    read: impl FnOnce(&mut row::Columns<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = c.prepare_cached(&format!("SELECT {columns} FROM {table} WHERE tenant_id = ?1 AND id = ?2"))?;
+    first(&mut statement, params![Id::from(tenant_id), Id::from(id)], read)
+}
+
+/// A list by id with conditions that are known only when it is asked for.
+pub(super) struct List {
+    sql: String,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl List {
+    pub(super) fn new(columns: &str, table: &str, tenant_id: Uuid) -> Self {
+        Self { sql: format!("SELECT {columns} FROM {table} WHERE tenant_id = ?"), values: vec![Box::new(Id::from(tenant_id))] }
+    }
+
+    fn only(&mut self, condition: &str, value: impl ToSql + 'static) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.push(Box::new(value));
+    }
+
+    pub(super) fn page<T>(
+        mut self,
+        c: &Connection,
+        page: Page,
+        read: impl Fn(&mut row::Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (after, order) = match page.order {
+            Order::OldestFirst => ("id > ?", " ORDER BY id LIMIT ?"),
+            Order::NewestFirst => ("id < ?", " ORDER BY id DESC LIMIT ?"),
+        };
+        if let Some(id) = page.after {
+            self.only(after, Id::from(id));
+        }
+        self.sql.push_str(order);
+        self.values.push(Box::new(page.limit));
+        let mut statement = c.prepare_cached(&self.sql)?;
+        all(&mut statement, params_from_iter(self.values.iter().map(AsRef::as_ref).map(Bound)), read)
+    }
+}
+
+/// A borrowed parameter of any type.
+struct Bound<'a>(&'a dyn ToSql);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        self.0.to_sql()
+    }
+}
+
+/// A stretch of a conversation: between two places, or among the messages that wait.
+#[derive(Clone, Copy)]
+enum Stretch {
+    Placed { from: i64, to: i64 },
+    Waiting,
+}
+
+/// Placed messages by place, those that wait behind them by id; the other way round when newest first.
+fn messages(c: &Connection, tenant: &Id, conversation: &Id, page: Page) -> Result<Vec<MessageRow>, StoreError> {
+    let everything = Stretch::Placed { from: 0, to: i64::MAX };
+    let stretches: Vec<(Stretch, Option<Uuid>)> = match (page.after, page.order) {
+        (None, Order::OldestFirst) => vec![(everything, None), (Stretch::Waiting, None)],
+        (None, Order::NewestFirst) => vec![(Stretch::Waiting, None), (everything, None)],
+        (Some(after), order) => {
+            let mut statement = c.prepare_cached("SELECT seq FROM messages WHERE id = ?1 AND tenant_id = ?2 AND conversation_id = ?3")?;
+            let place = first(&mut statement, params![Id::from(after), tenant, conversation], |columns| columns.int_or_null())?;
+            match (place, order) {
+                (None, _) => return Ok(Vec::new()),
+                (Some(Some(seq)), Order::OldestFirst) => {
+                    vec![(Stretch::Placed { from: seq + 1, to: i64::MAX }, None), (Stretch::Waiting, None)]
+                }
+                (Some(Some(seq)), Order::NewestFirst) => vec![(Stretch::Placed { from: 0, to: seq - 1 }, None)],
+                (Some(None), Order::OldestFirst) => vec![(Stretch::Waiting, Some(after))],
+                (Some(None), Order::NewestFirst) => vec![(Stretch::Waiting, Some(after)), (everything, None)],
+            }
+        }
+    };
+    let mut found = Vec::new();
+    for (stretch, after) in stretches {
+        let room = i64::from(page.limit) - super::insert::count(found.len());
+        found.extend(read_stretch(c, tenant, conversation, stretch, after, page.order, room)?);
+    }
+    Ok(found)
+}
+
+fn read_stretch(
+    c: &Connection,
+    tenant: &Id,
+    conversation: &Id,
+    stretch: Stretch,
+    after: Option<Uuid>,
+    order: Order,
+    limit: i64,
+) -> Result<Vec<MessageRow>, StoreError> {
+    if limit <= 0 {
+        return Ok(Vec::new());
+    }
+    let (direction, side) = match order {
+        Order::OldestFirst => ("ASC", ">"),
+        Order::NewestFirst => ("DESC", "<"),
+    };
+    let select = format!("SELECT {} FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2 AND", row::MESSAGE);
+    match stretch {
+        Stretch::Placed { from, to } => {
+            let mut statement = c.prepare_cached(&format!("{select} seq BETWEEN ?3 AND ?4 ORDER BY seq {direction} LIMIT ?5"))?;
+            all(&mut statement, params![tenant, conversation, from, to, limit], row::message)
+        }
+        Stretch::Waiting => {
+            let sql = format!("{select} seq IS NULL AND (?3 IS NULL OR id {side} ?3) ORDER BY id {direction} LIMIT ?4");
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![tenant, conversation, id_or_null(after), limit], row::message)
+        }
+    }
+}
+
+fn with_prefix(c: &Connection, table: &str, tenant_id: Uuid, mut prefix: String) -> Result<Vec<Uuid>, StoreError> {
+    prefix.make_ascii_lowercase();
+    if !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+        return Ok(Vec::new());
+    }
+    let mut statement = c.prepare_cached(&format!("SELECT id FROM {table} WHERE tenant_id = ?1 AND id >= ?2 AND id < ?3 LIMIT 2"))?;
+    // No id has a character beyond f.
+    let end = format!("{prefix}g");
+    all(&mut statement, params![Id::from(tenant_id), prefix, end], |columns| columns.id())
+}

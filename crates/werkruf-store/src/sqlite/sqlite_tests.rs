@@ -1,0 +1,231 @@
+//! The story on SQLite, and what only SQLite promises: one process, group commit, few row writes, plain files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+use werkruf_contract::Clock;
+
+use super::{Counts, SqliteStore};
+use crate::story::{World, tell};
+use crate::{ConversationRef, Records, StoreError, Turns};
+
+fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::system(0);
+    let store = SqliteStore::open(folder.path().join("deep/er/w.db"), &clock).unwrap();
+    (store, clock, folder)
+}
+
+tell! {
+    fresh:
+    a_turn_is_stored_in_four_commits,
+    a_second_message_waits_for_its_place,
+    a_lease_of_another_owner_makes_the_turn_wait,
+    the_inbox_knows_a_second_copy,
+    only_the_owner_finds_a_conversation,
+    a_fenced_write_changes_nothing,
+    terminal_rows_never_move,
+    an_attempt_leaves_a_row_and_the_call_goes_on,
+    state_is_merged_and_null_clears,
+    many_turns_write_at_once,
+    a_cancel_is_a_wish_the_owner_hears,
+    a_conversation_is_deleted_whole,
+    a_turn_needs_no_conversation,
+    a_result_is_reusable_until_the_world_changes,
+    an_unknown_outcome_keeps_its_key,
+    ids_are_taken_per_conversation,
+    lists_page_by_id_both_ways,
+    a_prefix_finds_its_ids,
+    two_roles_give_the_widest_scope,
+    a_bad_batch_is_not_written_at_all,
+    a_guest_is_made_once,
+    keys_are_found_by_digest_until_deleted,
+    tenants_and_settings_are_remembered,
+}
+
+/// As a person with `sqlite3 file:w.db?mode=ro` sees it.
+#[expect(clippy::disallowed_methods, reason = "the test looks at the file from outside")]
+fn outside(path: &Path) -> Connection {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+}
+
+fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_one_call_turn_costs_at_most_twenty_row_writes() {
+    let (store, clock, _folder) = fresh();
+    let world = World::new(Arc::clone(&store), clock);
+    let first = world.talk().await;
+    world.complete(&first).await;
+    let before = store.counts();
+    let since = |last: &mut Counts| {
+        let now = store.counts();
+        let rows = now.row_writes - last.row_writes;
+        *last = now;
+        rows
+    };
+    let mut last = before;
+    let mut open = world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "next");
+    open.inbox = Some(world.inbox("k", "body"));
+    let running = world.begin(open).await;
+    assert_eq!(since(&mut last), 5, "A: lease, inbox, message, turn, init");
+    let call = world.call(&running, 0);
+    world.act(&running, std::slice::from_ref(&call)).await;
+    assert_eq!(since(&mut last), 5, "B: lease, message, call, event, turn");
+    world.finish_call(&running, &call).await;
+    assert_eq!(since(&mut last), 5, "C: lease, call, message, usage, event");
+    world.complete(&running).await;
+    assert_eq!(since(&mut last), 5, "D: lease, message, usage, event, turn");
+    assert_eq!(store.counts().commits - before.commits, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_writers_share_commits() {
+    let (store, clock, _folder) = fresh();
+    let world = World::new(Arc::clone(&store), clock);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let world = world.clone();
+        tasks.spawn(async move {
+            let running = world.talk().await;
+            world.complete(&running).await;
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let counts = store.counts();
+    assert_eq!(counts.commits, 128);
+    assert!(counts.groups < counts.commits, "{counts:?}");
+}
+
+#[tokio::test]
+async fn what_was_committed_survives_and_old_leases_are_void() {
+    let (store, clock, folder) = fresh();
+    let world = World::new(Arc::clone(&store), clock.clone());
+    let running = world.talk().await;
+    let lonely = world.begin(crate::OpenTurn { message: None, ..world.opening(ConversationRef::None, "") }).await;
+    // A copy of the files as a crash would leave them: the WAL not folded, nothing closed.
+    let crashed = folder.path().join("crashed.db");
+    for suffix in ["", "-wal"] {
+        let from = format!("{}{suffix}", store.path().display());
+        std::fs::copy(from, format!("{}{suffix}", crashed.display())).unwrap();
+    }
+    let reopened = SqliteStore::open(&crashed, &clock).unwrap();
+    assert_eq!(reopened.history(world.tenant, running.conversation).await.unwrap().len(), 1);
+    assert_eq!(number(&outside(&crashed), "SELECT count(*) FROM leases WHERE owner IS NOT NULL"), 0);
+    assert_eq!(number(&outside(&crashed), "SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'boot_epoch'"), 2);
+    for old in [&running, &lonely] {
+        let fenced = reopened.write(world.to_write(old)).await;
+        assert!(matches!(fenced, Err(StoreError::Fenced)), "{fenced:?}");
+    }
+    let mut open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "I am back");
+    open.owner = "process-2".to_owned();
+    let elsewhere = World { store: reopened, ..World::new(Arc::clone(&store), clock) };
+    let next = elsewhere.begin(crate::OpenTurn { tenant_id: world.tenant, ..open }).await;
+    assert!(next.fence.epoch > running.fence.epoch, "the epoch goes on counting");
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_until_the_first_has_gone() {
+    let (store, clock, _folder) = fresh();
+    let path = store.path().to_owned();
+    let second = SqliteStore::open(&path, &clock);
+    assert!(matches!(second, Err(StoreError::InUse(_))), "{second:?}");
+    store.ping().await.unwrap();
+    drop(store);
+    assert!(!path.with_extension("db-wal").exists(), "closing folds the WAL away");
+    assert_eq!(number(&outside(&path), "SELECT count(*) FROM schema_migrations"), 1, "a closed file is readable from outside");
+    SqliteStore::open(&path, &clock).unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_or_tampered_schema_is_refused() {
+    let (store, clock, _folder) = fresh();
+    let path = store.path().to_owned();
+    drop(store);
+    let change = |sql: &str| {
+        #[expect(clippy::disallowed_methods, reason = "the test plays a stranger")]
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(sql).unwrap();
+    };
+    change("INSERT INTO schema_migrations VALUES (9999, 'future', 'x', '2030-01-01T00:00:00.000Z')");
+    let newer = SqliteStore::open(&path, &clock);
+    assert!(matches!(newer, Err(StoreError::TooNew { found: 9999, .. })), "{newer:?}");
+    change("DELETE FROM schema_migrations WHERE version = 9999; UPDATE schema_migrations SET checksum = 'other'");
+    let tampered = SqliteStore::open(&path, &clock);
+    assert!(matches!(tampered, Err(StoreError::Broken(_))), "{tampered:?}");
+}
+
+#[tokio::test]
+async fn the_queries_of_the_seeds_run_unchanged() {
+    let (store, clock, _folder) = fresh();
+    let world = World::new(Arc::clone(&store), clock);
+    let running = world.talk().await;
+    let call = world.call(&running, 0);
+    world.act(&running, std::slice::from_ref(&call)).await;
+    world.finish_call(&running, &call).await;
+    let queries = [
+        (
+            "SELECT \n  id,\n  tool_name,\n  status,\n  created_at,\n  started_at,\n  finished_at,\n  error\nFROM tool_call\nWHERE chat_id = '<chat-id>'\nORDER BY created_at DESC;",
+            1,
+        ),
+        ("SELECT \n  request,\n  response,\n  error\nFROM tool_call\nWHERE id = '<tool-call-id>';", 1),
+        ("SELECT * FROM messages \nWHERE conversation_id = 'conv-123' \n  AND tool_calls IS NOT NULL;", 1),
+        ("SELECT * FROM messages \nWHERE role = 'tool' \n  AND status = 'error';", 0),
+        ("SELECT * FROM messages \nWHERE tool_call_id = 'call_123';", 1),
+        ("SELECT id, title, state FROM chats", 1),
+        ("SELECT chat_id FROM api_usage_by_chat WHERE chat_id = 'conv-123' AND cost_usd = 1.5", 1),
+    ];
+    let file = outside(store.path());
+    for (query, expected) in queries {
+        let conversation = running.conversation.to_string();
+        let filled = query
+            .replace("<chat-id>", &conversation)
+            .replace("conv-123", &conversation)
+            .replace("<tool-call-id>", &call.id.to_string())
+            .replace("call_123", "call_0");
+        let mut statement = file.prepare(&filled).unwrap();
+        let found = statement.query_map([], |_| Ok(())).unwrap().count();
+        assert_eq!(found, expected, "{filled}");
+    }
+}
+
+#[tokio::test]
+async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
+    let (store, _clock, _folder) = fresh();
+    let file = outside(store.path());
+    let without = "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND NOT EXISTS
+        (SELECT 1 FROM pragma_table_xinfo(sqlite_schema.name) AS c WHERE c.name = 'tenant_id') ORDER BY name";
+    let names: String = file.query_row(without, [], |row| row.get(0)).unwrap();
+    let mut names: Vec<_> = names.split(',').collect();
+    names.sort_unstable();
+    assert_eq!(names, ["schema_migrations", "settings"]);
+    for sql in super::turns::hot_statements() {
+        let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let mut rows = statement.raw_query();
+        let mut plan: Vec<String> = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            plan.push(row.get(3).unwrap());
+        }
+        assert!(!plan.is_empty());
+        assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !line.contains("CONSTANT")), "{sql}\n{plan:#?}");
+    }
+}
+
+#[tokio::test]
+async fn settings_of_the_connection_are_the_durable_ones() {
+    let (store, _clock, _folder) = fresh();
+    let read =
+        |name: &'static str| store.writer.submit(move |c| Ok(c.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))?));
+    assert_eq!(read("synchronous").await.unwrap(), 2);
+    assert_eq!(read("foreign_keys").await.unwrap(), 1);
+    assert_eq!(read("secure_delete").await.unwrap(), 1);
+    assert_eq!(read("busy_timeout").await.unwrap(), 5000);
+    let refused = store.readers.look_up(|c| Ok(c.execute_batch("DELETE FROM settings")?)).await;
+    assert!(refused.is_err(), "a reader cannot write");
+}

@@ -1,0 +1,221 @@
+//! Commit A, and the later start of a turn that waited.
+
+use rusqlite::{Connection, params};
+use werkruf_contract::{State, TurnStatus, Uuid};
+
+use super::insert::{Place, call, check_home, count, lease_end};
+use super::row::first;
+use super::text::{Id, Stamp, id_or_null};
+use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, TurnKind};
+
+/// Inbox, conversation, lease, turn, message, calls and events, or nothing.
+pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError> {
+    let (tenant, turn, now) = (Id::from(open.tenant_id), Id::from(open.turn_id), Stamp::from(open.now));
+    let (conversation_id, stored) = match &open.conversation {
+        ConversationRef::New { id, .. } => (Some(*id), None),
+        ConversationRef::None => (None, None),
+        ConversationRef::Existing { id, any_user } => {
+            let Some(found) = existing(c, &tenant, *id, (!any_user).then_some(open.user_id.as_str()))? else {
+                // A second copy is answered as such even where the conversation is out of reach by now.
+                let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
+                return Ok(known.unwrap_or(Opened::UnknownConversation));
+            };
+            (Some(*id), Some(found))
+        }
+    };
+    if let Some(entry) = &open.inbox
+        && let Some(duplicate) = receive(c, &tenant, &turn, entry, &now)?
+    {
+        return Ok(duplicate);
+    }
+    if let ConversationRef::New { id, channel, title } = &open.conversation {
+        make_conversation(c, open, &Id::from(*id), channel, title, &now)?;
+    }
+    let stream_id = conversation_id.unwrap_or(open.turn_id);
+    let place = Place { tenant: &tenant, turn: &turn, now: &now };
+    let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &place)?;
+    let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
+    Ok(Opened::Stored { fence, event_seqs, state, assistant })
+}
+
+/// The rows of the turn itself, once it is known that they may be written.
+fn fill(
+    c: &Connection,
+    open: &OpenTurn,
+    conversation_id: Option<Uuid>,
+    stream_id: Uuid,
+    place: &Place<'_>,
+) -> Result<(Option<Fence>, Vec<i64>), StoreError> {
+    let stream = Id::from(stream_id);
+    let (events, messages) = (count(open.events.len()), i64::from(open.message.is_some()));
+    let claimed = if open.start { claim(c, place.tenant, &stream, open, events, messages)? } else { None };
+    let (first_event, seq) = match &claimed {
+        Some(claim) => (claim.next_event - events, open.message.is_some().then_some(claim.next_message - 1)),
+        None => (append(c, place.tenant, &stream, events)? - events, None),
+    };
+    insert_turn(c, open, conversation_id, claimed.is_some(), place)?;
+    if let Some(message) = &open.message {
+        let conversation = conversation_id.map(Id::from).ok_or_else(|| homeless(open.turn_id))?;
+        place.message(c, &conversation, message, seq)?;
+    }
+    for row in &open.calls {
+        check_home(row, open.tenant_id, open.turn_id)?;
+        call(c, row)?;
+    }
+    let event_seqs = place.events(c, &stream, &open.events, first_event)?;
+    let fence = claimed.map(|claim| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch: claim.epoch });
+    Ok((fence, event_seqs))
+}
+
+/// A message outside any conversation has no place it could be read from.
+pub(super) fn homeless(turn_id: Uuid) -> StoreError {
+    StoreError::Broken(format!("turn {turn_id} has a message but no conversation"))
+}
+
+fn existing(c: &Connection, tenant: &Id, id: Uuid, user_id: Option<&str>) -> Result<Option<(State, String)>, StoreError> {
+    let mut statement =
+        c.prepare_cached("SELECT state, assistant FROM conversations WHERE tenant_id = ?1 AND id = ?2 AND (?3 IS NULL OR user_id = ?3)")?;
+    first(&mut statement, params![tenant, Id::from(id), user_id], |columns| Ok((columns.state()?, columns.text()?)))
+}
+
+/// Remembers the message, or says that it is a second copy. An entry past its time gives way.
+fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<Opened>, StoreError> {
+    let written = c
+        .prepare_cached(
+            "INSERT INTO inbox (tenant_id, channel, account, external_id, fingerprint, turn_id, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT (tenant_id, channel, account, external_id) DO UPDATE SET fingerprint = excluded.fingerprint,
+               turn_id = excluded.turn_id, created_at = excluded.created_at, expires_at = excluded.expires_at
+             WHERE inbox.expires_at <= excluded.created_at",
+        )?
+        .execute(params![
+            tenant,
+            entry.channel,
+            entry.account,
+            entry.external_id,
+            entry.fingerprint,
+            turn,
+            now,
+            Stamp::from(entry.expires_at)
+        ])?;
+    if written == 1 {
+        return Ok(None);
+    }
+    match known_copy(c, tenant, entry, None)? {
+        Some(duplicate) => Ok(Some(duplicate)),
+        None => Err(StoreError::Broken("the inbox refuses a message it does not know".to_owned())),
+    }
+}
+
+/// The entry under this key; with `now`, only one that still stands.
+fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<Opened>, StoreError> {
+    let mut statement = c.prepare_cached(
+        "SELECT turn_id, fingerprint FROM inbox
+         WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND external_id = ?4 AND (?5 IS NULL OR expires_at > ?5)",
+    )?;
+    first(&mut statement, params![tenant, entry.channel, entry.account, entry.external_id, now], |columns| {
+        Ok(Opened::Duplicate { turn_id: columns.id()?, same_body: columns.text()? == entry.fingerprint })
+    })
+}
+
+fn make_conversation(c: &Connection, open: &OpenTurn, id: &Id, channel: &str, title: &str, now: &Stamp) -> Result<(), StoreError> {
+    c.prepare_cached(
+        "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '{}', ?7, ?7)",
+    )?
+    .execute(params![id, Id::from(open.tenant_id), open.user_id, channel, open.assistant, title, now])?;
+    Ok(())
+}
+
+/// What a claimed lease counts on from.
+struct Claim {
+    epoch: i64,
+    next_event: i64,
+    next_message: i64,
+}
+
+/// Takes the lease, or `None` while another owner holds it.
+fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Claim>, StoreError> {
+    let mut statement = c.prepare_cached(
+        "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
+         VALUES (?1, ?2, ?3, 1, 1 + ?4, 1 + ?5, ?6)
+         ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1,
+           next_event_seq = next_event_seq + ?4, next_message_seq = next_message_seq + ?5, expires_at = excluded.expires_at
+         WHERE owner IS NULL OR owner = excluded.owner
+         RETURNING epoch, next_event_seq, next_message_seq",
+    )?;
+    first(&mut statement, params![tenant, stream, open.owner, events, messages, lease_end(open.now)], |columns| {
+        Ok(Claim { epoch: columns.int()?, next_event: columns.int()?, next_message: columns.int()? })
+    })
+}
+
+/// Draws event numbers without owning the lease; the next free number.
+fn append(c: &Connection, tenant: &Id, stream: &Id, events: i64) -> Result<i64, StoreError> {
+    let mut statement = c.prepare_cached(
+        "INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES (?1, ?2, 0, 1 + ?3, 1)
+         ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET next_event_seq = next_event_seq + ?3
+         RETURNING next_event_seq",
+    )?;
+    first(&mut statement, params![tenant, stream, events], |columns| columns.int())?
+        .ok_or_else(|| StoreError::Broken("a lease row vanished".to_owned()))
+}
+
+fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, started: bool, place: &Place<'_>) -> Result<(), StoreError> {
+    let status = match (started, open.kind) {
+        (false, _) => TurnStatus::Accepted,
+        (true, TurnKind::Invoke | TurnKind::Retry) if !open.calls.is_empty() => TurnStatus::Acting,
+        (true, TurnKind::Chat | TurnKind::Invoke | TurnKind::Retry) => TurnStatus::Planning,
+    };
+    c.prepare_cached(
+        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+    )?
+    .execute(params![
+        place.turn,
+        place.tenant,
+        id_or_null(conversation_id),
+        open.user_id,
+        open.kind.as_str(),
+        open.assistant,
+        id_or_null(open.key_id),
+        status.as_str(),
+        place.now,
+    ])?;
+    Ok(())
+}
+
+/// A turn that waited begins: lease, place of its message, status.
+pub(super) fn start(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: jiff::Timestamp) -> Result<Fence, StoreError> {
+    let (tenant, turn) = (Id::from(tenant_id), Id::from(turn_id));
+    let moved = || StoreError::Moved { what: "turn", id: turn_id.to_string() };
+    let mut statement = c.prepare_cached("SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2 AND status = 'accepted'")?;
+    let conversation_id = first(&mut statement, params![tenant, turn], |columns| columns.id_or_null())?.ok_or_else(moved)?;
+    let stream_id = conversation_id.unwrap_or(turn_id);
+    let stream = Id::from(stream_id);
+    // Opening a turn writes one message at most.
+    let mut statement =
+        c.prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2)")?;
+    let waits = first(&mut statement, params![stream, turn], |columns| columns.flag())?.unwrap_or(false);
+    let mut statement = c.prepare_cached(
+        "UPDATE leases SET owner = ?3, epoch = epoch + 1, next_message_seq = next_message_seq + ?4, expires_at = ?5
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR owner = ?3) RETURNING epoch, next_message_seq",
+    )?;
+    let (epoch, next_message) =
+        first(&mut statement, params![tenant, stream, owner, waits, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?
+            .ok_or(StoreError::Busy)?;
+    if waits {
+        let placed = c
+            .prepare_cached("UPDATE messages SET seq = ?3 WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2")?
+            .execute(params![stream, turn, next_message - 1])?;
+        if placed != 1 {
+            return Err(StoreError::Broken(format!("turn {turn_id} has {placed} waiting messages")));
+        }
+    }
+    let started = c
+        .prepare_cached("UPDATE turns SET status = 'planning', updated_at = ?3 WHERE tenant_id = ?1 AND id = ?2 AND status = 'accepted'")?
+        .execute(params![tenant, turn, Stamp::from(now)])?;
+    if started != 1 {
+        return Err(moved());
+    }
+    Ok(Fence { tenant_id, stream_id, owner: owner.to_owned(), epoch })
+}

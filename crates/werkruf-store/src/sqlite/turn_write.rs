@@ -1,0 +1,185 @@
+//! Commits B, C and D: everything a turn has to say at once, under its fence.
+
+use rusqlite::{Connection, params};
+use werkruf_contract::{State, Uuid, merge_state};
+
+use super::insert::{Place, call, check_home, count, lease_end};
+use super::row::first;
+use super::text::{Id, Stamp};
+use super::turn_open::homeless;
+use crate::{CallEnd, CallRetry, CallStart, StoreError, TurnChange, TurnWrite, Written};
+
+/// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
+pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
+    let (tenant, turn, now) = (Id::from(write.fence.tenant_id), Id::from(write.turn_id), Stamp::from(write.now));
+    let stream = Id::from(write.fence.stream_id);
+    let place = Place { tenant: &tenant, turn: &turn, now: &now };
+    let (next_event, next_message) = renew(c, write, &tenant, &stream)?;
+    if !write.messages.is_empty() {
+        let conversation = write.conversation_id.map(Id::from).ok_or_else(|| homeless(write.turn_id))?;
+        for (message, seq) in write.messages.iter().zip(next_message - count(write.messages.len())..) {
+            place.message(c, &conversation, message, Some(seq))?;
+        }
+    }
+    for row in &write.calls {
+        check_home(row, write.fence.tenant_id, write.turn_id)?;
+        call(c, row)?;
+    }
+    for change in &write.starts {
+        begin_call(c, &place, change)?;
+    }
+    for change in &write.retries {
+        retry_call(c, &place, change)?;
+    }
+    for change in &write.ends {
+        end_call(c, &place, change)?;
+    }
+    for usage in &write.usage {
+        place.usage(c, write, usage)?;
+    }
+    let event_seqs = place.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
+    let state = match write.conversation_id {
+        Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, &now)?,
+        Some(_) | None => None,
+    };
+    let cancel_requested = match &write.turn {
+        Some(change) => change_turn(c, &place, write.turn_id, change)?,
+        None => cancel_requested(c, &place)?,
+    };
+    Ok(Written { event_seqs, state, cancel_requested })
+}
+
+/// Draws the numbers and proves the ownership in one statement; a turn that ends gives the lease back with it.
+fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
+    let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal());
+    let mut statement = c.prepare_cached(
+        "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
+           owner = CASE WHEN ?8 THEN NULL ELSE owner END
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4 RETURNING next_event_seq, next_message_seq",
+    )?;
+    let numbers = params![
+        tenant,
+        stream,
+        write.fence.owner,
+        write.fence.epoch,
+        count(write.events.len()),
+        count(write.messages.len()),
+        lease_end(write.now),
+        ends,
+    ];
+    first(&mut statement, numbers, |columns| Ok((columns.int()?, columns.int()?)))?.ok_or(StoreError::Fenced)
+}
+
+fn begin_call(c: &Connection, place: &Place<'_>, start: &CallStart) -> Result<(), StoreError> {
+    let begun = c
+        .prepare_cached(
+            "UPDATE tool_calls SET status = 'running', attempt = 1, started_at = ?4, updated_at = ?5
+             WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'queued'",
+        )?
+        .execute(params![place.tenant, Id::from(start.id), place.turn, Stamp::from(start.started_at), place.now])?;
+    exactly_one(begun, start.id)
+}
+
+fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<(), StoreError> {
+    let id = Id::from(retry.id);
+    let again = c
+        .prepare_cached(
+            "UPDATE tool_calls SET attempt = attempt + 1, started_at = ?5, updated_at = ?6
+             WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'running' AND attempt = ?4",
+        )?
+        .execute(params![place.tenant, id, place.turn, retry.attempt, Stamp::from(retry.next_started_at), place.now])?;
+    exactly_one(again, retry.id)?;
+    c.prepare_cached(
+        "INSERT INTO call_attempts (tenant_id, call_id, attempt, started_at, finished_at, status, error)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        place.tenant,
+        id,
+        retry.attempt,
+        Stamp::from(retry.started_at),
+        Stamp::from(retry.finished_at),
+        retry.status.as_str(),
+        retry.error,
+    ])?;
+    Ok(())
+}
+
+fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), StoreError> {
+    if !end.status.is_terminal() {
+        return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
+    }
+    let ended = c
+        .prepare_cached(
+            "UPDATE tool_calls SET status = ?4, response = ?5, meta = ?6, error = ?7, error_type = ?8, error_code = ?9,
+               error_detail = ?10, cache_hit = ?11, finished_at = ?12, updated_at = ?13
+             WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status IN ('queued', 'running')",
+        )?
+        .execute(params![
+            place.tenant,
+            Id::from(end.id),
+            place.turn,
+            end.status.as_str(),
+            end.response,
+            end.meta,
+            end.error,
+            end.error_type,
+            end.error_code,
+            end.error_detail,
+            end.cache_hit,
+            Stamp::from(end.finished_at),
+            place.now,
+        ])?;
+    exactly_one(ended, end.id)
+}
+
+fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
+    if changed == 1 { Ok(()) } else { Err(StoreError::Moved { what: "call", id: id.to_string() }) }
+}
+
+/// Whether somebody asked for the turn to stop.
+fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
+    let mut statement = c.prepare_cached(
+        "UPDATE turns SET status = ?3, step = ?4, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
+           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END
+         WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
+    )?;
+    let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();
+    let values = params![
+        place.tenant,
+        place.turn,
+        change.status.as_str(),
+        change.step,
+        error,
+        code,
+        change.message,
+        place.now,
+        change.status.is_terminal(),
+    ];
+    first(&mut statement, values, |columns| columns.flag())?.ok_or_else(|| StoreError::Moved { what: "turn", id: turn_id.to_string() })
+}
+
+fn cancel_requested(c: &Connection, place: &Place<'_>) -> Result<bool, StoreError> {
+    let mut statement = c.prepare_cached("SELECT cancel_requested FROM turns WHERE tenant_id = ?1 AND id = ?2")?;
+    Ok(first(&mut statement, params![place.tenant, place.turn], |columns| columns.flag())?.unwrap_or(false))
+}
+
+/// Merges the patches in order, writes once; `None` without such a conversation.
+pub(super) fn merge(c: &Connection, tenant: &Id, id: Uuid, patches: &[State], now: &Stamp) -> Result<Option<State>, StoreError> {
+    let conversation = Id::from(id);
+    let mut statement = c.prepare_cached("SELECT state FROM conversations WHERE tenant_id = ?1 AND id = ?2")?;
+    let Some(mut state) = first(&mut statement, params![tenant, conversation], |columns| columns.state())? else {
+        return Ok(None);
+    };
+    for patch in patches {
+        merge_state(&mut state, patch.clone());
+    }
+    let text = serde_json::to_string(&state).map_err(|error| StoreError::Broken(error.to_string()))?;
+    c.prepare_cached("UPDATE conversations SET state = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2")?.execute(params![
+        tenant,
+        conversation,
+        text,
+        now
+    ])?;
+    Ok(Some(state))
+}

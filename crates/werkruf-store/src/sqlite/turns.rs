@@ -1,0 +1,150 @@
+//! [`Turns`] on SQLite.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::{State, Uuid};
+
+use super::row::{self, all, first};
+use super::text::{Id, Stamp, id_or_null};
+use super::{SqliteStore, turn_open, turn_write};
+use crate::{Answer, CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, TurnWrite, Turns, Written};
+
+impl Turns for SqliteStore {
+    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
+        Box::pin(self.writer.submit(move |c| turn_open::open(c, &open)))
+    }
+
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
+        let owner = owner.to_owned();
+        Box::pin(self.writer.submit(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
+    }
+
+    fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
+        Box::pin(self.writer.submit(move |c| turn_write::write(c, &write)))
+    }
+
+    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
+        Box::pin(self.writer.submit(move |c| {
+            let asked = c
+                .prepare_cached(
+                    "UPDATE turns SET cancel_requested = 1, updated_at = ?3
+                     WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled')",
+                )?
+                .execute(params![Id::from(tenant_id), Id::from(turn_id), Stamp::from(now)])?;
+            Ok(asked == 1)
+        }))
+    }
+
+    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
+        Box::pin(self.writer.submit(move |c| turn_write::merge(c, &Id::from(tenant_id), conversation_id, &[patch], &Stamp::from(now))))
+    }
+
+    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(&history_sql())?;
+            let mut found = all(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], row::message)?;
+            found.sort_by_key(|message| message.seq);
+            Ok(found)
+        }))
+    }
+
+    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
+        Box::pin(self.readers.look_up(move |c| taken(c, tenant_id, conversation_id, ids)))
+    }
+
+    fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+        Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, &dedupe_key)))
+    }
+
+    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool> {
+        Box::pin(self.writer.submit(move |c| delete(c, &Id::from(tenant_id), &Id::from(conversation_id))))
+    }
+}
+
+const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND call_id = ?3 AND tenant_id = ?1)
+    OR EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND tool_call_id = ?3 AND tenant_id = ?1)";
+
+// The newest placed message of the person stands near the end, so the walk back is short.
+const SINCE: &str = "SELECT
+    EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND effect <> 'read' AND finished_at IS NOT NULL
+              AND finished_at >= ?3 AND id <> ?4 AND tenant_id = ?1),
+    EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND role = 'user' AND created_at > ?3 AND tenant_id = ?1)
+      OR coalesce((SELECT created_at > ?3 FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
+                     AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0)";
+
+/// The plus sign keeps it off the index by place: the rows lie together, and sorting them afterwards is cheaper than fetching each.
+fn history_sql() -> String {
+    format!("SELECT {} FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2 AND +seq IS NOT NULL", row::MESSAGE)
+}
+
+fn reusable_sql() -> String {
+    format!(
+        "SELECT {} FROM tool_calls WHERE tenant_id = ?1 AND dedupe_key = ?2
+           AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown')
+         ORDER BY created_at DESC, id DESC LIMIT 1",
+        row::CALL
+    )
+}
+
+/// A call bears the id the model sent, and the id under which its result stands in the conversation.
+fn taken(c: &Connection, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Result<Vec<String>, StoreError> {
+    let (tenant, conversation) = (Id::from(tenant_id), Id::from(conversation_id));
+    let mut statement = c.prepare_cached(TAKEN)?;
+    let mut taken = Vec::new();
+    for id in ids {
+        if first(&mut statement, params![tenant, conversation, id], |columns| columns.flag())? == Some(true) {
+            taken.push(id);
+        }
+    }
+    Ok(taken)
+}
+
+fn reusable(c: &Connection, tenant_id: Uuid, dedupe_key: &str) -> Result<Option<Reusable>, StoreError> {
+    let tenant = Id::from(tenant_id);
+    let mut statement = c.prepare_cached(&reusable_sql())?;
+    let Some(call) = first(&mut statement, params![tenant, dedupe_key], row::call)? else { return Ok(None) };
+    let (stale, message_since) = since(c, &tenant, &call)?;
+    Ok(Some(Reusable { call, stale, message_since }))
+}
+
+/// Whether the conversation has changed the world, and whether the person has spoken, after the call.
+fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
+    let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
+    let mut statement = c.prepare_cached(SINCE)?;
+    let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id)];
+    Ok(first(&mut statement, values, |columns| Ok((columns.flag()?, columns.flag()?)))?.unwrap_or((false, false)))
+}
+
+/// Children first, each by its own index; what was spent stays in `api_usage`.
+const DELETES: [&str; 10] = [
+    "DELETE FROM inbox WHERE tenant_id = ?1 AND turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2)",
+    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM call_attempts WHERE tenant_id = ?1
+       AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND conversation_id = ?2)",
+    "DELETE FROM tool_calls WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "DELETE FROM conversations WHERE tenant_id = ?1 AND id = ?2",
+];
+
+fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreError> {
+    let mut statement = c.prepare_cached("SELECT owner IS NOT NULL FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
+    if first(&mut statement, params![tenant, conversation], |columns| columns.flag())? == Some(true) {
+        return Err(StoreError::Busy);
+    }
+    let mut deleted = 0;
+    for sql in DELETES {
+        deleted = c.prepare_cached(sql)?.execute(params![tenant, conversation])?;
+    }
+    Ok(deleted == 1)
+}
+
+/// The statements whose plan a test looks at.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    let fixed = DELETES.iter().copied().chain([TAKEN, SINCE]).map(str::to_owned);
+    fixed.chain([history_sql(), reusable_sql()]).collect()
+}

@@ -1,0 +1,212 @@
+//! The one thread that writes. It takes whatever is queued, never waits for more, and commits it as one group.
+//!
+//! Invariants: nobody is answered before the COMMIT that holds their rows; a job that fails or panics leaves
+//! no row and harms no neighbour; when the COMMIT fails, every job of the group fails. A job that was handed
+//! over runs even when its caller has gone away.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StoreError;
+
+/// Jobs in one commit at most.
+const GROUP: usize = 256;
+/// Jobs that may wait; a caller beyond that waits for room.
+const QUEUE: usize = 4 * GROUP;
+
+/// What the writer has done since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs whose rows are durable.
+    pub commits: u64,
+    /// Transactions these jobs shared.
+    pub groups: u64,
+    /// Rows inserted, updated or deleted, as SQLite counts them.
+    pub row_writes: u64,
+}
+
+#[derive(Default)]
+struct Tally {
+    commits: AtomicU64,
+    groups: AtomicU64,
+    row_writes: AtomicU64,
+}
+
+/// The handle: dropping it lets the thread finish what is queued and joins it.
+pub(super) struct Writer {
+    sender: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+    tally: Arc<Tally>,
+}
+
+impl Writer {
+    /// Gives the connection to a thread of its own.
+    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let tally = Arc::new(Tally::default());
+        let shared = Arc::clone(&tally);
+        let thread = std::thread::Builder::new()
+            .name("werkruf-writer".to_owned())
+            .spawn(move || run(&connection, receiver, &shared))
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { sender: Some(sender), thread: Some(thread), tally })
+    }
+
+    /// Runs `work` inside the next commit; resolves when it is durable.
+    pub(super) async fn submit<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let task: Box<dyn Job> = Box::new(Task { work: Some(work), result: None, reply });
+        let sender = self.sender.as_ref().ok_or_else(stopped)?;
+        sender.send(task).await.map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            commits: self.tally.commits.load(Ordering::Acquire),
+            groups: self.tally.groups.load(Ordering::Acquire),
+            row_writes: self.tally.row_writes.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer thread ended by a panic");
+        }
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable("the writer has stopped".to_owned())
+}
+
+/// One operation whose result is kept back until its commit.
+trait Job: Send {
+    /// Whether it succeeded.
+    fn run(&mut self, connection: &Connection) -> bool;
+    fn answer(self: Box<Self>, lost: Option<&str>);
+}
+
+struct Task<T, F> {
+    work: Option<F>,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Job for Task<T, F>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> bool {
+        let Some(work) = self.work.take() else { return false };
+        let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
+            .unwrap_or_else(|_| Err(StoreError::Broken("a write panicked; nothing of it was stored".to_owned())));
+        let done = result.is_ok();
+        self.result = Some(result);
+        done
+    }
+
+    fn answer(self: Box<Self>, lost: Option<&str>) {
+        let result = match (self.result, lost) {
+            // What failed by itself keeps its own reason.
+            (Some(Err(error)), _) => Err(error),
+            (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_owned())),
+            (Some(Ok(value)), None) => Ok(value),
+            (None, None) => Err(stopped()),
+        };
+        // The caller may have gone away; the rows stand all the same.
+        let _ = self.reply.send(result);
+    }
+}
+
+fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tally: &Tally) {
+    let mut group = Vec::with_capacity(GROUP);
+    while receiver.blocking_recv_many(&mut group, GROUP) > 0 {
+        let before = connection.total_changes();
+        let outcome = commit(connection, &mut group);
+        match &outcome {
+            Ok(commits) if *commits > 0 => {
+                tally.row_writes.fetch_add(connection.total_changes() - before, Ordering::AcqRel);
+                tally.groups.fetch_add(1, Ordering::AcqRel);
+                tally.commits.fetch_add(*commits, Ordering::AcqRel);
+            }
+            Ok(_) => {}
+            Err(reason) => tracing::error!(reason, jobs = group.len(), "a group of writes was lost and refused"),
+        }
+        let lost = outcome.err();
+        for job in group.drain(..) {
+            job.answer(lost.as_deref());
+        }
+    }
+}
+
+/// Runs the group as one transaction; how many jobs it holds, or why all of it is lost.
+fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, String> {
+    execute(connection, "BEGIN IMMEDIATE")?;
+    let commits = match group {
+        // Alone, a job needs no savepoint: the transaction is one.
+        [only] => u64::from(only.run(connection)),
+        jobs => match run_apart(connection, jobs) {
+            Ok(commits) => commits,
+            Err(reason) => return Err(undo(connection, reason)),
+        },
+    };
+    if connection.is_autocommit() {
+        // SQLite gave the transaction up by itself, as it does on a full disk.
+        return if commits == 0 { Ok(0) } else { Err("the transaction was rolled back".to_owned()) };
+    }
+    if commits == 0 {
+        execute(connection, "ROLLBACK")?;
+        return Ok(0);
+    }
+    execute(connection, "COMMIT").map_err(|reason| undo(connection, reason))?;
+    Ok(commits)
+}
+
+fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, String> {
+    let mut commits = 0;
+    for job in jobs {
+        execute(connection, "SAVEPOINT job")?;
+        if job.run(connection) {
+            commits += 1;
+        } else if connection.is_autocommit() {
+            return Err("the transaction was rolled back".to_owned());
+        } else {
+            execute(connection, "ROLLBACK TO job")?;
+        }
+        execute(connection, "RELEASE job")?;
+    }
+    Ok(commits)
+}
+
+fn undo(connection: &Connection, reason: String) -> String {
+    if !connection.is_autocommit()
+        && let Err(error) = execute(connection, "ROLLBACK")
+    {
+        tracing::error!(error, "a lost group could not be rolled back");
+    }
+    reason
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<(), String> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! The writer alone: what a group shares, and what a bad job cannot do to it.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::Writer;
+use crate::StoreError;
+
+#[expect(clippy::disallowed_methods, reason = "a database in memory is enough to watch the writer")]
+fn writer() -> Arc<Writer> {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch("CREATE TABLE t (n INTEGER PRIMARY KEY)").unwrap();
+    Arc::new(Writer::start(connection).unwrap())
+}
+
+fn insert(c: &Connection, n: i64) -> Result<(), StoreError> {
+    c.prepare_cached("INSERT INTO t VALUES (?1)")?.execute([n])?;
+    Ok(())
+}
+
+async fn rows(writer: &Writer) -> Vec<i64> {
+    let read = |c: &Connection| {
+        let mut statement = c.prepare_cached("SELECT n FROM t ORDER BY n")?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?)
+    };
+    writer.submit(read).await.unwrap()
+}
+
+/// Holds the writer inside a job until told to go on, so that what follows queues up.
+async fn hold(writer: &Arc<Writer>) -> (oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), StoreError>>) {
+    let (go, wait) = oneshot::channel::<()>();
+    let (inside, entered) = oneshot::channel();
+    let writer = Arc::clone(writer);
+    let held = tokio::task::spawn_blocking(move || {
+        tokio::runtime::Handle::current().block_on(writer.submit(move |_| {
+            let _ = inside.send(());
+            wait.blocking_recv().map_err(|_| StoreError::Busy)
+        }))
+    });
+    entered.await.unwrap();
+    (go, held)
+}
+
+#[tokio::test]
+async fn a_failing_and_a_panicking_job_are_undone_alone() {
+    let writer = writer();
+    let (go, held) = hold(&writer).await;
+    let good = writer.submit(|c| insert(c, 1));
+    let failing = writer.submit(|c| {
+        insert(c, 2)?;
+        Err::<(), _>(StoreError::Busy)
+    });
+    let panicking = writer.submit(|c| {
+        insert(c, 3)?;
+        // The same number twice: the row is there, and then the panic.
+        insert(c, 3).unwrap();
+        Ok(())
+    });
+    let last = writer.submit(|c| insert(c, 4));
+    let release = async { go.send(()) };
+    let (good, failing, panicking, last, _) = tokio::join!(biased; good, failing, panicking, last, release);
+    held.await.unwrap().unwrap();
+    good.unwrap();
+    last.unwrap();
+    assert!(matches!(failing, Err(StoreError::Busy)));
+    assert!(matches!(panicking, Err(StoreError::Broken(_))));
+    assert_eq!(rows(&writer).await, [1, 4]);
+    assert_eq!(writer.counts().groups, 3, "one held, one shared, one read");
+    assert_eq!(writer.counts().row_writes, 4, "undone rows were written too");
+}
+
+#[tokio::test]
+async fn a_job_alone_is_undone_by_the_whole_transaction() {
+    let writer = writer();
+    let failing = writer.submit(|c| {
+        insert(c, 1)?;
+        Err::<(), _>(StoreError::Fenced)
+    });
+    assert!(matches!(failing.await, Err(StoreError::Fenced)));
+    assert_eq!(writer.counts().commits, 0);
+    assert!(rows(&writer).await.is_empty());
+}
+
+#[tokio::test]
+async fn when_the_commit_fails_the_whole_group_fails() {
+    let writer = writer();
+    let deferred = "PRAGMA foreign_keys = ON; CREATE TABLE child (n INTEGER REFERENCES t (n) DEFERRABLE INITIALLY DEFERRED)";
+    // Outside a transaction, since the pragma has no effect inside one.
+    writer.submit(move |c| Ok(c.execute_batch(&format!("COMMIT; {deferred}; BEGIN IMMEDIATE"))?)).await.unwrap();
+    let (go, held) = hold(&writer).await;
+    let good = writer.submit(|c| insert(c, 1));
+    let poisoned = writer.submit(|c| Ok(c.execute_batch("INSERT INTO child VALUES (99)")?));
+    let release = async { go.send(()) };
+    let (good, poisoned, _) = tokio::join!(biased; good, poisoned, release);
+    held.await.unwrap().unwrap();
+    assert!(matches!(good, Err(StoreError::Unavailable(_))), "{good:?}");
+    assert!(matches!(poisoned, Err(StoreError::Unavailable(_))), "{poisoned:?}");
+    assert!(rows(&writer).await.is_empty());
+    writer.submit(|c| insert(c, 5)).await.unwrap();
+    assert_eq!(rows(&writer).await, [5], "the writer goes on");
+}
+
+#[tokio::test]
+async fn a_transaction_sqlite_gives_up_is_lost_for_everybody() {
+    let writer = writer();
+    let (go, held) = hold(&writer).await;
+    let good = writer.submit(|c| insert(c, 1));
+    let giving_up = writer.submit(|c| {
+        // Stands for a full disk: SQLite rolls back by itself and reports an error.
+        c.execute_batch("ROLLBACK")?;
+        Err::<(), _>(StoreError::Unavailable("full".to_owned()))
+    });
+    let release = async { go.send(()) };
+    let (good, giving_up, _) = tokio::join!(biased; good, giving_up, release);
+    held.await.unwrap().unwrap();
+    assert!(matches!(good, Err(StoreError::Unavailable(_))), "{good:?}");
+    assert!(giving_up.is_err());
+    assert!(rows(&writer).await.is_empty());
+}

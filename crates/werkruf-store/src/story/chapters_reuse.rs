@@ -1,0 +1,127 @@
+//! What may be answered again, which ids are taken, and how lists page.
+
+use werkruf_contract::{CallStatus, Effect};
+
+use super::{Store, World};
+use crate::{CallFilter, ConversationRef, Order, Page};
+
+pub(crate) async fn a_result_is_reusable_until_the_world_changes<S: Store>(mut world: World<S>) {
+    let running = world.talk().await;
+    world.later(10);
+    let read = world.call(&running, 0);
+    world.act(&running, std::slice::from_ref(&read)).await;
+    let lookup = async |world: &World<S>| world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap();
+    assert_eq!(lookup(&world).await, None, "nothing is reusable while it runs");
+    world.later(10);
+    world.finish_call(&running, &read).await;
+    let found = lookup(&world).await.unwrap();
+    assert_eq!((found.call.id, found.stale, found.message_since), (read.id, false, false));
+    assert_eq!(world.store.reusable_call(world.id(), "key".to_owned()).await.unwrap(), None, "another tenant's");
+
+    // An answer that was itself reused is no source.
+    let mut joined = world.call(&running, 1);
+    (joined.status, joined.dedupe_of, joined.finished_at) = (CallStatus::Succeeded, Some(read.id), Some(world.now));
+    world.act(&running, &[joined]).await;
+    assert_eq!(lookup(&world).await.unwrap().call.id, read.id);
+
+    world.later(10);
+    let mut change = world.call(&running, 2);
+    (change.effect, change.dedupe_key) = (Effect::Once, Some("change".to_owned()));
+    world.act(&running, std::slice::from_ref(&change)).await;
+    assert!(!lookup(&world).await.unwrap().stale, "it has not finished");
+    world.finish_call(&running, &change).await;
+    assert!(lookup(&world).await.unwrap().stale);
+    let own = world.store.reusable_call(world.tenant, "change".to_owned()).await.unwrap().unwrap();
+    assert!(!own.stale, "a call does not make itself stale");
+    world.complete(&running).await;
+}
+
+pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<S>) {
+    let running = world.talk().await;
+    world.later(10);
+    let mut call = world.call(&running, 0);
+    call.effect = Effect::Once;
+    world.act(&running, std::slice::from_ref(&call)).await;
+    let mut write = world.to_write(&running);
+    let mut end = world.end(&call, CallStatus::Timeout);
+    (end.response, end.error_code) = (None, Some("outcome_unknown".to_owned()));
+    write.ends = vec![end];
+    world.store.write(write).await.unwrap();
+    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    assert_eq!((found.call.status, found.message_since), (CallStatus::Timeout, false));
+
+    world.later(10);
+    let mut open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "again, please");
+    open.start = false;
+    let next = open.turn_id;
+    world.store.open_turn(open).await.unwrap();
+    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    assert!(found.message_since, "a waiting message counts");
+    world.complete(&running).await;
+    world.store.start_turn(world.tenant, next, super::world::OWNER, world.now).await.unwrap();
+    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    assert!(found.message_since, "and so does a placed one");
+}
+
+pub(crate) async fn ids_are_taken_per_conversation<S: Store>(world: World<S>) {
+    let running = world.talk().await;
+    let call = world.call(&running, 0);
+    world.act(&running, &[call]).await;
+    let asked = || vec!["call_0".to_owned(), "call_9".to_owned()];
+    assert_eq!(world.store.taken_call_ids(world.tenant, running.conversation, asked()).await.unwrap(), ["call_0"]);
+    let other = world.talk().await;
+    assert!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap().is_empty());
+    let mut write = world.to_write(&other);
+    let mut message = world.message("tool", "{}");
+    message.tool_call_id = Some("call_9".to_owned());
+    write.messages = vec![message];
+    world.store.write(write.clone()).await.unwrap();
+    assert_eq!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap(), ["call_9"]);
+    write.messages[0].id = world.id();
+    assert!(world.store.write(write).await.is_err(), "a call has one result");
+}
+
+pub(crate) async fn lists_page_by_id_both_ways<S: Store>(world: World<S>) {
+    let running = world.talk().await;
+    let calls: Vec<_> = (0..5).map(|index| world.call(&running, index)).collect();
+    let ids: Vec<_> = calls.iter().map(|call| call.id).collect();
+    world.act(&running, &calls).await;
+    let list = async |filter: CallFilter, page: Page| {
+        let rows = world.store.calls(world.tenant, filter, page).await.unwrap();
+        rows.into_iter().map(|call| call.id).collect::<Vec<_>>()
+    };
+    let page = |after, order| Page { after, limit: 2, order };
+    assert_eq!(list(CallFilter::default(), page(None, Order::OldestFirst)).await, ids[..2]);
+    assert_eq!(list(CallFilter::default(), page(Some(ids[1]), Order::OldestFirst)).await, ids[2..4]);
+    assert_eq!(list(CallFilter::default(), page(None, Order::NewestFirst)).await, [ids[4], ids[3]]);
+    assert_eq!(list(CallFilter::default(), page(Some(ids[1]), Order::NewestFirst)).await, [ids[0]]);
+    let mine = CallFilter {
+        conversation_id: Some(running.conversation),
+        turn_id: Some(running.turn),
+        user_id: Some("1".to_owned()),
+        tool: Some("get_requests".to_owned()),
+        status: Some(CallStatus::Running),
+    };
+    assert_eq!(list(mine.clone(), Page::default()).await, ids);
+    assert!(list(CallFilter { user_id: Some("2".to_owned()), ..mine.clone() }, Page::default()).await.is_empty());
+    assert!(list(CallFilter { tool: Some("other".to_owned()), ..mine }, Page::default()).await.is_empty());
+    let of = async |user: &str| world.store.conversations(world.tenant, Some(user.to_owned()), Page::default()).await.unwrap().len();
+    assert_eq!((of("1").await, of("2").await), (1, 0));
+}
+
+pub(crate) async fn a_prefix_finds_its_ids<S: Store>(world: World<S>) {
+    let running = world.talk().await;
+    let calls: Vec<_> = (0..3).map(|index| world.call(&running, index)).collect();
+    world.act(&running, &calls).await;
+    let id = calls[1].id.to_string();
+    let look = async |prefix: &str| world.store.call_ids_with_prefix(world.tenant, prefix.to_owned()).await.unwrap();
+    assert_eq!(look(&id).await, [calls[1].id]);
+    assert_eq!(look(&id.to_uppercase()[..35]).await.len(), look(&id[..35]).await.len());
+    assert_eq!(look(&id[..2]).await.len(), 2, "at most two are told");
+    assert!(look("zz").await.is_empty());
+    assert!(look("%").await.is_empty());
+    let conversation = running.conversation.to_string();
+    let found = world.store.conversation_ids_with_prefix(world.tenant, conversation[..20].to_owned()).await.unwrap();
+    assert_eq!(found, [running.conversation]);
+    assert!(world.store.conversation_ids_with_prefix(world.id(), conversation).await.unwrap().is_empty());
+}

@@ -1,0 +1,251 @@
+//! What every chapter needs: a store, a clock, and short words for long values.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, TurnStatus, Uuid};
+
+use crate::{
+    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records, TurnChange,
+    TurnKind, TurnWrite, Turns, Written,
+};
+
+/// Everything a database does.
+pub(crate) trait Store: Turns + Records + People + 'static {}
+impl<T: Turns + Records + People + 'static> Store for T {}
+
+pub(crate) struct World<S> {
+    pub(crate) store: Arc<S>,
+    pub(crate) clock: Clock,
+    pub(crate) tenant: Uuid,
+    /// Moves only when a chapter moves it.
+    pub(crate) now: Timestamp,
+}
+
+impl<S> Clone for World<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), clock: self.clock.clone(), tenant: self.tenant, now: self.now }
+    }
+}
+
+pub(crate) const OWNER: &str = "process-1";
+
+/// A turn that has begun.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) fence: Fence,
+    pub(crate) conversation: Uuid,
+    pub(crate) turn: Uuid,
+}
+
+impl<S: Store> World<S> {
+    pub(crate) fn new(store: Arc<S>, clock: Clock) -> Self {
+        let (tenant, now) = (clock.new_id(), clock.now());
+        Self { store, clock, tenant, now }
+    }
+
+    /// Time passes.
+    pub(crate) fn later(&mut self, ms: i64) -> Timestamp {
+        self.now = self.now.checked_add(SignedDuration::from_millis(ms)).unwrap();
+        self.now
+    }
+
+    pub(crate) fn id(&self) -> Uuid {
+        self.clock.new_id()
+    }
+
+    pub(crate) fn message(&self, role: &'static str, content: &str) -> NewMessage {
+        let content = content.to_owned();
+        NewMessage {
+            id: self.id(),
+            role,
+            content,
+            tool_calls: None,
+            tool_call_id: None,
+            tool_name: None,
+            status: None,
+            metadata: None,
+            tokens: None,
+        }
+    }
+
+    pub(crate) fn opening(&self, conversation: ConversationRef, text: &str) -> OpenTurn {
+        OpenTurn {
+            tenant_id: self.tenant,
+            user_id: "1".to_owned(),
+            turn_id: self.id(),
+            kind: TurnKind::Chat,
+            conversation,
+            assistant: "default".to_owned(),
+            key_id: None,
+            message: Some(self.message("user", text)),
+            inbox: None,
+            start: true,
+            owner: OWNER.to_owned(),
+            calls: Vec::new(),
+            events: vec![event(EventType::Init)],
+            now: self.now,
+        }
+    }
+
+    pub(crate) fn new_conversation(&self) -> ConversationRef {
+        ConversationRef::New { id: self.id(), channel: "web".to_owned(), title: "Hello".to_owned() }
+    }
+
+    pub(crate) fn inbox(&self, key: &str, fingerprint: &str) -> InboxEntry {
+        InboxEntry {
+            channel: "api".to_owned(),
+            account: "chat/1".to_owned(),
+            external_id: key.to_owned(),
+            fingerprint: fingerprint.to_owned(),
+            expires_at: self.now.checked_add(SignedDuration::from_hours(24)).unwrap(),
+        }
+    }
+
+    /// Opens a turn that may start at once.
+    pub(crate) async fn begin(&self, open: OpenTurn) -> Running {
+        let turn = open.turn_id;
+        match self.store.open_turn(open).await.unwrap() {
+            Opened::Stored { fence: Some(fence), .. } => Running { conversation: fence.stream_id, fence, turn },
+            other => panic!("not begun: {other:?}"),
+        }
+    }
+
+    /// A new conversation with a running turn.
+    pub(crate) async fn talk(&self) -> Running {
+        self.begin(self.opening(self.new_conversation(), "hello")).await
+    }
+
+    pub(crate) fn to_write(&self, running: &Running) -> TurnWrite {
+        TurnWrite::new(running.fence.clone(), Some(running.conversation), running.turn, "1".to_owned(), self.now)
+    }
+
+    pub(crate) fn call(&self, running: &Running, output_index: u32) -> CallRow {
+        CallRow {
+            id: self.id(),
+            tenant_id: self.tenant,
+            conversation_id: Some(running.conversation),
+            turn_id: running.turn,
+            step: 1,
+            output_index,
+            response_id: Some("resp_1".to_owned()),
+            kind: CallKind::Function,
+            tool_name: "get_requests".to_owned(),
+            call_id: Some(format!("call_{output_index}")),
+            item_id: None,
+            status: CallStatus::Running,
+            request: Some(r#"{"status":"open"}"#.to_owned()),
+            raw_arguments: Some(r#"{"status": "open"}"#.to_owned()),
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: Effect::Read,
+            attempt: 1,
+            cache_hit: false,
+            dedupe_key: Some("key".to_owned()),
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: Some("idem".to_owned()),
+            permission: None,
+            context: "{}".to_owned(),
+            trace_id: Some("trace".to_owned()),
+            run_id: Some("run".to_owned()),
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: self.now,
+            updated_at: self.now,
+            started_at: Some(self.now),
+            finished_at: None,
+        }
+    }
+
+    pub(crate) fn end(&self, call: &CallRow, status: CallStatus) -> CallEnd {
+        CallEnd {
+            id: call.id,
+            status,
+            response: Some(r#"{"items":[]}"#.to_owned()),
+            meta: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            cache_hit: false,
+            finished_at: self.now,
+        }
+    }
+
+    pub(crate) fn usage(&self) -> NewUsage {
+        NewUsage {
+            id: self.id(),
+            call_id: None,
+            key_id: None,
+            provider: "openai".to_owned(),
+            model: "gpt-5".to_owned(),
+            operation: "chat",
+            tokens_prompt: 10,
+            tokens_cached: 0,
+            tokens_completion: 5,
+            tokens_reasoning: 0,
+            tokens_total: 15,
+            estimated: false,
+            cost_nano_usd: Some(1_500_000_000),
+        }
+    }
+
+    /// Commit B of a step with these calls.
+    pub(crate) async fn act(&self, running: &Running, calls: &[CallRow]) -> Written {
+        let mut write = self.to_write(running);
+        let mut message = self.message("assistant", "");
+        message.tool_calls = Some(r#"[{"id":"call_0","name":"get_requests","args":{}}]"#.to_owned());
+        write.messages = vec![message];
+        write.calls = calls.to_vec();
+        write.events = calls.iter().map(|_| event(EventType::ToolStarted)).collect();
+        write.turn = Some(to(TurnStatus::Acting));
+        self.store.write(write).await.unwrap()
+    }
+
+    /// Commit C for one call.
+    pub(crate) async fn finish_call(&self, running: &Running, call: &CallRow) -> Written {
+        let mut write = self.to_write(running);
+        let mut message = self.message("tool", "{}");
+        message.tool_call_id.clone_from(&call.call_id);
+        message.tool_name = Some(call.tool_name.clone());
+        message.status = Some("success");
+        write.messages = vec![message];
+        write.ends = vec![self.end(call, CallStatus::Succeeded)];
+        write.usage = vec![self.usage()];
+        write.events = vec![event(EventType::ToolFinished)];
+        self.store.write(write).await.unwrap()
+    }
+
+    /// Commit D.
+    pub(crate) async fn complete(&self, running: &Running) -> Written {
+        let mut write = self.to_write(running);
+        write.messages = vec![self.message("assistant", "done")];
+        write.usage = vec![self.usage()];
+        write.events = vec![event(EventType::Final)];
+        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 2, error: None, message: Some("done".to_owned()) });
+        self.store.write(write).await.unwrap()
+    }
+}
+
+pub(crate) fn event(kind: EventType) -> NewEvent {
+    NewEvent { kind, data: r#"{"n":1}"#.to_owned() }
+}
+
+pub(crate) fn to(status: TurnStatus) -> TurnChange {
+    TurnChange { status, step: 1, error: None, message: None }
+}
+
+pub(crate) fn state(value: Value) -> State {
+    match value {
+        Value::Object(state) => state,
+        other => panic!("{other} is no object"),
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads what the other side answered: data, a whole envelope, or a refusal.
+//!
+//! A service's own words never reach the model through an error: they are cut short and kept as the cause. The one
+//! exception is the `message` of a `ToolOutput` error, which the tool's author wrote for that purpose.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use werkruf_contract::{Failure, Reply, State, ToolErrorType};
+
+/// How much of a body may be kept as a cause.
+pub(super) const EXCERPT_BYTES: usize = 512;
+/// How long the message of an envelope's error may be.
+const MESSAGE_CHARS: usize = 2_000;
+
+/// The head of an answer.
+pub(super) struct Answered {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+}
+
+impl Answered {
+    pub(super) fn new(response: &Response, now: Timestamp) -> Self {
+        Self { status: response.status(), retry_after: retry_after(response.headers(), now) }
+    }
+
+    /// The failure a status other than 2xx stands for.
+    pub(super) fn refusal(&self, words: &str) -> Failure {
+        let code = self.status.as_u16();
+        let failure = match code {
+            429 => Failure::new(ToolErrorType::RateLimit, "rate_limited", "The service behind this tool takes no more requests right now."),
+            400..=499 => Failure::fatal("upstream_refused", format!("The service behind this tool refused the request (status {code})."))
+                .nothing_happened(),
+            500..=599 => Failure::upstream("upstream_error", format!("The service behind this tool failed (status {code}).")),
+            300..=399 => bad_response("The service behind this tool answered with a redirect, which is not followed."),
+            _ => bad_response("The service behind this tool answered with an unexpected status."),
+        };
+        let mut failure = failure.retry_after(self.retry_after);
+        failure.upstream_status = Some(code);
+        if words.is_empty() { failure } else { failure.because(words) }
+    }
+
+    /// The reply in a 2xx body.
+    pub(super) fn reply(&self, body: &[u8]) -> Result<Reply, Failure> {
+        let outcome = if self.status == StatusCode::NO_CONTENT { Ok(Reply::new(Value::Null)) } else { read(body) };
+        outcome.map_err(|mut failure| {
+            failure.upstream_status.get_or_insert(self.status.as_u16());
+            failure
+        })
+    }
+}
+
+fn read(body: &[u8]) -> Result<Reply, Failure> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        let cause = format!("{error}; it began: {}", cut(body));
+        bad_response("The service behind this tool answered something that is not JSON.").because(cut(cause.as_bytes()))
+    })?;
+    let Value::Object(mut object) = value else { return Ok(Reply::new(value)) };
+    let state_patch = take_patch(&mut object);
+    let mut reply = match object.get("status").and_then(Value::as_str) {
+        Some("ok") if object.contains_key("data") => envelope(object),
+        Some("error") if object.contains_key("error") => return Err(refused(&object["error"])),
+        _ => {
+            let message = text(&object, "message");
+            Reply { message, ..Reply::new(Value::Object(object)) }
+        }
+    };
+    reply.state_patch = state_patch;
+    Ok(reply)
+}
+
+/// The patch, which is not part of the data; a null one is none.
+fn take_patch(object: &mut Map<String, Value>) -> Option<State> {
+    match object.get("state_patch")? {
+        Value::Object(_) | Value::Null => match object.shift_remove("state_patch") {
+            Some(Value::Object(patch)) => Some(patch),
+            _ => None,
+        },
+        _ => {
+            tracing::warn!("an HTTP tool's state_patch is not an object and was taken as data");
+            None
+        }
+    }
+}
+
+/// A `ToolOutput` with status ok.
+fn envelope(mut object: Map<String, Value>) -> Reply {
+    let data = object.shift_remove("data").unwrap_or_default();
+    let message = text(&object, "message").or_else(|| data.as_object().and_then(|data| text(data, "message")));
+    let meta = object.get("meta");
+    Reply {
+        message,
+        source_counts: part::<BTreeMap<String, u64>>(meta, "source_counts"),
+        routing: part(meta, "routing"),
+        token_usage: part::<BTreeMap<String, i64>>(meta, "token_usage"),
+        ..Reply::new(data)
+    }
+}
+
+/// A `ToolOutput` with status error: the tool says itself what went wrong.
+fn refused(error: &Value) -> Failure {
+    let field = |name: &str| error.get(name).and_then(Value::as_str);
+    let Some(kind) = field("type").and_then(ToolErrorType::parse) else {
+        return bad_response("The service behind this tool answered with an error of no known type.")
+            .because(cut(error.to_string().as_bytes()));
+    };
+    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| usual_code(kind)).to_owned();
+    let message: String = field("message").unwrap_or("The tool failed and gave no reason.").chars().take(MESSAGE_CHARS).collect();
+    // A service that answers FATAL has refused; one that does not know says `outcome_unknown`.
+    let refused = kind == ToolErrorType::Fatal && code != "outcome_unknown";
+    let mut failure = Failure::new(kind, code, message);
+    failure.cause = field("cause").map(|cause| cut(cause.as_bytes()));
+    failure.retry_after = error.get("retry_after_ms").and_then(Value::as_u64).map(Duration::from_millis);
+    failure.upstream_status = error.get("upstream_status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+    failure.details = error.get("details").and_then(Value::as_object).cloned();
+    if refused { failure.nothing_happened() } else { failure }
+}
+
+/// Codes are counted in metrics, so they stay short and plain.
+fn is_code(code: &str) -> bool {
+    !code.is_empty() && code.len() <= 64 && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+const fn usual_code(kind: ToolErrorType) -> &'static str {
+    match kind {
+        ToolErrorType::RateLimit => "rate_limited",
+        ToolErrorType::Timeout => "tool_timeout",
+        ToolErrorType::Upstream | ToolErrorType::Retryable => "upstream_error",
+        ToolErrorType::Validation | ToolErrorType::Fatal => "upstream_refused",
+    }
+}
+
+/// The answer is longer than the declaration allows; asking again would not make it shorter.
+pub(super) fn too_large(status: u16, most: usize) -> Failure {
+    let mut failure = Failure::fatal(
+        "response_too_large",
+        format!("The answer of the service behind this tool is longer than the allowed {most} bytes."),
+    );
+    failure.upstream_status = Some(status);
+    failure
+}
+
+/// The answer is not what a tool may answer.
+pub(super) fn bad_response(message: &'static str) -> Failure {
+    Failure::upstream("bad_response", message)
+}
+
+/// At most so many bytes of it, as text.
+pub(super) fn cut(bytes: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES)]).into_owned();
+    // The sign for a broken character is longer than the byte it stands for.
+    text.truncate(text.floor_char_boundary(EXCERPT_BYTES));
+    text
+}
+
+fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
+    object.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn part<T: DeserializeOwned>(meta: Option<&Value>, name: &str) -> Option<T> {
+    serde_json::from_value(meta?.get(name)?.clone()).ok()
+}
+
+/// Seconds, or a date compared with the other side's own clock where it tells it.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let wish = header(RETRY_AFTER)?;
+    if let Ok(seconds) = wish.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = rfc2822::parse(wish).ok()?.timestamp();
+    let from = header(DATE).and_then(|date| rfc2822::parse(date).ok()).map_or(now, |date| date.timestamp());
+    Some(Duration::try_from(until.duration_since(from)).unwrap_or_default())
+}

@@ -1,0 +1,295 @@
+//! The declaration of an operator's HTTP tool, and what is wrong with it.
+//!
+//! Everything that can be known at start is checked at start: a declaration that passes here can only fail by what the
+//! other side does. Messages say what to write instead.
+
+use std::collections::BTreeMap;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use werkruf_contract::{Effect, Need, Shape};
+
+/// Headers the tool writes itself; a second value would make the request ambiguous.
+const OURS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
+
+/// One `[[tools]]` entry with `kind = "http"`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpToolConfig {
+    /// The name the model calls: letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// What the tool does, for the model.
+    pub description: String,
+    /// Always `http`.
+    #[serde(default = "http")]
+    pub kind: String,
+    /// Where the request goes. Nothing the model says changes the host.
+    pub url: String,
+    /// `POST`, `PUT`, `PATCH`, `DELETE` or `GET`.
+    #[serde(default = "post")]
+    pub method: String,
+    /// `read`, `idempotent` or `once`.
+    pub effect: String,
+    /// The longest one attempt may take.
+    #[serde(default = "ten_seconds")]
+    pub timeout_ms: u64,
+    /// Attempts in all, the first included; a `once` tool has one.
+    #[serde(default = "three")]
+    pub attempts: u32,
+    /// How long a result may be reused beyond the turn.
+    #[serde(default)]
+    pub reuse_s: Option<u64>,
+    /// The role that must approve each call.
+    #[serde(default)]
+    pub approval: Option<String>,
+    /// The right the caller needs, as `entity:entity_type:access`.
+    #[serde(default)]
+    pub permission: Option<String>,
+    /// The longest answer, counted after decompression.
+    #[serde(default = "one_mebibyte")]
+    pub max_response_bytes: u64,
+    /// Headers sent along; `${ENV_NAME}` stands for an environment variable.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The environment variable that holds the key of the signature.
+    #[serde(default)]
+    pub secret_env: Option<String>,
+    /// `direct`: the tool's `message` is the answer.
+    #[serde(default)]
+    pub answer: Option<String>,
+    /// A JSON Schema of type object, as text.
+    pub parameters: String,
+}
+
+/// What is wrong with a declaration, and where inside it (a JSON pointer).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigFault {
+    /// The field, such as `/url`.
+    pub path: String,
+    /// What is wrong and what to write instead. Holds no secret.
+    pub message: String,
+}
+
+impl ConfigFault {
+    pub(super) fn new(path: &str, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), message: message.into() }
+    }
+}
+
+fn http() -> String {
+    "http".to_owned()
+}
+
+fn post() -> String {
+    "POST".to_owned()
+}
+
+const fn ten_seconds() -> u64 {
+    10_000
+}
+
+const fn three() -> u32 {
+    3
+}
+
+const fn one_mebibyte() -> u64 {
+    1_048_576
+}
+
+/// Headers may hold a secret written out in the file.
+impl std::fmt::Debug for HttpToolConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpToolConfig").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl HttpToolConfig {
+    /// The rules for fields that need no further reading.
+    pub(super) fn check_plain_fields(&self) -> Result<(), ConfigFault> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(fits) {
+            return Err(ConfigFault::new("/name", "use 1 to 64 letters, digits, `_` or `-`; models accept nothing else"));
+        }
+        if self.description.trim().is_empty() {
+            return Err(ConfigFault::new("/description", "is empty; say in a sentence what the tool does, the model chooses by it"));
+        }
+        if self.kind != "http" {
+            return Err(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
+        }
+        for (path, value) in
+            [("/timeout_ms", self.timeout_ms), ("/attempts", u64::from(self.attempts)), ("/max_response_bytes", self.max_response_bytes)]
+        {
+            if value == 0 {
+                return Err(ConfigFault::new(path, "must be at least 1; leave it out for the default"));
+            }
+        }
+        if self.approval.as_deref().is_some_and(|role| role.trim().is_empty()) {
+            return Err(ConfigFault::new("/approval", "is empty; name the role that approves, or leave it out"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn effect(&self) -> Result<Effect, ConfigFault> {
+        Effect::parse(&self.effect).ok_or_else(|| {
+            let message = format!(
+                "`{}` is no effect; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)",
+                self.effect
+            );
+            ConfigFault::new("/effect", message)
+        })
+    }
+
+    pub(super) fn method(&self) -> Result<Method, ConfigFault> {
+        match self.method.as_str() {
+            "POST" => Ok(Method::POST),
+            "PUT" => Ok(Method::PUT),
+            "PATCH" => Ok(Method::PATCH),
+            "DELETE" => Ok(Method::DELETE),
+            "GET" => Ok(Method::GET),
+            other => Err(ConfigFault::new("/method", format!("`{other}` is not supported; write POST, PUT, PATCH, DELETE or GET"))),
+        }
+    }
+
+    pub(super) fn answers_directly(&self) -> Result<bool, ConfigFault> {
+        match self.answer.as_deref() {
+            None => Ok(false),
+            Some("direct") => Ok(true),
+            Some(other) => {
+                Err(ConfigFault::new("/answer", format!("`{other}` is unknown; write \"direct\", or leave it out and the model answers")))
+            }
+        }
+    }
+
+    pub(super) fn need(&self) -> Result<Option<Need>, ConfigFault> {
+        let Some(text) = &self.permission else { return Ok(None) };
+        let need = Need::parse(text).ok_or_else(|| {
+            let message = format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both");
+            ConfigFault::new("/permission", message)
+        })?;
+        Ok(Some(need))
+    }
+
+    pub(super) fn url(&self) -> Result<Url, ConfigFault> {
+        // The text itself stays out of the message: it may hold a password or a key.
+        let mut url = Url::parse(&self.url)
+            .map_err(|error| ConfigFault::new("/url", format!("{error}; write a whole address such as http://127.0.0.1:9000/tool")))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(ConfigFault::new("/url", "must start with http:// or https:// and name a host"));
+        }
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    pub(super) fn header_map(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<HeaderMap, ConfigFault> {
+        let mut headers = HeaderMap::new();
+        for (name, text) in &self.headers {
+            let path = format!("/headers/{name}");
+            let name =
+                HeaderName::try_from(name).map_err(|_| ConfigFault::new(&path, "is not a header name; use letters, digits and `-`"))?;
+            if OURS.contains(&name.as_str()) {
+                return Err(ConfigFault::new(&path, "is written by the server itself; remove it"));
+            }
+            let expanded = expand(text, env).map_err(|message| ConfigFault::new(&path, message))?;
+            let mut value = HeaderValue::try_from(expanded)
+                .map_err(|_| ConfigFault::new(&path, "holds a line break or another character that no header may have"))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    pub(super) fn secret(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, ConfigFault> {
+        let Some(name) = &self.secret_env else { return Ok(None) };
+        variable(name, env).map(Some).map_err(|message| ConfigFault::new("/secret_env", message))
+    }
+
+    /// The schema, as the model gets it and as it judges arguments.
+    pub(super) fn schema(&self) -> Result<(Value, Shape), ConfigFault> {
+        let fault = |message: String| ConfigFault::new("/parameters", message);
+        let schema: Value =
+            serde_json::from_str(&self.parameters).map_err(|error| fault(format!("is not JSON: {error}; write a JSON Schema")))?;
+        if schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(fault("must be a JSON Schema whose \"type\" is \"object\"; a tool's arguments always have names".to_owned()));
+        }
+        let shape = Shape::compile(&schema).map_err(|error| fault(format!("is not a JSON Schema: {error}")))?;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.into_iter().flatten() {
+            // A property that cannot stand alone (a reference) is judged with the arguments.
+            let (Some(default), Ok(shape)) = (property.get("default"), Shape::compile(property)) else { continue };
+            if !shape.fits(default) {
+                return Err(fault(format!("the default of `{name}` does not fit its own schema; correct one of them")));
+            }
+        }
+        Ok((schema, shape))
+    }
+
+    /// Names this very declaration: results of another one are never reused.
+    pub(super) fn digest(&self) -> String {
+        // Taken apart without `..`, so that a new field cannot be forgotten here.
+        let Self {
+            name,
+            description,
+            kind,
+            url,
+            method,
+            effect,
+            timeout_ms,
+            attempts,
+            reuse_s,
+            approval,
+            permission,
+            max_response_bytes,
+            headers,
+            secret_env,
+            answer,
+            parameters,
+        } = self;
+        let declaration = json!([
+            name,
+            description,
+            kind,
+            url,
+            method,
+            effect,
+            timeout_ms,
+            attempts,
+            reuse_s,
+            approval,
+            permission,
+            max_response_bytes,
+            headers,
+            secret_env,
+            answer,
+            parameters
+        ]);
+        super::hex(&Sha256::digest(declaration.to_string()))
+    }
+}
+
+fn variable(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    env(name)
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| format!("the environment variable {name} is not set or empty; set it before the server starts"))
+}
+
+/// Puts variables in place of `${NAME}`.
+fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, behind) = after.split_once('}').ok_or("has `${` without `}`; write ${ENV_NAME}")?;
+        out.push_str(before);
+        out.push_str(&variable(name, env)?);
+        rest = behind;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

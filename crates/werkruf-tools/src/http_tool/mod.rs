@@ -1,0 +1,124 @@
+//! A tool an operator declares in the config file: one HTTP request per attempt.
+//!
+//! `config` says what is wrong with a declaration before the server starts, `send` carries one request, `answer` reads
+//! what came back. Retries, approvals and records belong to the corridor; here a failure only says honestly whether the
+//! effect may have happened.
+
+mod answer;
+mod config;
+mod send;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use serde_json::{Map, Value};
+use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, State, ToolObject, ToolSpec, Violation};
+
+pub use config::{ConfigFault, HttpToolConfig};
+
+/// An operator's tool behind HTTP.
+pub struct HttpTool {
+    spec: ToolSpec,
+    parameters: Value,
+    shape: Shape,
+    target: send::Target,
+}
+
+impl HttpTool {
+    /// Checks a declaration and makes it a tool. The client must not follow redirects; `env` reads the environment.
+    pub fn new(config: HttpToolConfig, client: reqwest::Client, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigFault> {
+        config.check_plain_fields()?;
+        let (parameters, shape) = config.schema()?;
+        let target = send::Target::new(&config, client, env)?;
+        let (effect, version) = (config.effect()?, config.digest());
+        let spec = ToolSpec {
+            permission: config.need()?,
+            timeout: Duration::from_millis(config.timeout_ms),
+            attempts: config.attempts,
+            reuse: Duration::from_secs(config.reuse_s.unwrap_or(0)),
+            version: Cow::Owned(version),
+            answers_directly: config.answers_directly()?,
+            max_response_bytes: usize::try_from(config.max_response_bytes).unwrap_or(usize::MAX),
+            approval: config.approval.map(Cow::Owned),
+            ..ToolSpec::new(config.name, config.description, effect)
+        };
+        Ok(Self { spec, parameters, shape, target })
+    }
+}
+
+impl std::fmt::Debug for HttpTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl ToolObject for HttpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
+        fill(&mut args, &self.parameters);
+        let violations = self.shape.violations(&args);
+        if violations.is_empty() { Ok(args) } else { Err(violations) }
+    }
+
+    fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move { self.target.send(&args, &invocation, self.spec.timeout).await })
+    }
+
+    fn propose(&self, _text: &str, _locale: &str, _today: Date) -> Option<Value> {
+        None
+    }
+
+    fn claims(&self, _state: &State, _text: &str) -> Option<Value> {
+        None
+    }
+}
+
+/// Fills in the schema's defaults, here and in the objects that are there.
+fn fill(value: &mut Value, schema: &Value) {
+    let (Some(object), Some(properties)) = (value.as_object_mut(), schema.get("properties").and_then(Value::as_object)) else { return };
+    for (name, property) in properties {
+        if object.get(name).is_some_and(Value::is_null) && is_optional(schema, name) && refuses_null(property) {
+            // Strict function calling has no absent arguments: a model says null where it means none.
+            object.shift_remove(name);
+        }
+        fill_one(object, name, property);
+    }
+}
+
+fn fill_one(object: &mut Map<String, Value>, name: &str, property: &Value) {
+    if let Some(inner) = object.get_mut(name) {
+        fill(inner, property);
+    } else if let Some(default) = property.get("default") {
+        object.insert(name.to_owned(), default.clone());
+    }
+}
+
+fn is_optional(schema: &Value, name: &str) -> bool {
+    !schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|n| n == name))
+}
+
+fn refuses_null(property: &Value) -> bool {
+    let by_type = match property.get("type") {
+        Some(Value::String(kind)) => kind != "null",
+        Some(Value::Array(kinds)) => !kinds.iter().any(|kind| kind == "null"),
+        _ => false,
+    };
+    by_type || property.get("enum").and_then(Value::as_array).is_some_and(|options| !options.contains(&Value::Null))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}

@@ -1,0 +1,243 @@
+//! One request out, one bounded answer back.
+//!
+//! Invariants: nothing but the query depends on what the model said; at most one request leaves per call of `send`;
+//! what is read of the answer is bounded after decompression and in time.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Request, Response, Url};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use werkruf_contract::{Deadline, Failure, Invocation, Reply, ToolErrorType};
+
+use super::answer::{self, Answered};
+use super::config::{ConfigFault, HttpToolConfig};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const SIGNATURE: HeaderName = HeaderName::from_static("x-werkruf-signature-256");
+/// How long a refusal's own words are waited for; its status is already known.
+const EXCERPT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a tool's requests go, and with what.
+pub(super) struct Target {
+    client: Client,
+    url: Url,
+    /// The address without query and user, for errors.
+    endpoint: String,
+    method: Method,
+    headers: HeaderMap,
+    key: Option<Hmac<Sha256>>,
+    max_response_bytes: u64,
+}
+
+impl Target {
+    pub(super) fn new(config: &HttpToolConfig, client: Client, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigFault> {
+        let url = config.url()?;
+        let key = match config.secret(env)? {
+            None => None,
+            Some(secret) => {
+                let key = Hmac::new_from_slice(secret.as_bytes()).map_err(|_| ConfigFault::new("/secret_env", "holds no usable key"))?;
+                Some(key)
+            }
+        };
+        Ok(Self {
+            client,
+            endpoint: endpoint(&url),
+            url,
+            method: config.method()?,
+            headers: config.header_map(env)?,
+            key,
+            max_response_bytes: config.max_response_bytes,
+        })
+    }
+
+    /// Sends once and waits until the earlier of the two deadlines, or until canceled.
+    pub(super) async fn send(&self, args: &Value, invocation: &Invocation, timeout: Duration) -> Result<Reply, Failure> {
+        let deadline = Deadline::after(timeout).earlier(invocation.deadline);
+        if invocation.cancel.is_raised() {
+            return Err(self.at(canceled().nothing_happened()));
+        }
+        if deadline.passed() {
+            return Err(self.at(timed_out().nothing_happened()));
+        }
+        let request = self.request(args, invocation)?;
+        let exchange = tokio::time::timeout_at(deadline.instant().into(), self.exchange(request, invocation));
+        // A result that is already here wins over a cancel: the outcome is known.
+        tokio::select! {
+            biased;
+            outcome = exchange => outcome.unwrap_or_else(|_| Err(self.at(timed_out()))),
+            () = invocation.cancel.raised() => Err(self.at(canceled())),
+        }
+    }
+
+    fn request(&self, args: &Value, invocation: &Invocation) -> Result<Request, Failure> {
+        let mut url = self.url.clone();
+        let mut body = None;
+        let signed = if self.method == Method::GET {
+            add_query(&mut url, args);
+            url.query().unwrap_or_default().as_bytes().to_vec()
+        } else {
+            let bytes = payload(args, invocation).map_err(|error| unsendable(error.to_string()))?;
+            body = Some(bytes.clone());
+            bytes
+        };
+        let mut request = Request::new(self.method.clone(), url);
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        headers.extend(self.headers.clone());
+        let key = HeaderValue::try_from(&invocation.idempotency_key).map_err(|error| unsendable(error.to_string()))?;
+        headers.insert(IDEMPOTENCY_KEY, key);
+        if let Some(key) = &self.key {
+            let signature = super::hex(&key.clone().chain_update(&signed).finalize().into_bytes());
+            let value = HeaderValue::try_from(format!("sha256={signature}")).map_err(|error| unsendable(error.to_string()))?;
+            headers.insert(SIGNATURE, value);
+        }
+        *request.body_mut() = body.map(Into::into);
+        Ok(request)
+    }
+
+    async fn exchange(&self, request: Request, invocation: &Invocation) -> Result<Reply, Failure> {
+        let response = self.client.execute(request).await.map_err(|error| self.lost(error, None))?;
+        let head = Answered::new(&response, invocation.context.now_iso);
+        if !response.status().is_success() {
+            let words = tokio::time::timeout(EXCERPT_PATIENCE, excerpt(response)).await.unwrap_or_default();
+            return Err(self.at(head.refusal(&words)));
+        }
+        let body = self.body(response).await?;
+        head.reply(&body).map_err(|failure| self.at(failure))
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+        let status = response.status().as_u16();
+        let most = usize::try_from(self.max_response_bytes).unwrap_or(usize::MAX);
+        if response.content_length().is_some_and(|length| length > self.max_response_bytes) {
+            return Err(self.at(answer::too_large(status, most)));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error, Some(status)))? {
+            if body.len() + chunk.len() > most {
+                return Err(self.at(answer::too_large(status, most)));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// A failure of the transport: before anything left, or after.
+    fn lost(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
+        let failure = if error.is_connect() {
+            Failure::upstream("upstream_unreachable", "The service behind this tool could not be reached.").nothing_happened()
+        } else if error.is_timeout() {
+            timed_out()
+        } else if error.is_builder() {
+            unsendable(String::new())
+        } else if is_garbled(&error) {
+            answer::bad_response("The service behind this tool sent an answer that could not be read.")
+        } else {
+            Failure::upstream("upstream_error", "The connection to the service behind this tool was lost before its answer was complete.")
+                .may_have_happened()
+        };
+        failure.because(chain(error)).from_upstream(status, &self.endpoint)
+    }
+
+    fn at(&self, mut failure: Failure) -> Failure {
+        failure.endpoint = Some(self.endpoint.clone());
+        failure
+    }
+}
+
+fn timed_out() -> Failure {
+    Failure::new(ToolErrorType::Timeout, "tool_timeout", "The service behind this tool did not answer in time.")
+}
+
+fn canceled() -> Failure {
+    Failure::fatal("canceled", "The call was canceled.")
+}
+
+fn unsendable(cause: String) -> Failure {
+    Failure::fatal("internal", "The request to the service behind this tool could not be written.").because(cause).nothing_happened()
+}
+
+/// The address as errors may show it.
+fn endpoint(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    // Both only fail on addresses without a host, which the declaration refuses.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.into()
+}
+
+fn payload(args: &Value, invocation: &Invocation) -> Result<Vec<u8>, serde_json::Error> {
+    let principal = &invocation.principal;
+    // `auth` never serialises.
+    let mut context = serde_json::to_value(&*invocation.context)?;
+    context["user_id"] = json!(principal.user_id);
+    context["roles"] = principal.roles.iter().map(|role| role.name.as_str()).collect();
+    context["branch_id"] = json!(principal.branch_id);
+    serde_json::to_vec(&json!({
+        "arguments": args,
+        "context": context,
+        "job_id": invocation.job_id,
+        "attempt": invocation.attempt,
+        "turn_id": invocation.turn_id,
+        "conversation_id": invocation.conversation_id,
+    }))
+}
+
+/// Text, numbers and booleans as text, null as absence, everything else as JSON.
+fn add_query(url: &mut Url, args: &Value) {
+    let pairs: Vec<(&String, String)> = args
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect();
+    if !pairs.is_empty() {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+}
+
+/// The first bytes of a refusal, for the log.
+async fn excerpt(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < answer::EXCERPT_BYTES {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    answer::cut(&bytes)
+}
+
+/// Whether the bytes arrived but could not be unpacked; the client calls a lost connection a decoding error too.
+fn is_garbled(error: &reqwest::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput);
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// The error and what caused it, without the address: its query holds arguments.
+fn chain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    answer::cut(text.as_bytes())
+}

@@ -1,0 +1,38 @@
+//! Answers at length, so that tests see large results stored, streamed and shown to the model.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolSpec};
+
+const MOST: usize = 64 * 1024 * 1024;
+
+pub(super) struct TestBytes;
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// How many bytes of text to answer; at most 64 MiB.
+    #[schemars(range(max = 67_108_864))]
+    n: usize,
+}
+
+#[derive(Serialize)]
+pub(super) struct Text {
+    text: String,
+}
+
+impl Tool for TestBytes {
+    type Args = Args;
+    type Output = Text;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("test_bytes", "Answers n bytes of text. For tests of the server only.", Effect::Read)
+    }
+
+    async fn call(&self, args: Args, _invocation: Invocation) -> Result<Reply<Text>, Failure> {
+        if args.n > MOST {
+            return Err(Failure::validation("invalid_arguments", format!("n must be at most {MOST}.")));
+        }
+        Ok(Reply::new(Text { text: "x".repeat(args.n) }))
+    }
+}

@@ -1,0 +1,88 @@
+//! Tools that exist to test the server itself: they fail, echo, wait and answer at length.
+//!
+//! Registered only with `WERKRUF_TEST_TOOLS=1` on a loopback bind. All are `read` and need no right.
+
+mod bytes;
+mod echo;
+mod panic;
+mod sleep;
+
+use std::sync::Arc;
+
+use werkruf_contract::{ToolObject, Typed};
+
+/// `test_panic`, `test_echo`, `test_sleep` and `test_bytes`, ready for the registry.
+pub fn test_tools() -> Vec<Arc<dyn ToolObject>> {
+    vec![
+        Arc::new(Typed::new(panic::TestPanic)),
+        Arc::new(Typed::new(echo::TestEcho)),
+        Arc::new(Typed::new(sleep::TestSleep)),
+        Arc::new(Typed::new(bytes::TestBytes)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+    use werkruf_contract::{Effect, Shape, ToolObject};
+
+    use super::test_tools;
+    use crate::support::invocation;
+
+    fn tool(name: &str) -> Arc<dyn ToolObject> {
+        test_tools().into_iter().find(|tool| tool.spec().name == name).unwrap()
+    }
+
+    async fn data(name: &str, args: Value) -> Value {
+        let tool = tool(name);
+        let args = tool.normalize(args).unwrap();
+        tool.call(args, invocation()).await.unwrap().data
+    }
+
+    #[test]
+    fn all_four_are_reads_without_a_right() {
+        let tools = test_tools();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_ref()).collect();
+        assert_eq!(names, ["test_panic", "test_echo", "test_sleep", "test_bytes"]);
+        for tool in &tools {
+            assert_eq!((tool.spec().effect, &tool.spec().permission), (Effect::Read, &None));
+            assert!(Shape::compile(tool.parameters()).is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn echo_gives_back_any_json() {
+        for value in [json!(null), json!(3), json!("ä"), json!([1, {"a": false}]), json!({"deep": {"er": 1.5}})] {
+            assert_eq!(data("test_echo", json!({"value": value})).await, json!({"value": value}));
+        }
+    }
+
+    #[tokio::test]
+    async fn sleep_waits_as_long_as_asked() {
+        let before = tokio::time::Instant::now();
+        assert_eq!(data("test_sleep", json!({"ms": 20})).await, json!({"slept_ms": 20}));
+        assert!(before.elapsed().as_millis() >= 20);
+    }
+
+    #[tokio::test]
+    async fn bytes_answers_so_many_bytes_and_not_more_than_it_may() {
+        assert_eq!(data("test_bytes", json!({"n": 0})).await["text"], json!(""));
+        assert_eq!(data("test_bytes", json!({"n": 100_000})).await["text"].as_str().unwrap().len(), 100_000);
+        let failure = tool("test_bytes").call(json!({"n": 67_108_865}), invocation()).await.unwrap_err();
+        assert_eq!(failure.code, "invalid_arguments");
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "test_panic was called")]
+    async fn panic_panics() {
+        let _ = tool("test_panic").call(json!({}), invocation()).await;
+    }
+
+    #[test]
+    fn a_wrong_argument_is_a_violation() {
+        assert!(tool("test_sleep").normalize(json!({"ms": "soon"})).is_err());
+        assert!(tool("test_echo").normalize(json!({})).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! An operator's HTTP tool against real servers on loopback: every line of the interface about it.
+
+#[cfg(test)]
+mod support;
+
+#[cfg(test)]
+#[path = "support/server.rs"]
+mod server;
+
+#[cfg(test)]
+#[path = "http_tool/request.rs"]
+mod request;
+
+#[cfg(test)]
+#[path = "http_tool/answer.rs"]
+mod answer;
+
+#[cfg(test)]
+#[path = "http_tool/trouble.rs"]
+mod trouble;
+
+#[cfg(test)]
+mod declared {
+    use serde_json::{Value, json};
+    use werkruf_contract::{Failure, Reply, ToolObject};
+    use werkruf_llm::{HttpLimits, http_client};
+    use werkruf_tools::{HttpTool, HttpToolConfig};
+
+    use crate::support::invocation;
+
+    /// A tool at this address with some fields changed.
+    pub fn tool(url: &str, changes: &Value) -> HttpTool {
+        let mut declaration = json!({
+            "name": "lookup", "description": "Looks up.", "url": url, "effect": "read", "parameters": r#"{"type": "object"}"#
+        });
+        for (field, value) in changes.as_object().unwrap() {
+            declaration[field] = value.clone();
+        }
+        let config: HttpToolConfig = serde_json::from_value(declaration).unwrap();
+        let env = |name: &str| (name == "TOOL_SECRET").then(|| "geheim".to_owned());
+        HttpTool::new(config, http_client(&HttpLimits::default()).unwrap(), &env).unwrap()
+    }
+
+    /// Calls a plain tool at this address.
+    pub async fn call(url: &str) -> Result<Reply, Failure> {
+        tool(url, &json!({})).call(json!({"q": "x"}), invocation()).await
+    }
+}

@@ -1,0 +1,217 @@
+//! Tool calls: listed, shown whole, stopped, run again.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{CallStatus, Uuid};
+use werkruf_runtime::Caller;
+use werkruf_store::{CallFilter, CallRow, Records, TurnRow};
+
+use super::body::{Named, Params};
+use super::call_view::CallView;
+use super::error::ApiError;
+use super::events::EventView;
+use super::page::{self, PageQuery};
+use super::policy::{Policy, Who};
+use super::view::{Iso, error_detail};
+use super::{Door, body, lookup};
+use crate::identity::{Identity, Sight};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .routes(Policy::Read.on(routes!(list)))
+        .routes(Policy::Read.on(routes!(show)))
+        .routes(Policy::StopCall.on(routes!(cancel)))
+        .routes(Policy::RetryCall.on(routes!(retry)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct CallQuery {
+    conversation_id: Option<String>,
+    turn_id: Option<String>,
+    tool: Option<String>,
+    /// `queued`, `running`, `succeeded`, `failed`, `timeout` or `canceled`.
+    status: Option<String>,
+}
+
+impl CallQuery {
+    fn filter(self, sight: Sight) -> Result<CallFilter, ApiError> {
+        let id = |name: &str, text: Option<String>| {
+            text.map(|text| Uuid::parse_str(&text).map_err(|_| ApiError::invalid(format!("{name} takes a UUID.")))).transpose()
+        };
+        let status = self.status.map(|text| {
+            CallStatus::parse(&text)
+                .ok_or_else(|| ApiError::invalid("status takes queued, running, succeeded, failed, timeout or canceled."))
+        });
+        Ok(CallFilter {
+            conversation_id: id("conversation_id", self.conversation_id)?,
+            turn_id: id("turn_id", self.turn_id)?,
+            user_id: match sight {
+                Sight::All => None,
+                Sight::Own(own) => Some(own),
+            },
+            tool: self.tool,
+            status: status.transpose()?,
+        })
+    }
+}
+
+/// One page.
+#[derive(Serialize, ToSchema)]
+struct CallList<'a> {
+    tool_calls: Vec<CallView<'a>>,
+    /// Where the next page begins; null when this was the last.
+    next_after: Option<Uuid>,
+}
+
+/// One's own calls; with scope admin everybody's.
+#[utoipa::path(get, path = "/api/tool-calls", tag = "calls", params(CallQuery, PageQuery),
+    responses((status = 200, body = CallList)))]
+async fn list(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Params(query): Params<CallQuery>,
+    Params(pages): Params<PageQuery>,
+) -> Result<Response, ApiError> {
+    let page = pages.page()?;
+    let filter = query.filter(who.sight()?)?;
+    let rows = door.app.records().calls(who.tenant_id, filter, page).await?;
+    let tool_calls = rows.iter().map(|row| CallView::new(row, who.scopes.admin)).collect();
+    Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+}
+
+/// One attempt of a call.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Attempt {
+    attempt: u32,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    started_at: Option<Iso>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finished_at: Option<Iso>,
+    #[schema(value_type = String)]
+    status: CallStatus,
+    #[schema(value_type = Option<Object>)]
+    error: Option<Value>,
+}
+
+/// Every attempt: the stored ones, and the one in the row.
+pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool) -> Result<Vec<Attempt>, ApiError> {
+    let stored = records.attempts(call.tenant_id, call.id).await?;
+    let mut attempts: Vec<Attempt> = stored
+        .into_iter()
+        .map(|row| Attempt {
+            attempt: row.attempt,
+            started_at: Some(Iso(row.started_at)),
+            finished_at: Some(Iso(row.finished_at)),
+            status: row.status,
+            error: error_detail(Some(&row.error), admin),
+        })
+        .collect();
+    if call.attempt >= 1 && attempts.iter().all(|known| known.attempt < call.attempt) {
+        attempts.push(Attempt {
+            attempt: call.attempt,
+            started_at: call.started_at.map(Iso),
+            finished_at: call.finished_at.map(Iso),
+            status: call.status,
+            error: error_detail(call.error_detail.as_deref(), admin),
+        });
+    }
+    Ok(attempts)
+}
+
+/// The events that speak of a call.
+pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow) -> Result<Vec<EventView>, ApiError> {
+    #[derive(Deserialize)]
+    struct Job {
+        job_id: Option<Uuid>,
+    }
+    let stream_id = lookup::stream_of(turn);
+    let rows = lookup::all_events(records, call.tenant_id, stream_id, Some(turn.id), 0).await?;
+    let mut events = Vec::new();
+    for row in rows {
+        if serde_json::from_str::<Job>(&row.data).is_ok_and(|job| job.job_id == Some(call.id)) {
+            let data = serde_json::value::RawValue::from_string(row.data).map_err(|error| page::unwritable(&error))?;
+            events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
+        }
+    }
+    Ok(events)
+}
+
+/// A call with what it went through.
+#[derive(Serialize, ToSchema)]
+struct CallDetail<'a> {
+    #[serde(flatten)]
+    call: CallView<'a>,
+    attempts: Vec<Attempt>,
+    events: Vec<EventView>,
+}
+
+/// One call, every column.
+#[utoipa::path(get, path = "/api/tool-calls/{id}", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&door, &who, &id).await?;
+    let records = door.app.records();
+    let detail = CallDetail {
+        attempts: attempts(records, &call, who.scopes.admin).await?,
+        events: events(records, &call, &turn).await?,
+        call: CallView::new(&call, who.scopes.admin),
+    };
+    Ok(Json(detail).into_response())
+}
+
+#[derive(Serialize, ToSchema)]
+struct Job {
+    job_id: Uuid,
+}
+
+/// Asks a call to stop.
+#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
+async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let (call, _) = lookup::call(&door, &who, &id).await?;
+    if call.status.is_terminal() || !door.app.runtime.cancel_call(who.tenant_id, call.id).await? {
+        return Err(ApiError::conflict("already_finished", "The call has ended already."));
+    }
+    Ok((StatusCode::ACCEPTED, Json(Job { job_id: call.id })).into_response())
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct RetryRequest {
+    /// Also where the outcome of the first is unknown.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Runs a failed call again, as a new call, for the person it belonged to.
+#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+    request_body = RetryRequest,
+    responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"))))]
+async fn retry(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&door, &who, &id).await?;
+    let raw = body::bytes(body).await?;
+    let RetryRequest { force } = if raw.is_empty() { RetryRequest::default() } else { body::json(&raw)? };
+    let caller = owner(&door, &who, &turn).await?;
+    let runtime = door.app.runtime.clone();
+    let job_id = door.owned(async move { runtime.retry_call(&caller, call.id, force).await }).await??;
+    Ok((StatusCode::ACCEPTED, Json(Job { job_id })).into_response())
+}
+
+/// Whoever asks, the call runs with the rights of the person it belonged to.
+async fn owner(door: &Door, who: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
+    let principal = door.app.people().principal(who.tenant_id, turn.user_id.clone()).await?;
+    let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The person of this call does not exist any more."))?;
+    Ok(Caller { principal: Arc::new(principal), key_id: who.key_id, admin: who.scopes.admin })
+}

@@ -1,0 +1,162 @@
+//! `POST /api/chat`: a message in, a turn out, as a stream, as one answer or in the background.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_runtime::{Accepted, Inbound, Refusal};
+
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+use super::sse::LiveBody;
+use super::{Door, answer, body, context, replay};
+
+/// The conversation an answer belongs to.
+pub(crate) const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Chat.on(routes!(chat))).routes(Policy::Chat.on(routes!(chat_rag)))
+}
+
+/// A message for an assistant. Fields not named here are ignored.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ChatRequest {
+    #[serde(default)]
+    message: String,
+    /// Continues this conversation; without it a new one begins.
+    #[serde(default)]
+    conversation_id: Option<String>,
+    /// The same, as older clients name it.
+    #[serde(default, rename = "chatId")]
+    chat_id: Option<String>,
+    #[serde(default)]
+    assistant: Option<String>,
+    /// Debug events, for scope admin.
+    #[serde(default)]
+    debug: Option<bool>,
+    #[serde(default)]
+    locale: Option<String>,
+    /// Answers at once; the turn runs on.
+    #[serde(default)]
+    background: Option<bool>,
+}
+
+/// A turn that runs on.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Running {
+    pub(crate) conversation_id: Option<Uuid>,
+    pub(crate) turn_id: Uuid,
+    #[schema(value_type = String)]
+    pub(crate) status: TurnStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) approval_id: Option<Uuid>,
+}
+
+impl Running {
+    /// 202, with the place to look.
+    pub(crate) fn respond(self) -> Response {
+        let mut response = (StatusCode::ACCEPTED, Json(&self)).into_response();
+        if let Ok(place) = HeaderValue::from_str(&format!("/api/turns/{}", self.turn_id)) {
+            response.headers_mut().insert(LOCATION, place);
+        }
+        response
+    }
+}
+
+/// How a client wants to hear of the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Stream,
+    Json,
+    Background,
+}
+
+/// Sends a message. Server-sent events, unless `Accept` names `application/json`.
+#[utoipa::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body is the same turn.")),
+    responses(
+        (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
+        (status = 202, body = Running, description = "background: true; or a person must approve first."),
+        (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
+    ))]
+async fn chat(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    begin(&door, who, &headers, body).await
+}
+
+/// The same, at the address older clients use.
+#[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
+    responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn chat_rag(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    begin(&door, who, &headers, body).await
+}
+
+async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let caller = who.caller()?;
+    let raw = body::bytes(body).await?;
+    let asked: ChatRequest = body::json(&raw)?;
+    if asked.message.trim().is_empty() {
+        return Err(ApiError::invalid("The message is empty; put the person's text into the field message."));
+    }
+    let wish = if asked.background == Some(true) {
+        Wish::Background
+    } else if body::accepts(headers, "application/json") {
+        Wish::Json
+    } else {
+        Wish::Stream
+    };
+    let conversation_id = asked
+        .conversation_id
+        .or(asked.chat_id)
+        .map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation")))
+        .transpose()?;
+    let inbound = Inbound {
+        debug: asked.debug == Some(true) && caller.admin,
+        caller,
+        conversation_id,
+        message: asked.message,
+        assistant: asked.assistant,
+        channel: "web".to_owned(),
+        locale: asked.locale,
+        idempotency: body::idempotency(headers, "", &raw)?,
+        trace_id: context::trace_id(headers, None, None)?,
+    };
+    let runtime = door.app.runtime.clone();
+    match door.owned(async move { runtime.chat(inbound).await }).await? {
+        Ok(accepted) => answer_with(door, wish, accepted).await,
+        Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(door, who.tenant_id, turn_id, same_body, wish).await,
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+async fn answer_with(door: &Door, wish: Wish, accepted: Accepted) -> Result<Response, ApiError> {
+    let conversation_id = accepted.conversation_id;
+    let mut response = match wish {
+        Wish::Stream => LiveBody::of_turn(&door.app.runtime, accepted.events).respond(),
+        Wish::Json => match answer::collect(accepted).await {
+            Ok(response) => response,
+            Err(error) => error.into_response(),
+        },
+        Wish::Background => {
+            let (turn_id, status) = (accepted.turn_id, TurnStatus::Accepted);
+            Running { conversation_id: Some(conversation_id), turn_id, status, approval_id: None }.respond()
+        }
+    };
+    name_conversation(&mut response, Some(conversation_id));
+    Ok(response)
+}
+
+/// Says which conversation an answer belongs to.
+pub(crate) fn name_conversation(response: &mut Response, conversation_id: Option<Uuid>) {
+    if let Some(value) = conversation_id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
+        response.headers_mut().insert(CONVERSATION_ID, value);
+    }
+}

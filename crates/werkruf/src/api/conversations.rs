@@ -1,0 +1,229 @@
+//! Conversations, their messages and their session state.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::Uuid;
+use werkruf_store::{ConversationRow, MessageRow};
+
+use super::body::{Named, Params};
+use super::error::ApiError;
+use super::page::{self, PageQuery};
+use super::policy::{Policy, Who};
+use super::view::{Iso, raw};
+use super::{Door, body, lookup};
+use crate::identity::Sight;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .routes(Policy::Read.on(routes!(list)))
+        .routes(Policy::Read.on(routes!(show)))
+        .routes(Policy::Change.on(routes!(delete)))
+        .routes(Policy::Read.on(routes!(messages)))
+        .routes(Policy::Read.on(routes!(state)))
+        .routes(Policy::Change.on(routes!(patch_state)))
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Conversation)]
+struct ConversationView<'a> {
+    id: Uuid,
+    tenant_id: Uuid,
+    user_id: &'a str,
+    channel: &'a str,
+    assistant: &'a str,
+    title: &'a str,
+    #[schema(value_type = Object)]
+    state: &'a werkruf_contract::State,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Iso,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Iso,
+}
+
+impl<'a> From<&'a ConversationRow> for ConversationView<'a> {
+    fn from(row: &'a ConversationRow) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            user_id: &row.user_id,
+            channel: &row.channel,
+            assistant: &row.assistant,
+            title: &row.title,
+            state: &row.state,
+            created_at: Iso(row.created_at),
+            updated_at: Iso(row.updated_at),
+        }
+    }
+}
+
+/// A message with every column.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Message)]
+pub(crate) struct MessageView<'a> {
+    id: Uuid,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Iso,
+    conversation_id: Uuid,
+    content: &'a str,
+    /// `user`, `assistant`, `tool` or `system`.
+    role: &'a str,
+    /// `[{id, name, args}]`
+    #[schema(value_type = Option<Vec<Object>>)]
+    tool_calls: Option<&'a RawValue>,
+    tool_call_id: Option<&'a str>,
+    tool_name: Option<&'a str>,
+    /// `pending`, `success` or `error`.
+    status: Option<&'a str>,
+    #[schema(value_type = Object)]
+    metadata: Option<&'a RawValue>,
+    /// Null while the message waits for its turn.
+    seq: Option<i64>,
+    turn_id: Option<Uuid>,
+    tokens: Option<i64>,
+}
+
+impl<'a> From<&'a MessageRow> for MessageView<'a> {
+    fn from(row: &'a MessageRow) -> Self {
+        Self {
+            id: row.id,
+            created_at: Iso(row.created_at),
+            conversation_id: row.conversation_id,
+            content: &row.content,
+            role: &row.role,
+            tool_calls: raw(row.tool_calls.as_deref()),
+            tool_call_id: row.tool_call_id.as_deref(),
+            tool_name: row.tool_name.as_deref(),
+            status: row.status.as_deref(),
+            metadata: raw(Some(&row.metadata)),
+            seq: row.seq,
+            turn_id: row.turn_id,
+            tokens: row.tokens,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct UserQuery {
+    /// Only this person's; others' need scope admin.
+    user_id: Option<String>,
+}
+
+/// One page.
+#[derive(Serialize, ToSchema)]
+struct ConversationList<'a> {
+    conversations: Vec<ConversationView<'a>>,
+    /// Where the next page begins; null when this was the last.
+    next_after: Option<Uuid>,
+}
+
+/// One's own conversations; with scope admin everybody's.
+#[utoipa::path(get, path = "/api/conversations", tag = "conversations", params(UserQuery, PageQuery),
+    responses((status = 200, body = ConversationList)))]
+async fn list(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Params(person): Params<UserQuery>,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, ApiError> {
+    let page = query.page()?;
+    let user_id = match who.sight()? {
+        Sight::All => person.user_id,
+        Sight::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
+        Sight::Own(_) => return Err(ApiError::forbidden("forbidden", "Other people's conversations need scope admin.")),
+    };
+    let rows = door.app.records().conversations(who.tenant_id, user_id, page).await?;
+    let conversations = rows.iter().map(ConversationView::from).collect();
+    Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+}
+
+/// One conversation.
+#[utoipa::path(get, path = "/api/conversations/{id}", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let row = lookup::conversation(&door, &who, &id).await?;
+    Ok(Json(ConversationView::from(&row)).into_response())
+}
+
+/// Removes a conversation and everything in it.
+#[utoipa::path(delete, path = "/api/conversations/{id}", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
+async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
+    let row = lookup::conversation(&door, &who, &id).await?;
+    if door.app.turns().delete_conversation(who.tenant_id, row.id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::not_found("conversation"))
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct FormatQuery {
+    /// `native`.
+    format: Option<String>,
+}
+
+/// One page.
+#[derive(Serialize, ToSchema)]
+struct MessageList<'a> {
+    messages: Vec<MessageView<'a>>,
+    /// Where the next page begins; null when this was the last.
+    next_after: Option<Uuid>,
+}
+
+/// The messages of a conversation, every column.
+#[utoipa::path(get, path = "/api/conversations/{id}/messages", tag = "conversations",
+    params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
+    responses((status = 200, body = MessageList),
+        (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn messages(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Named(id): Named,
+    Params(format): Params<FormatQuery>,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, ApiError> {
+    let page = query.page()?;
+    if !matches!(format.format.as_deref(), None | Some("native")) {
+        return Err(ApiError::invalid("format takes native; other formats do not exist yet."));
+    }
+    let conversation = lookup::conversation(&door, &who, &id).await?;
+    let rows = door.app.records().messages(who.tenant_id, conversation.id, page).await?;
+    let messages = rows.iter().map(MessageView::from).collect();
+    Ok(Json(MessageList { messages, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+}
+
+/// The session state, bare.
+#[utoipa::path(get, path = "/api/conversations/{id}/state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn state(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Json<werkruf_contract::State>, ApiError> {
+    Ok(Json(lookup::conversation(&door, &who, &id).await?.state))
+}
+
+/// Merges into the session state, shallowly; null clears a field. Answers the whole state.
+#[utoipa::path(patch, path = "/api/conversations/{id}/state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+    request_body = Object,
+    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn patch_state(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Named(id): Named,
+    body: Body,
+) -> Result<Json<werkruf_contract::State>, ApiError> {
+    let row = lookup::conversation(&door, &who, &id).await?;
+    let patch: werkruf_contract::State = body::json(&body::bytes(body).await?)?;
+    let merged = door.app.turns().patch_state(who.tenant_id, row.id, patch, door.app.clock.now()).await?;
+    merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
+}

@@ -1,0 +1,50 @@
+//! Which web pages may call: none, unless `WERKRUF_CORS_ORIGINS` names them.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method};
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+const ALLOWED: [&str; 24] = [
+    "authorization",
+    "apikey",
+    "x-client-info",
+    "content-type",
+    "idempotency-key",
+    "last-event-id",
+    "accept-language",
+    "traceparent",
+    "x-budget-tokens",
+    "x-case-id",
+    "x-collection-id",
+    "x-conversation-id",
+    "x-document-id",
+    "x-document-version-id",
+    "x-ingestion-run-id",
+    "x-request-id",
+    "x-run-id",
+    "x-safety-mode",
+    "x-tenant-id",
+    "x-timeout-ms",
+    "x-trace-id",
+    "x-user-id",
+    "x-werkruf-tools",
+    "x-workflow-id",
+];
+
+const EXPOSED: [&str; 6] = ["x-conversation-id", "x-tool-call-id", "x-request-id", "idempotent-replayed", "location", "retry-after"];
+
+/// Answers preflights, and names the pages that may read answers.
+pub(crate) fn layer(origins: &[String]) -> CorsLayer {
+    let origin = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin.trim_end_matches('/')).ok()))
+    };
+    CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allow_headers(ALLOWED.map(HeaderName::from_static))
+        .expose_headers(EXPOSED.map(HeaderName::from_static))
+        .max_age(Duration::from_secs(600))
+}

@@ -1,0 +1,61 @@
+//! What every response has: its request id, and a body when it is a refusal.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+
+use super::Door;
+use super::error::ApiError;
+
+/// Echoed when it is sane, made when it is not.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request id a client may choose: short, printable, harmless in a log line.
+pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(&REQUEST_ID)?.to_str().ok()?;
+    let harmless = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/=+".contains(&byte));
+    (harmless && (1..=128).contains(&text.len())).then_some(text)
+}
+
+/// The outermost layer.
+pub async fn envelope(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let id = sane_request_id(request.headers()).map_or_else(|| door.app.clock.new_id().to_string(), str::to_owned);
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        *response.body_mut() = Body::from(error.body(&id));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response.headers_mut().remove(http::header::CONTENT_LENGTH);
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// A path nobody serves.
+pub async fn unknown_route(uri: Uri) -> Response {
+    ApiError::new(StatusCode::NOT_FOUND, "unknown_route", format!("There is no route {}; see /openapi.json.", uri.path())).into_response()
+}
+
+/// A path that is served, but not for this method.
+pub async fn wrong_method(method: Method, uri: Uri) -> Response {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        format!("{} does not take {method}; see /openapi.json.", uri.path()),
+    )
+    .into_response()
+}
+
+/// A handler that panicked: the client learns that, the log has the words.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is the panic layer's")]
+pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    let words = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = words.unwrap_or("no message"), "a handler panicked");
+    ApiError::internal().into_response()
+}

@@ -1,0 +1,227 @@
+//! How a request is refused. One type knows the status, the code for programs and the sentence for people;
+//! the cause goes to the log and never into the answer.
+//!
+//! An [`ApiError`] becomes an empty response that carries itself; `envelope` writes the body, because only
+//! it knows the request id.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
+use werkruf_contract::{ErrorEvent, ToolErrorType, Uuid};
+use werkruf_runtime::Refusal;
+use werkruf_store::StoreError;
+
+/// A refusal on its way out.
+#[derive(Debug, Clone)]
+pub struct ApiError(Box<Fault>);
+
+#[derive(Debug, Clone)]
+struct Fault {
+    status: StatusCode,
+    kind: ToolErrorType,
+    code: Cow<'static, str>,
+    message: Cow<'static, str>,
+    retry_after_ms: Option<u64>,
+    details: Option<Value>,
+    /// Fields beside `error`, such as the turn that failed.
+    beside: Map<String, Value>,
+    location: Option<String>,
+}
+
+impl ApiError {
+    /// A refusal with the type that fits its status.
+    pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
+        let kind = match status {
+            StatusCode::TOO_MANY_REQUESTS => ToolErrorType::RateLimit,
+            StatusCode::SERVICE_UNAVAILABLE => ToolErrorType::Retryable,
+            StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::CONFLICT
+            | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,
+            _ => ToolErrorType::Fatal,
+        };
+        Self(Box::new(Fault {
+            status,
+            kind,
+            code: code.into(),
+            message: message.into(),
+            retry_after_ms: None,
+            details: None,
+            beside: Map::new(),
+            location: None,
+        }))
+    }
+
+    /// 400: the request must be changed; the message says how.
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    /// 400: a context header must be changed.
+    pub fn invalid_context(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_context", message)
+    }
+
+    /// 401.
+    pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    /// 403.
+    pub fn forbidden(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// 404: the same words whether it never was or belongs to somebody else.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
+    }
+
+    /// 409.
+    pub fn conflict(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    /// 500: a defect of ours.
+    pub fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server failed; the log has the cause under this request id.")
+    }
+
+    /// 409: the turn with this key has not ended yet.
+    pub fn turn_running(turn_id: Uuid) -> Self {
+        Self::conflict("turn_running", "The turn of this request is still running; follow it at the Location given.")
+            .at(format!("/api/turns/{turn_id}"))
+    }
+
+    /// How a failed turn is told in one answer.
+    pub fn failed_turn(conversation_id: Option<Uuid>, error: &ErrorEvent) -> Self {
+        let status = match (error.kind, error.code.as_str()) {
+            (_, "permission_denied") => StatusCode::FORBIDDEN,
+            (_, "canceled") => StatusCode::CONFLICT,
+            (ToolErrorType::Validation, _) => StatusCode::BAD_REQUEST,
+            (ToolErrorType::RateLimit, _) => StatusCode::TOO_MANY_REQUESTS,
+            (ToolErrorType::Upstream, _) => StatusCode::BAD_GATEWAY,
+            (ToolErrorType::Timeout, _) => StatusCode::GATEWAY_TIMEOUT,
+            (ToolErrorType::Retryable, _) => StatusCode::SERVICE_UNAVAILABLE,
+            (ToolErrorType::Fatal, _) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let mut refused = Self::new(status, error.code.clone(), error.message.clone());
+        refused.0.kind = error.kind;
+        // A client that is told "too often" must also be told how long to wait.
+        refused.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
+        let state = if error.code == "canceled" { "canceled" } else { "failed" };
+        refused.beside("status", state.into()).beside("conversation_id", json!(conversation_id)).beside("turn_id", json!(error.turn_id))
+    }
+
+    /// Facts for programs.
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    /// When to come back.
+    #[must_use]
+    pub fn retry_after_ms(mut self, span: u64) -> Self {
+        self.0.retry_after_ms = Some(span);
+        self
+    }
+
+    fn at(mut self, location: String) -> Self {
+        self.0.location = Some(location);
+        self
+    }
+
+    fn beside(mut self, field: &str, value: Value) -> Self {
+        self.0.beside.insert(field.to_owned(), value);
+        self
+    }
+
+    /// The answer's body.
+    pub fn body(&self, request_id: &str) -> Vec<u8> {
+        let fault = &self.0;
+        let mut error = Map::new();
+        error.insert("type".to_owned(), json!(fault.kind));
+        error.insert("code".to_owned(), json!(fault.code));
+        error.insert("message".to_owned(), json!(fault.message));
+        if let Some(span) = fault.retry_after_ms {
+            error.insert("retry_after_ms".to_owned(), json!(span));
+        }
+        error.insert("request_id".to_owned(), json!(request_id));
+        if let Some(details) = &fault.details {
+            error.insert("details".to_owned(), details.clone());
+        }
+        let mut body = Map::new();
+        body.insert("error".to_owned(), Value::Object(error));
+        body.extend(fault.beside.clone());
+        Value::Object(body).to_string().into_bytes()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.0.status.into_response();
+        let headers = response.headers_mut();
+        if let Some(span) = self.0.retry_after_ms {
+            headers.insert(RETRY_AFTER, HeaderValue::from(span.div_ceil(1000).max(1)));
+        }
+        if let Some(location) = self.0.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(LOCATION, location);
+        }
+        if self.0.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Busy => Self::conflict("turn_running", "A turn is running in this conversation; cancel it or wait for its end."),
+            StoreError::Broken(_) | StoreError::TooNew { .. } => {
+                tracing::error!(%error, "the store failed for good");
+                Self::internal()
+            }
+            StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
+                tracing::error!(%error, "the store did not answer");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "The database does not answer; try again.")
+                    .retry_after_ms(1000)
+            }
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Invalid { code, message } => Self::new(StatusCode::BAD_REQUEST, code, message),
+            Refusal::UnknownConversation => Self::not_found("conversation"),
+            Refusal::UnknownTool(name) => Self::unknown_tool(&name),
+            Refusal::UnknownCall => Self::not_found("tool call"),
+            Refusal::Duplicate { turn_id, .. } => Self::turn_running(turn_id),
+            Refusal::Conflict { code, message } => Self::conflict(code, message),
+            Refusal::TooMany { retry_after_ms } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", "Too many turns in the last minute; wait and try again.")
+                    .retry_after_ms(retry_after_ms)
+            }
+            Refusal::Busy { retry_after_ms } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "The server is full or shutting down; try again.")
+                    .retry_after_ms(retry_after_ms)
+            }
+            Refusal::Store(error) => error.into(),
+        }
+    }
+}
+
+impl ApiError {
+    /// 404: no tool of this name.
+    pub fn unknown_tool(name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown_tool", format!("There is no tool named {name}; GET /api/tools lists them."))
+    }
+}

@@ -1,0 +1,111 @@
+//! Why a call came to be, and what became of it, on one page.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{CallStatus, Uuid};
+use werkruf_store::{CallRow, MessageRow};
+
+use super::body::Named;
+use super::calls::{Attempt, attempts, events};
+use super::conversations::MessageView;
+use super::error::ApiError;
+use super::events::EventView;
+use super::policy::{Policy, Who};
+use super::view::{Iso, error_detail, raw};
+use super::{Door, lookup};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Read.on(routes!(explain)))
+}
+
+#[derive(Serialize, ToSchema)]
+struct Outcome<'a> {
+    #[schema(value_type = String)]
+    status: CallStatus,
+    /// The tool's `data`.
+    #[schema(value_type = Option<Object>)]
+    data: Option<&'a RawValue>,
+    /// A `ToolErrorDetail`.
+    #[schema(value_type = Option<Object>)]
+    error: Option<Value>,
+    took_ms: u64,
+    cache_hit: bool,
+    dedupe_of: Option<Uuid>,
+    retry_of: Option<Uuid>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finished_at: Option<Iso>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Explanation<'a> {
+    /// The person's message that began the turn.
+    message: Option<MessageView<'a>>,
+    /// The model's answer with the calls of that step.
+    model_answer: Option<MessageView<'a>>,
+    raw_arguments: Option<&'a str>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    repairs: Option<&'a RawValue>,
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<&'a RawValue>,
+    #[schema(value_type = Option<Object>)]
+    permission: Option<&'a RawValue>,
+    attempts: Vec<Attempt>,
+    outcome: Outcome<'a>,
+    events: Vec<EventView>,
+}
+
+/// Explains one call.
+#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&door, &who, &id).await?;
+    let records = door.app.records();
+    let admin = who.scopes.admin;
+    let messages = lookup::messages_of_turn(records, &turn).await?;
+    let outcome = Outcome {
+        status: call.status,
+        data: raw(call.response.as_deref()),
+        error: error_detail(call.error_detail.as_deref(), admin),
+        took_ms: call.took_ms(),
+        cache_hit: call.cache_hit,
+        dedupe_of: call.dedupe_of,
+        retry_of: call.retry_of,
+        finished_at: call.finished_at.map(Iso),
+    };
+    let explanation = Explanation {
+        message: messages.iter().find(|message| message.role == "user").map(MessageView::from),
+        model_answer: asked_by(&messages, &call).map(MessageView::from),
+        raw_arguments: call.raw_arguments.as_deref(),
+        repairs: raw(call.repairs.as_deref()),
+        arguments: raw(call.request.as_deref()),
+        permission: raw(call.permission.as_deref()),
+        attempts: attempts(records, &call, admin).await?,
+        outcome,
+        events: events(records, &call, &turn).await?,
+    };
+    Ok(Json(explanation).into_response())
+}
+
+/// The assistant message that holds the call: by the id it bears there, our own spelling first.
+fn asked_by<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: String,
+    }
+    let made = format!("call_{}", call.id);
+    let holds = |message: &MessageRow, wanted: &str| {
+        let calls: Vec<Named> = message.tool_calls.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        calls.iter().any(|known| known.id == wanted)
+    };
+    let find = |wanted: &str| messages.iter().find(|message| holds(message, wanted));
+    find(&made).or_else(|| call.call_id.as_deref().and_then(find))
+}

@@ -1,0 +1,88 @@
+//! Is it there, is it ready, what does it speak: the routes that need no credential.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Door;
+use super::openapi::openapi;
+
+/// A probe that waits longer than this has its answer.
+const PING: Duration = Duration::from_secs(2);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
+}
+
+/// The process is there.
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, description = "The process answers.")))]
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+#[derive(Serialize, ToSchema)]
+struct Loop {
+    /// How long ago it was last seen to work; null is never.
+    last_progress_ms: Option<i64>,
+    ok: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Loops {
+    writer: Loop,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Ready {
+    ready: bool,
+    loops: Loops,
+    warnings: Vec<String>,
+}
+
+/// Requests may be sent here.
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+    responses((status = 200, body = Ready), (status = 503, body = Ready, description = "Not ready, or shutting down.")))]
+async fn readyz(State(door): State<Arc<Door>>) -> Response {
+    let mut warnings = Vec::new();
+    let ok = match tokio::time::timeout(PING, door.app.records().ping()).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the store did not answer a probe");
+            warnings.push("database_unavailable: the database does not answer".to_owned());
+            false
+        }
+        Err(_) => {
+            warnings.push("database_unavailable: the database did not answer in time".to_owned());
+            false
+        }
+    };
+    let now = door.app.clock.now().as_millisecond();
+    if ok {
+        door.writer_seen_ms.store(now, Ordering::Relaxed);
+    }
+    let draining = door.app.runtime.is_draining();
+    if draining {
+        warnings.push("draining: the server is shutting down".to_owned());
+    }
+    let seen = door.writer_seen_ms.load(Ordering::Relaxed);
+    let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
+    let ready = ok && !draining;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings })).into_response()
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
+async fn document() -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi()).into_response()
+}

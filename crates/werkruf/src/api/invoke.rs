@@ -1,0 +1,114 @@
+//! `POST /api/tools/{name}/invoke`: one tool, called directly. Whatever the tool says is HTTP 200.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{ToolOutput, Uuid};
+use werkruf_runtime::{Invoke, Invoked, Refusal};
+
+use super::body::{Named, Params};
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+use super::{Door, body, context, replay};
+
+const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Invoke.on(routes!(invoke)))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct InvokeRequest {
+    /// The tool's arguments.
+    #[schema(value_type = Object)]
+    input: Value,
+    /// The tool reads and patches this conversation's state.
+    #[serde(default)]
+    conversation_id: Option<String>,
+    /// The trace, where no header names one.
+    #[serde(default)]
+    trace_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct TraceQuery {
+    /// The trace, where no header names one.
+    trace_id: Option<String>,
+}
+
+/// Calls one tool and waits for its envelope.
+#[utoipa::path(post, path = "/api/tools/{name}/invoke", tag = "tools", request_body = InvokeRequest,
+    params(("name" = String, Path, description = "The tool."), TraceQuery,
+        ("X-Trace-Id" = Option<String>, Header), ("X-Request-ID" = Option<String>, Header), ("traceparent" = Option<String>, Header),
+        ("X-Run-Id" = Option<String>, Header), ("X-Ingestion-Run-Id" = Option<String>, Header), ("X-Workflow-Id" = Option<String>, Header),
+        ("X-Case-Id" = Option<String>, Header), ("X-Collection-Id" = Option<String>, Header), ("X-Document-Id" = Option<String>, Header),
+        ("X-Document-Version-Id" = Option<String>, Header), ("X-Budget-Tokens" = Option<i64>, Header),
+        ("X-Safety-Mode" = Option<String>, Header), ("X-Timeout-Ms" = Option<u64>, Header), ("Accept-Language" = Option<String>, Header),
+        ("Idempotency-Key" = Option<String>, Header)),
+    responses(
+        (status = 200, body = ref("#/components/schemas/ToolOutput"), headers(("X-Tool-Call-Id" = String))),
+        (status = "4XX", body = ref("#/components/schemas/Error")),
+    ))]
+async fn invoke(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Named(tool): Named,
+    Params(query): Params<TraceQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    if door.app.runtime.setup().registry.find(&tool).is_none() {
+        return Err(ApiError::unknown_tool(&tool));
+    }
+    let raw = body::bytes(body).await?;
+    let asked: InvokeRequest = body::json(&raw)?;
+    let conversation_id = asked
+        .conversation_id
+        .map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation")))
+        .transpose()?;
+    let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), asked.trace_id.as_deref())?;
+    let invoke = Invoke {
+        caller: who.caller()?,
+        context: context::context(&door, who.tenant_id, &headers, trace_id)?,
+        idempotency: body::idempotency(&headers, &tool, &raw)?,
+        tool,
+        input: asked.input,
+        conversation_id,
+    };
+    let runtime = door.app.runtime.clone();
+    match door.owned(async move { runtime.invoke(invoke).await }).await? {
+        Ok(Invoked { job_id, output }) => Ok(respond(job_id, output, who.scopes.admin)),
+        Err(Refusal::Duplicate { turn_id, same_body }) => {
+            let (job_id, output) = replay::invoke(&door, who.tenant_id, turn_id, same_body).await?;
+            let mut response = respond(job_id, output, who.scopes.admin);
+            replay::mark(&mut response);
+            Ok(response)
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+fn respond(job_id: Uuid, output: ToolOutput, admin: bool) -> Response {
+    let output = match output {
+        ToolOutput::Error(mut failed) if !admin => {
+            failed.error = failed.error.for_readers();
+            ToolOutput::Error(failed)
+        }
+        other => other,
+    };
+    let mut response = Json(output).into_response();
+    if let Ok(value) = HeaderValue::from_str(&job_id.to_string()) {
+        response.headers_mut().insert(CALL_ID, value);
+    }
+    response
+}

@@ -1,0 +1,196 @@
+//! API keys: made, listed, deleted. A key is shown once and kept as a digest.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CACHE_CONTROL;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::Uuid;
+use werkruf_store::{KeyDigest, KeyRow, NewKey, Scopes};
+
+use super::body::{Named, Params};
+use super::error::ApiError;
+use super::page::{self, PageQuery};
+use super::policy::{Policy, Who};
+use super::view::Iso;
+use super::{Door, body};
+use crate::identity::{Identity, new_secret};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .routes(Policy::Admin.on(routes!(create)))
+        .routes(Policy::Admin.on(routes!(list)))
+        .routes(Policy::Admin.on(routes!(delete)))
+}
+
+/// A user id as a number or as text.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+enum UserId {
+    Number(i64),
+    Text(String),
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct KeyRequest {
+    /// Slug or id; the caller's own without it.
+    #[serde(default)]
+    tenant: Option<String>,
+    /// Whom the key belongs to.
+    #[serde(default)]
+    user_id: Option<UserId>,
+    /// `admin`, `chat`, `tools`, `read`, `act_as`.
+    scopes: Vec<String>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct CreatedKey {
+    id: Uuid,
+    /// Shown once.
+    key: String,
+    tenant_id: Uuid,
+    user_id: Option<String>,
+    scopes: Vec<&'static str>,
+    name: Option<String>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Iso>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Key)]
+struct KeyView<'a> {
+    id: Uuid,
+    tenant_id: Uuid,
+    user_id: Option<&'a str>,
+    scopes: Vec<&'static str>,
+    name: Option<&'a str>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Iso>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Iso,
+}
+
+impl<'a> From<&'a KeyRow> for KeyView<'a> {
+    fn from(row: &'a KeyRow) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            user_id: row.user_id.as_deref(),
+            scopes: row.scopes.names(),
+            name: row.name.as_deref(),
+            expires_at: row.expires_at.map(Iso),
+            created_at: Iso(row.created_at),
+        }
+    }
+}
+
+/// Makes a key. It is shown in this answer and never again.
+#[utoipa::path(post, path = "/api/keys", tag = "keys", request_body = KeyRequest,
+    responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn create(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
+    let asked: KeyRequest = body::json(&body::bytes(body).await?)?;
+    let tenant_id = tenant_of(&door, &who, asked.tenant.as_deref()).await?;
+    let scopes = scopes(&asked.scopes)?;
+    let user_id = match &asked.user_id {
+        Some(user) => Some(known_user(&door, tenant_id, user).await?),
+        None => None,
+    };
+    let now = door.app.clock.now();
+    let expires_at = asked.expires_at.as_deref().map(|text| expiry(text, now)).transpose()?;
+    let secret = new_secret(rand::random());
+    let key = NewKey {
+        id: door.app.clock.new_id(),
+        tenant_id,
+        digest: KeyDigest::of(&secret),
+        user_id,
+        scopes,
+        name: asked.name,
+        expires_at,
+        created_at: now,
+    };
+    let row = door.app.people().create_key(key).await?;
+    let answer = CreatedKey {
+        id: row.id,
+        key: secret,
+        tenant_id: row.tenant_id,
+        user_id: row.user_id,
+        scopes: row.scopes.names(),
+        name: row.name,
+        expires_at: row.expires_at.map(Iso),
+    };
+    Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(answer)).into_response())
+}
+
+/// The operator makes keys for any tenant, a key with scope admin only for its own.
+async fn tenant_of(door: &Door, who: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
+    let Some(named) = named else { return Ok(who.tenant_id) };
+    let unknown = || ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; tenant takes a slug or an id.");
+    match door.app.people().tenant(named.to_owned()).await? {
+        Some(tenant) if who.is_operator() || tenant.id == who.tenant_id => Ok(tenant.id),
+        Some(_) | None => Err(unknown()),
+    }
+}
+
+fn scopes(names: &[String]) -> Result<Scopes, ApiError> {
+    if names.is_empty() {
+        return Err(ApiError::invalid("scopes is empty; name at least one of admin, chat, tools, read, act_as."));
+    }
+    Scopes::parse(names.iter().map(String::as_str))
+        .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take admin, chat, tools, read, act_as.")))
+}
+
+async fn known_user(door: &Door, tenant_id: Uuid, user: &UserId) -> Result<String, ApiError> {
+    let number = match user {
+        UserId::Number(number) => *number,
+        UserId::Text(text) => text.parse().map_err(|_| ApiError::invalid("user_id takes the number of a user."))?,
+    };
+    let user_id = number.to_string();
+    match door.app.people().principal(tenant_id, user_id.clone()).await? {
+        Some(_) => Ok(user_id),
+        None => Err(ApiError::new(StatusCode::NOT_FOUND, "unknown_user", "There is no such user in this tenant.")),
+    }
+}
+
+fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, ApiError> {
+    let wanted = || ApiError::invalid("expires_at takes a time in the future with an offset, such as 2030-01-31T12:00:00Z.");
+    text.parse().map_err(|_| wanted()).and_then(|end: Timestamp| if end > now { Ok(end) } else { Err(wanted()) })
+}
+
+/// One page.
+#[derive(Serialize, ToSchema)]
+struct KeyList<'a> {
+    keys: Vec<KeyView<'a>>,
+    /// Where the next page begins; null when this was the last.
+    next_after: Option<Uuid>,
+}
+
+/// The tenant's keys, without their secrets.
+#[utoipa::path(get, path = "/api/keys", tag = "keys", params(PageQuery),
+    responses((status = 200, body = KeyList)))]
+async fn list(State(door): State<Arc<Door>>, Who(who): Who, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
+    let page = query.page()?;
+    let rows = door.app.people().keys(who.tenant_id, page).await?;
+    let keys = rows.iter().map(KeyView::from).collect();
+    Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+}
+
+/// Deletes a key; the next request with it is refused.
+#[utoipa::path(delete, path = "/api/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
+    let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;
+    if door.app.people().delete_key(who.tenant_id, id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
+}

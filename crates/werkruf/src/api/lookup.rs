@@ -1,0 +1,113 @@
+//! Rows by id, as the caller may see them. What belongs to somebody else is not there.
+
+use werkruf_contract::Uuid;
+use werkruf_store::{CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+
+use super::Door;
+use super::error::ApiError;
+use crate::identity::Identity;
+
+/// Rows read at once where all are wanted.
+const BATCH: u32 = 1000;
+/// A prefix shorter than this would name too much.
+const SHORTEST_PREFIX: usize = 4;
+
+/// A conversation by id or unique prefix.
+pub(crate) async fn conversation(door: &Door, who: &Identity, id: &str) -> Result<ConversationRow, ApiError> {
+    let unknown = || ApiError::not_found("conversation");
+    let id = match Uuid::parse_str(id) {
+        Ok(id) => id,
+        Err(_) => only(&door.app.records().conversation_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?)
+            .ok_or_else(unknown)?,
+    };
+    let row = door.app.records().conversation(who.tenant_id, id).await?.ok_or_else(unknown)?;
+    if who.sight()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
+}
+
+/// A turn by id.
+pub(crate) async fn turn(door: &Door, who: &Identity, id: &str) -> Result<TurnRow, ApiError> {
+    let unknown = || ApiError::not_found("turn");
+    let id = Uuid::parse_str(id).map_err(|_| unknown())?;
+    let row = door.app.records().turn(who.tenant_id, id).await?.ok_or_else(unknown)?;
+    if who.sight()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
+}
+
+/// A call by id or unique prefix, with the turn it belongs to.
+pub(crate) async fn call(door: &Door, who: &Identity, id: &str) -> Result<(CallRow, TurnRow), ApiError> {
+    let unknown = || ApiError::not_found("tool call");
+    let records = door.app.records();
+    let id = match Uuid::parse_str(id) {
+        Ok(id) => id,
+        Err(_) => {
+            only(&records.call_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?
+        }
+    };
+    let call = records.call(who.tenant_id, id).await?.ok_or_else(unknown)?;
+    let turn = records.turn(who.tenant_id, call.turn_id).await?.ok_or_else(unknown)?;
+    if who.sight()?.covers(&turn.user_id) { Ok((call, turn)) } else { Err(unknown()) }
+}
+
+fn prefix(text: &str) -> Option<String> {
+    let fits = (SHORTEST_PREFIX..36).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    fits.then(|| text.to_ascii_lowercase())
+}
+
+fn only(ids: &[Uuid]) -> Option<Uuid> {
+    match ids {
+        [only] => Some(*only),
+        _ => None,
+    }
+}
+
+/// Where a turn's events are: its conversation, or itself.
+pub(crate) fn stream_of(turn: &TurnRow) -> Uuid {
+    turn.conversation_id.unwrap_or(turn.id)
+}
+
+/// All events of a stream after a number; `turn_id` narrows to one turn.
+pub(crate) async fn all_events(
+    records: &dyn Records,
+    tenant_id: Uuid,
+    stream_id: Uuid,
+    turn_id: Option<Uuid>,
+    after: i64,
+) -> Result<Vec<EventRow>, StoreError> {
+    let mut rows: Vec<EventRow> = Vec::new();
+    loop {
+        let last = rows.last().map_or(after, |row| row.seq);
+        let batch = records.events(tenant_id, stream_id, turn_id, last, BATCH).await?;
+        let done = batch.len() < BATCH as usize;
+        rows.extend(batch);
+        if done {
+            return Ok(rows);
+        }
+    }
+}
+
+/// The messages of one turn, in order.
+pub(crate) async fn messages_of_turn(records: &dyn Records, turn: &TurnRow) -> Result<Vec<MessageRow>, StoreError> {
+    let Some(conversation_id) = turn.conversation_id else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    let mut page = Page { after: None, limit: BATCH, order: Order::OldestFirst };
+    loop {
+        let batch = records.messages(turn.tenant_id, conversation_id, page).await?;
+        let done = batch.len() < BATCH as usize;
+        page.after = batch.last().map(|message| message.id);
+        found.extend(batch.into_iter().filter(|message| message.turn_id == Some(turn.id)));
+        if done {
+            return Ok(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefix;
+
+    #[test]
+    fn a_prefix_is_hexadecimal_and_not_too_short() {
+        assert_eq!(prefix("019A-bc").as_deref(), Some("019a-bc"));
+        assert_eq!(prefix("019"), None);
+        assert_eq!(prefix("019%"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! The HTTP door: one file per domain, each handler short.
+//!
+//! **To add a route:** write the handler with its `#[utoipa::path]`, and list it in its file's `routes()` with a
+//! [`Policy`]. `/openapi.json` follows from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
+//! writes the committed copy.
+//!
+//! Invariants: nothing but the routes in `health` answers without a credential, not even an unknown path;
+//! every guarded route has a policy; every refusal is an [`ApiError`].
+
+mod answer;
+mod body;
+mod call_view;
+mod calls;
+mod chat;
+mod context;
+mod conversations;
+mod cors;
+mod envelope;
+mod error;
+mod events;
+mod explain;
+mod health;
+mod invoke;
+mod keys;
+mod lookup;
+mod openapi;
+mod page;
+mod policy;
+mod reload;
+mod replay;
+mod sse;
+mod tools;
+mod turns;
+mod view;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+
+pub use error::ApiError;
+pub use openapi::openapi;
+pub use policy::Policy;
+
+use crate::app::App;
+
+/// What every handler can reach.
+pub(crate) struct Door {
+    pub(crate) app: Arc<App>,
+    /// When the writer was last seen to answer, in milliseconds since 1970; 0 is never.
+    pub(crate) writer_seen_ms: AtomicI64,
+}
+
+impl Door {
+    /// Work that goes on when its client leaves.
+    pub(crate) async fn owned<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
+        self.app.tasks.spawn(work).await.map_err(|error| {
+            tracing::error!(%error, "work behind a request did not end");
+            ApiError::internal()
+        })
+    }
+}
+
+/// The routes that need a credential, each with its policy.
+fn guarded() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .merge(chat::routes())
+        .merge(conversations::routes())
+        .merge(events::routes())
+        .merge(turns::routes())
+        .merge(calls::routes())
+        .merge(explain::routes())
+        .merge(tools::routes())
+        .merge(invoke::routes())
+        .merge(keys::routes())
+        .merge(reload::routes())
+}
+
+/// The whole door.
+pub fn router(app: Arc<App>) -> Router {
+    let cors = cors::layer(&app.config.cors_origins);
+    let door = Arc::new(Door { app, writer_seen_ms: AtomicI64::new(0) });
+    let (guarded, _) = guarded().split_for_parts();
+    let (open, _) = health::routes().split_for_parts();
+    guarded
+        .method_not_allowed_fallback(envelope::wrong_method)
+        .fallback(envelope::unknown_route)
+        .layer(from_fn_with_state(Arc::clone(&door), policy::authenticate))
+        .merge(open.method_not_allowed_fallback(envelope::wrong_method))
+        .layer(cors)
+        .layer(CatchPanicLayer::custom(envelope::panicked))
+        .layer(from_fn_with_state(Arc::clone(&door), envelope::envelope))
+        .with_state(door)
+}

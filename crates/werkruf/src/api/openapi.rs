@@ -1,0 +1,115 @@
+//! The description of the door, made from the code: routes from their attributes, envelopes and events from the
+//! contract crate's own schemas.
+
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use werkruf_contract::{
+    ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, DebugEntry, ENVELOPES, ErrorEvent, Final, Init, ToolFinished,
+    ToolStarted, schema_of,
+};
+
+use super::{guarded, health};
+
+static DOCUMENT: LazyLock<String> = LazyLock::new(write);
+
+/// The document as pretty JSON.
+pub fn openapi() -> String {
+    DOCUMENT.clone()
+}
+
+fn write() -> String {
+    let (_, mut described) = guarded().split_for_parts();
+    let (_, open) = health::routes().split_for_parts();
+    described.merge(open);
+    let mut document = serde_json::to_value(described).unwrap_or(Value::Null);
+    document["info"] = json!({
+        "title": "Werkruf",
+        "description": "A self-hosted tool-call server for LLM assistants.",
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    document["security"] = json!([{"bearer": []}]);
+    document["components"]["securitySchemes"] = json!({"bearer": {"type": "http", "scheme": "bearer"}});
+    let mut schemas: Map<String, Value> = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
+    for name in ENVELOPES {
+        if let Some(schema) = schema_of(name) {
+            hoist(&mut schemas, name, schema);
+        }
+    }
+    events(&mut schemas);
+    schemas.insert("Error".to_owned(), error());
+    schemas.sort_keys();
+    document["components"]["schemas"] = Value::Object(schemas);
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn events(schemas: &mut Map<String, Value>) {
+    fn of<T: JsonSchema>() -> Value {
+        SchemaGenerator::from(SchemaSettings::draft2020_12()).into_root_schema_for::<T>().to_value()
+    }
+    for (name, schema) in [
+        ("Init", of::<Init>()),
+        ("ToolStarted", of::<ToolStarted>()),
+        ("ToolFinished", of::<ToolFinished>()),
+        ("ApprovalRequired", of::<ApprovalRequired>()),
+        ("AssistantToken", of::<AssistantToken>()),
+        ("AssistantSnapshot", of::<AssistantSnapshot>()),
+        ("AssistantReset", of::<AssistantReset>()),
+        ("Final", of::<Final>()),
+        ("ErrorEvent", of::<ErrorEvent>()),
+        ("DebugEntry", of::<DebugEntry>()),
+    ] {
+        hoist(schemas, name, schema);
+    }
+}
+
+/// Puts a schema among the components, and its definitions beside it.
+fn hoist(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
+    rewrite_references(&mut schema);
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        if let Some(Value::Object(definitions)) = object.remove("$defs") {
+            for (name, definition) in definitions {
+                schemas.entry(name).or_insert(definition);
+            }
+        }
+    }
+    schemas.insert(name.to_owned(), schema);
+}
+
+fn rewrite_references(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            for (key, inner) in object.iter_mut() {
+                match inner {
+                    Value::String(target) if key == "$ref" => *target = target.replace("#/$defs/", "#/components/schemas/"),
+                    _ => rewrite_references(inner),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(rewrite_references),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn error() -> Value {
+    json!({
+        "type": "object",
+        "description": "Every refusal. A failed turn also has status, conversation_id and turn_id beside error.",
+        "required": ["error"],
+        "properties": {"error": {
+            "type": "object",
+            "required": ["type", "code", "message", "request_id"],
+            "properties": {
+                "type": {"$ref": "#/components/schemas/ToolErrorType"},
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "retry_after_ms": {"type": "integer"},
+                "request_id": {"type": "string"},
+                "details": {}
+            }
+        }}
+    })
+}

@@ -1,0 +1,84 @@
+//! Lists: `{<name>: [], next_after}`, one page at a time.
+
+use serde::Deserialize;
+use utoipa::IntoParams;
+use werkruf_contract::Uuid;
+use werkruf_store::{Order, Page};
+
+use super::error::ApiError;
+
+const MOST: u32 = 1000;
+
+/// Which page of a list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
+    /// The last id seen.
+    pub(crate) after: Option<String>,
+    /// 1 to 1000, else 100.
+    #[param(value_type = Option<u32>)]
+    pub(crate) limit: Option<String>,
+    /// `asc` (oldest first) or `desc`.
+    pub(crate) order: Option<String>,
+}
+
+impl PageQuery {
+    /// The page, or what is wrong with it.
+    pub(crate) fn page(&self) -> Result<Page, ApiError> {
+        page(self.after.as_deref(), self.limit.as_deref(), self.order.as_deref())
+    }
+}
+
+/// The page these parameters name.
+pub(crate) fn page(after: Option<&str>, limit: Option<&str>, order: Option<&str>) -> Result<Page, ApiError> {
+    let after = after
+        .map(|text| Uuid::parse_str(text).map_err(|_| ApiError::invalid("after takes the last id of the page before (a UUID).")))
+        .transpose()?;
+    let order = match order {
+        None | Some("asc") => Order::OldestFirst,
+        Some("desc") => Order::NewestFirst,
+        Some(_) => return Err(ApiError::invalid("order takes asc or desc.")),
+    };
+    Ok(Page { after, limit: self::limit(limit)?, order })
+}
+
+/// How many rows a page has.
+pub(crate) fn limit(text: Option<&str>) -> Result<u32, ApiError> {
+    match text.map(str::parse::<u32>) {
+        None => Ok(100),
+        Some(Ok(limit)) if (1..=MOST).contains(&limit) => Ok(limit),
+        Some(_) => Err(ApiError::invalid("limit takes a number from 1 to 1000.")),
+    }
+}
+
+/// Where the next page begins; nowhere when this one is not full.
+pub(crate) fn next_after<T, I>(rows: &[T], limit: u32, id: impl Fn(&T) -> I) -> Option<I> {
+    let full = u32::try_from(rows.len()).is_ok_and(|count| count >= limit);
+    rows.last().filter(|_| full).map(id)
+}
+
+/// A row that cannot be written as JSON is a defect of ours.
+pub(crate) fn unwritable(error: &serde_json::Error) -> ApiError {
+    tracing::error!(%error, "an answer cannot be written as JSON");
+    ApiError::internal()
+}
+
+#[cfg(test)]
+mod tests {
+    use werkruf_store::Order;
+
+    use super::page;
+
+    #[test]
+    fn parameters_are_checked() {
+        let id = "00000000-0000-7000-8000-000000000001";
+        let found = page(Some(id), Some("1000"), Some("desc")).unwrap();
+        assert_eq!((found.limit, found.order), (1000, Order::NewestFirst));
+        assert_eq!(page(None, None, None).unwrap().limit, 100);
+        for (after, limit, order) in
+            [(Some("x"), None, None), (None, Some("0"), None), (None, Some("1001"), None), (None, Some("ten"), None), (None, None, Some("up"))]
+        {
+            assert!(page(after, limit, order).is_err(), "{after:?} {limit:?} {order:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `POST /api/admin/reload`: tools, assistants and safety profiles as the files say now.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Door;
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Admin.on(routes!(reload)))
+}
+
+#[derive(Serialize, ToSchema)]
+struct Reloaded {
+    reloaded: bool,
+}
+
+/// Reads the configuration again; a fault in it changes nothing.
+#[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
+    responses((status = 200, body = Reloaded),
+        (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with what is wrong in details.")))]
+async fn reload(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<Reloaded>, ApiError> {
+    tracing::info!(key_id = ?who.key_id, "the configuration is read again");
+    door.app.reload().await.map_err(|violations| {
+        ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_config",
+            "The configuration has faults; nothing was changed. See details.",
+        )
+        .details(json!(violations))
+    })?;
+    Ok(Json(Reloaded { reloaded: true }))
+}

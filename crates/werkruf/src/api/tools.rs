@@ -1,0 +1,92 @@
+//! The tools there are.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::ToolSpec;
+
+use super::Door;
+use super::body::Named;
+use super::error::ApiError;
+use super::policy::Policy;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
+}
+
+/// A tool as a caller must know it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tool)]
+struct ToolView {
+    name: String,
+    description: String,
+    /// `read`, `idempotent` or `once`.
+    effect: &'static str,
+    /// The right it needs, as `entity:entity_type:access`.
+    permission: Option<String>,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
+    parameters: Value,
+    /// Whether a model is held to the schema.
+    strict: bool,
+    timeout_ms: u64,
+    /// Attempts in all.
+    attempts: u32,
+    /// How long a result may be reused beyond its turn.
+    reuse_s: u64,
+    /// The role that must approve each call.
+    approval: Option<String>,
+    answers_directly: bool,
+    version: String,
+}
+
+impl ToolView {
+    fn new(spec: &ToolSpec, parameters: &Value, strict: bool) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            description: spec.description.to_string(),
+            effect: spec.effect.as_str(),
+            permission: spec.permission.as_ref().map(ToString::to_string),
+            parameters: parameters.clone(),
+            strict,
+            timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
+            attempts: spec.allowed_attempts(),
+            reuse_s: spec.reuse.as_secs(),
+            approval: spec.approval.as_ref().map(ToString::to_string),
+            answers_directly: spec.answers_directly,
+            version: spec.version.to_string(),
+        }
+    }
+}
+
+/// All of them on one page.
+#[derive(Serialize, ToSchema)]
+struct ToolList {
+    tools: Vec<ToolView>,
+    #[schema(value_type = Option<String>)]
+    next_after: Option<String>,
+}
+
+/// Every tool, in the order they were added.
+#[utoipa::path(get, path = "/api/tools", tag = "tools", responses((status = 200, body = ToolList)))]
+async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
+    let setup = door.app.runtime.setup();
+    let tools = setup.registry.all().iter();
+    let tools = tools.map(|entry| ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)).collect();
+    Json(ToolList { tools, next_after: None })
+}
+
+/// One tool.
+#[utoipa::path(get, path = "/api/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool.")),
+    responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn show(State(door): State<Arc<Door>>, Named(name): Named) -> Result<Json<ToolView>, ApiError> {
+    let setup = door.app.runtime.setup();
+    let entry = setup.registry.find(&name).ok_or_else(|| ApiError::unknown_tool(&name))?;
+    Ok(Json(ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)))
+}

@@ -1,0 +1,80 @@
+//! Turns: where one stands, and stopping it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{TurnStatus, Uuid};
+
+use super::body::Named;
+use super::chat::Running;
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+use super::view::{Iso, raw};
+use super::{Door, lookup};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Read.on(routes!(show))).routes(Policy::Change.on(routes!(cancel)))
+}
+
+#[derive(Serialize, ToSchema)]
+struct TurnMessage<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Turn)]
+struct TurnView<'a> {
+    id: Uuid,
+    conversation_id: Option<Uuid>,
+    #[schema(value_type = String)]
+    status: TurnStatus,
+    step: u32,
+    #[schema(value_type = Option<Object>)]
+    error: Option<&'a RawValue>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Iso,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finished_at: Option<Iso>,
+    /// The final answer, once there is one.
+    message: Option<TurnMessage<'a>>,
+}
+
+/// One turn.
+#[utoipa::path(get, path = "/api/turns/{id}", tag = "turns", params(("id" = String, Path)),
+    responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let row = lookup::turn(&door, &who, &id).await?;
+    let view = TurnView {
+        id: row.id,
+        conversation_id: row.conversation_id,
+        status: row.status,
+        step: row.step,
+        error: raw(row.error.as_deref()),
+        created_at: Iso(row.created_at),
+        finished_at: row.finished_at.map(Iso),
+        message: row.message.as_deref().map(|content| TurnMessage { role: "assistant", content }),
+    };
+    Ok(Json(view).into_response())
+}
+
+/// Asks a turn to stop; it ends with `canceled`.
+#[utoipa::path(post, path = "/api/turns/{id}/cancel", tag = "turns", params(("id" = String, Path)),
+    responses((status = 202, body = Running), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
+async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let row = lookup::turn(&door, &who, &id).await?;
+    if row.status.is_terminal() || !door.app.runtime.cancel_turn(who.tenant_id, row.id).await? {
+        return Err(ApiError::conflict("already_finished", "The turn has ended already."));
+    }
+    let answer = Running { conversation_id: row.conversation_id, turn_id: row.id, status: row.status, approval_id: None };
+    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}

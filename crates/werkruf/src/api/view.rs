@@ -1,0 +1,55 @@
+//! Stored values as clients see them: times with milliseconds and `Z`, JSON columns as JSON.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A time as the tables write it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Iso(pub(crate) Timestamp);
+
+impl Serialize for Iso {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:.3}", self.0))
+    }
+}
+
+/// JSON text spliced in as it is; null where it is none.
+pub(crate) fn raw(text: Option<&str>) -> Option<&RawValue> {
+    text.and_then(|text| match serde_json::from_str(text) {
+        Ok(raw) => Some(raw),
+        Err(error) => {
+            tracing::error!(%error, "a stored JSON column is not JSON");
+            None
+        }
+    })
+}
+
+/// A stored `ToolErrorDetail`; its cause is for scope admin only.
+pub(crate) fn error_detail(text: Option<&str>, admin: bool) -> Option<serde_json::Value> {
+    let mut detail: serde_json::Value = serde_json::from_str(text?).ok()?;
+    if !admin && let Some(fields) = detail.as_object_mut() {
+        fields.remove("cause");
+    }
+    Some(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::{Iso, error_detail};
+
+    #[test]
+    fn times_have_milliseconds() {
+        let text = serde_json::to_string(&Iso(Timestamp::from_second(0).unwrap())).unwrap();
+        assert_eq!(text, "\"1970-01-01T00:00:00.000Z\"");
+    }
+
+    #[test]
+    fn only_the_operator_reads_the_cause() {
+        let stored = r#"{"type":"UPSTREAM","message":"m","cause":"dns"}"#;
+        assert!(error_detail(Some(stored), true).unwrap().get("cause").is_some());
+        assert!(error_detail(Some(stored), false).unwrap().get("cause").is_none());
+    }
+}

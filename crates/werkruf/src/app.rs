@@ -1,0 +1,210 @@
+//! The house, opened: store, runtime and what the configuration decided, in one place that every door holds.
+//!
+//! Opening is the same for `serve` and for commands that find no server; only `serve` binds an address and writes the
+//! lock file. Tenant `demo` exists after every opening.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tokio_util::task::TaskTracker;
+use werkruf_contract::Clock;
+use werkruf_llm::{HttpLimits, Provider, http_client};
+use werkruf_runtime::{Parts, Runtime};
+use werkruf_store::{KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Turns};
+
+use crate::config::{Config, ConfigViolation};
+use crate::identity::new_secret;
+use crate::offline::OfflineProvider;
+use crate::{provider, sample, setup};
+
+/// Facts about the installation, kept in the store's settings.
+const INSTALLED_AT: &str = "installed_at";
+const SAMPLE_DATA: &str = "sample_data";
+const DEMO_KEY: &str = "demo_key";
+
+/// Why the server does not start. The operator acts on all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the configuration has {} fault(s)", .0.len())]
+    Config(Vec<ConfigViolation>),
+    #[error("another werkruf holds {0}; stop it, or name another file with --database")]
+    InUse(String),
+    #[error("the database cannot be opened: {0}")]
+    Store(StoreError),
+    #[error("{0}")]
+    Model(String),
+    #[error("the HTTP client cannot be made: {0}")]
+    Client(#[from] reqwest::Error),
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+    #[error(
+        "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
+    )]
+    Unprotected(std::net::SocketAddr),
+    #[error("the sample people cannot be read: {0}")]
+    Sample(#[from] serde_json::Error),
+}
+
+impl StartError {
+    /// The code of a configuration with faults.
+    pub const INVALID_CONFIG: &'static str = "invalid_config";
+
+    /// Stable, for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Config(_) => Self::INVALID_CONFIG,
+            Self::InUse(_) => "database_in_use",
+            Self::Store(_) => "database_unavailable",
+            Self::Model(_) => "model_not_configured",
+            Self::Client(_) => "http_client",
+            Self::Io { .. } => "io",
+            Self::Unprotected(_) => "key_required",
+            Self::Sample(_) => "sample_data",
+        }
+    }
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::InUse(path) => Self::InUse(path),
+            other => Self::Store(other),
+        }
+    }
+}
+
+/// The opened house.
+pub struct App {
+    pub config: Config,
+    pub clock: Clock,
+    pub store: Arc<SqliteStore>,
+    pub runtime: Runtime,
+    /// The bearer of commands on this machine; new at every start.
+    pub operator_token: SecretString,
+    pub started_at: Timestamp,
+    pub tasks: TaskTracker,
+    client: reqwest::Client,
+}
+
+impl App {
+    /// Opens everything the configuration names.
+    pub async fn open(config: Config) -> Result<Arc<Self>, StartError> {
+        let client = http_client(&HttpLimits::default())?;
+        let provider = provider::build(&config, &client).await?;
+        Self::open_with(config, provider, client).await
+    }
+
+    /// Opens the store for a command that asks no model, so that a missing model stops nobody from reading.
+    pub async fn open_for_command(config: Config) -> Result<Arc<Self>, StartError> {
+        let client = http_client(&HttpLimits::default())?;
+        Self::open_with(config, Arc::new(OfflineProvider), client).await
+    }
+
+    async fn open_with(config: Config, provider: Arc<dyn Provider>, client: reqwest::Client) -> Result<Arc<Self>, StartError> {
+        let setup = setup::build(&config, &client).map_err(StartError::Config)?;
+        let clock = Clock::system(config.clock_offset_s);
+        make_folder(&config.database)?;
+        let store = SqliteStore::open(&config.database, &clock)?;
+        let started_at = clock.now();
+        settle(&config, store.as_ref(), started_at).await?;
+        let parts = Parts {
+            turns: store.clone(),
+            records: store.clone(),
+            people: store.clone(),
+            provider,
+            clock: clock.clone(),
+            limits: config.limits.clone(),
+        };
+        let runtime = Runtime::new(parts, setup);
+        let operator_token = SecretString::from(new_secret(rand::random()));
+        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tasks: TaskTracker::new(), client }))
+    }
+
+    /// What turns write.
+    pub fn turns(&self) -> &dyn Turns {
+        self.store.as_ref()
+    }
+
+    /// What is looked up afterwards.
+    pub fn records(&self) -> &dyn Records {
+        self.store.as_ref()
+    }
+
+    /// Who exists.
+    pub fn people(&self) -> &dyn People {
+        self.store.as_ref()
+    }
+
+    /// Reads the configuration again and takes over tools, assistants and safety profiles; running turns keep theirs.
+    pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
+        let config = self.config.clone();
+        let client = self.client.clone();
+        // Files are read and schemas compiled: not on a thread that serves requests.
+        let read = move || setup::build(&config.load_again()?, &client);
+        let setup = tokio::task::spawn_blocking(read)
+            .await
+            .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
+        self.runtime.reload(setup);
+        Ok(())
+    }
+
+    /// Whether any tenant has a key that opens this server.
+    pub async fn has_key(&self) -> Result<bool, StoreError> {
+        for tenant in self.people().tenants().await? {
+            let first = Page { limit: 1, ..Page::default() };
+            if !self.people().keys(tenant.id, first).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The demo key, at the first start without any other; `None` from then on, because a key is shown once.
+    pub async fn make_demo_key(&self) -> Result<Option<String>, StartError> {
+        let made = self.people().setting(DEMO_KEY.to_owned()).await?.is_some();
+        if made || self.config.admin_key.is_some() || self.has_key().await? {
+            return Ok(None);
+        }
+        let user_id = sample::DEMO_USER.to_string();
+        if self.people().principal(sample::DEMO_ID, user_id.clone()).await?.is_none() {
+            self.people().put_people(sample::DEMO_ID, sample::demo_user_alone()?).await?;
+        }
+        let key = new_secret(rand::random());
+        let row = NewKey {
+            id: self.clock.new_id(),
+            tenant_id: sample::DEMO_ID,
+            digest: KeyDigest::of(&key),
+            user_id: Some(user_id),
+            scopes: Scopes { chat: true, tools: true, read: true, ..Scopes::default() },
+            name: Some("demo key of the first start".to_owned()),
+            expires_at: None,
+            created_at: self.clock.now(),
+        };
+        let id = self.people().create_key(row).await?.id;
+        self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;
+        Ok(Some(key))
+    }
+}
+
+fn make_folder(database: &Path) -> Result<(), StartError> {
+    let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
+}
+
+/// What every opened store has: tenant `demo`, and the sample people where they are wanted.
+async fn settle(config: &Config, people: &dyn People, now: Timestamp) -> Result<(), StartError> {
+    people.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
+    let new = people.setting(INSTALLED_AT.to_owned()).await?.is_none();
+    let by_itself = new && config.listen.ip().is_loopback() && config.file.is_none();
+    let wanted = config.sample_data.unwrap_or(by_itself);
+    if wanted && people.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
+        people.put_people(sample::DEMO_ID, sample::people()?).await?;
+        people.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
+    }
+    if new {
+        people.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! `werkruf calls …`: the registry of tool calls.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Outcome, Session, encode, ids, print};
+
+const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "timeout", "canceled"];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Calls, the newest first
+    #[command(after_help = "Examples:\n  werkruf calls list\n  werkruf calls list --tool order_status --status failed --limit 5")]
+    List {
+        /// Only of this conversation (id or beginning of one)
+        #[arg(long, value_name = "ID")]
+        conversation: Option<String>,
+        /// Only of this tool
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Only with this status
+        #[arg(long, value_parser = STATUSES)]
+        status: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// Everything recorded of one call
+    #[command(after_help = "Examples:\n  werkruf calls show 0197f2c4-77aa")]
+    Show {
+        /// Id of the call, or the beginning of it
+        call: String,
+    },
+    /// Run a failed call again, as a new call
+    #[command(after_help = "Examples:\n  werkruf calls retry 0197f2c4-77aa\n  werkruf calls retry 0197f2c4-77aa --force")]
+    Retry {
+        /// Id of the call, or the beginning of it
+        call: String,
+        /// Even when nobody knows whether the first one took effect
+        #[arg(long)]
+        force: bool,
+    },
+    /// Stop a running call
+    #[command(after_help = "Examples:\n  werkruf calls cancel 0197f2c4-77aa")]
+    Cancel {
+        /// Id of the call, or the beginning of it
+        call: String,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let backend = Backend::open(session).await?;
+    let done = act(&backend, command, session.globals.json).await;
+    // A retry in this process runs to its end before we leave.
+    backend.close().await;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
+    match command {
+        Command::List { conversation, tool, status, limit } => {
+            let mut path = format!("/api/tool-calls?order=desc&limit={limit}");
+            if let Some(typed) = conversation {
+                path.push_str(&format!("&conversation_id={}", ids::conversation(backend, &typed).await?));
+            }
+            for (name, value) in [("tool", tool), ("status", status)] {
+                if let Some(value) = value {
+                    path.push_str(&format!("&{name}={}", encode(&value)));
+                }
+            }
+            let answer = backend.get(&path).await?;
+            if json { print::json(&answer) } else { list(&answer) }
+        }
+        Command::Show { call } => {
+            let call = backend.get(&ids::call_path(&call)?).await?;
+            if json { print::json(&call) } else { show(&call) }
+        }
+        Command::Retry { call, force } => {
+            let answer = backend.post(&format!("{}/retry", ids::call_path(&call)?), &json!({"force": force})).await?;
+            let line = format!("runs again as {}", ids::text(&answer, "job_id")?);
+            if json { print::json(&answer) } else { print::line(&line) }
+        }
+        Command::Cancel { call } => {
+            let answer = backend.post(&format!("{}/cancel", ids::call_path(&call)?), &json!({})).await?;
+            if json { print::json(&answer) } else { print::line("asked to stop") }
+        }
+    }
+    Ok(())
+}
+
+fn list(answer: &Value) {
+    let calls = answer["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if calls.is_empty() {
+        print::line("No calls.");
+        return;
+    }
+    let fields = ["id", "tool_name", "status", "attempt", "error_code", "created_at"];
+    let rows = calls.iter().map(|call| fields.iter().map(|name| print::field(call, name)).collect()).collect();
+    print::table(&["CALL", "TOOL", "STATUS", "ATTEMPT", "ERROR", "CREATED"], rows);
+}
+
+fn show(call: &Value) {
+    let Some(fields) = call.as_object() else { return print::json(call) };
+    let told = fields.iter().filter(|(_, value)| !value.is_null());
+    print::table(&["FIELD", "VALUE"], told.map(|(name, _)| vec![name.clone(), print::field(call, name)]).collect());
+}

@@ -1,0 +1,140 @@
+//! `werkruf config check` and `werkruf init`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use werkruf_llm::{Answer, Delta, HttpLimits, Message, ModelRequest, Provider, ToolChoice, ToolDefinition, http_client};
+
+use super::error::CliError;
+use super::{Outcome, Session, print};
+use crate::config::{Config, ConfigViolation, DEFAULT_FILE, ModelConfig, TEMPLATE};
+use crate::{provider, setup};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List everything that is wrong with the configuration; exit 1 when anything is
+    #[command(
+        after_help = "Examples:\n  werkruf config check\n  werkruf config check --config /etc/werkruf.toml --json\n  werkruf config check --live"
+    )]
+    Check {
+        /// Also ask the model for one tool call (this may cost a little)
+        #[arg(long)]
+        live: bool,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
+    let Command::Check { live } = command;
+    let json = session.globals.json;
+    let client = http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))?;
+    let loaded = Config::load(&session.flags(), &session.environment);
+    let checked = loaded.and_then(|config| setup::build(&config, &client).map(|_| config));
+    let config = match checked {
+        Ok(config) => config,
+        Err(violations) => return Ok(faulty(&violations, json)),
+    };
+    let said = if *live { Some(ask(&config, &client).await?) } else { None };
+    let works = said.as_ref().is_none_or(|said| said["ok"] == true);
+    if json {
+        let mut report = json!({"valid": true, "violations": []});
+        if let Some(said) = said {
+            report["live"] = said;
+        }
+        print::json(&report);
+    } else {
+        let file = config.file.as_ref().map_or_else(|| "no config file".to_owned(), |file| file.display().to_string());
+        print::line(&format!("valid ({file}); model: {}", provider::describe(&config.model)));
+        if let Some(said) = said {
+            print::line(&format!("live: {}", print::field(&said, "said")));
+        }
+    }
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn faulty(violations: &[ConfigViolation], json: bool) -> ExitCode {
+    if json {
+        print::json(&json!({"valid": false, "violations": violations}));
+    } else {
+        violations.iter().for_each(|violation| print::line(&violation.to_string()));
+    }
+    ExitCode::FAILURE
+}
+
+/// Asks the configured model for one call of a tool that does nothing, and tells what came back.
+async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
+    if matches!(config.model, ModelConfig::Offline) {
+        return Ok(json!({"ok": false, "said": "no language model is connected; set OPENAI_API_KEY or OPENAI_BASE_URL"}));
+    }
+    let provider = provider::build(config, client).await?;
+    let tool = ToolDefinition {
+        name: "ping".to_owned(),
+        description: "Answers pong. Call it when asked to.".to_owned(),
+        parameters: json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false}),
+        strict: true,
+    };
+    let request = ModelRequest {
+        model: None,
+        system: "You test a connection. Call the function ping once.".to_owned(),
+        messages: Arc::new(vec![Message::User { content: "Call ping.".to_owned() }]),
+        tools: Arc::new(vec![tool]),
+        tool_choice: ToolChoice::Auto,
+        temperature: None,
+        max_output_tokens: None,
+    };
+    Ok(match answer(provider.as_ref(), request).await {
+        Ok(answer) => verdict(&answer),
+        Err(reason) => json!({"ok": false, "said": format!("the model did not answer: {reason}")}),
+    })
+}
+
+async fn answer(provider: &dyn Provider, request: ModelRequest) -> Result<Answer, String> {
+    let mut deltas = provider.ask(request).await.map_err(|error| error.to_string())?;
+    while let Some(delta) = deltas.next().await {
+        if let Delta::Done(answer) = delta.map_err(|error| error.to_string())? {
+            return Ok(*answer);
+        }
+    }
+    Err("the stream ended without an end".to_owned())
+}
+
+fn verdict(answer: &Answer) -> Value {
+    let calls: Vec<Value> = answer.calls.iter().map(|call| json!({"name": call.name, "arguments": call.arguments})).collect();
+    let ok = answer.executable && answer.calls.iter().any(|call| call.name == "ping");
+    let said = if ok {
+        "the model called the tool".to_owned()
+    } else if answer.calls.is_empty() {
+        format!("the model answered with text instead of a tool call: {}", answer.text)
+    } else {
+        format!("the model's calls cannot run: {}", answer.errors.join("; "))
+    };
+    json!({"ok": ok, "said": said, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
+}
+
+pub(super) fn init(session: &Session, force: bool) -> Outcome {
+    let path = session.globals.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+    let shown = path.display();
+    let mut how = OpenOptions::new();
+    how.write(true);
+    let opened = if force { how.create(true).truncate(true).open(&path) } else { how.create_new(true).open(&path) };
+    let written = opened.and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
+    match written {
+        Ok(()) => {
+            if session.globals.json {
+                print::json(&json!({"written": shown.to_string()}));
+            } else {
+                print::line(&format!("wrote {shown}; `werkruf config check` says whether it is right"));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(CliError::refused("file_exists", format!("{shown} is already there; --force replaces it")))
+        }
+        Err(error) => Err(CliError::refused("io", format!("cannot write {shown}: {error}"))),
+    }
+}

@@ -1,0 +1,72 @@
+//! How a command fails: the exit code says whose turn it is, the text what to do.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::print;
+use crate::app::StartError;
+use crate::config::ConfigViolation;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum CliError {
+    /// The command line cannot be understood: exit 2.
+    Usage(String),
+    /// Refused or not found: exit 1.
+    Refused { code: String, message: String, details: Option<Value> },
+}
+
+impl CliError {
+    /// A refusal with this code.
+    pub fn refused(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Refused { code: code.into(), message: message.into(), details: None }
+    }
+
+    /// Says it on stderr, as JSON where asked, and gives the exit code.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
+        let (status, code, message, details) = match self {
+            Self::Usage(message) => (2, "usage", message, None),
+            Self::Refused { code, message, details } => (1, code.as_str(), message, details.as_ref()),
+        };
+        if json {
+            let mut error = json!({"code": code, "message": message});
+            if let Some(details) = details {
+                error["details"] = details.clone();
+            }
+            print::error_line(&json!({"error": error}).to_string());
+        } else {
+            print::error_line(&format!("error: {code}: {message}"));
+            for detail in details.and_then(Value::as_array).into_iter().flatten() {
+                print::error_line(&format!("  {}", detail_line(detail)));
+            }
+        }
+        ExitCode::from(status)
+    }
+}
+
+fn detail_line(detail: &Value) -> String {
+    let text = |field: &str| detail.get(field).and_then(Value::as_str);
+    match (text("path"), text("message"), detail.get("line").and_then(Value::as_u64)) {
+        (Some(path), Some(message), Some(line)) => format!("{path} (line {line}): {message}"),
+        (Some(path), Some(message), None) => format!("{path}: {message}"),
+        _ => detail.to_string(),
+    }
+}
+
+impl From<Vec<ConfigViolation>> for CliError {
+    fn from(violations: Vec<ConfigViolation>) -> Self {
+        let message = format!("the configuration has {} fault(s)", violations.len());
+        let code = StartError::INVALID_CONFIG.to_owned();
+        Self::Refused { code, message, details: serde_json::to_value(violations).ok() }
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Config(violations) => violations.into(),
+            other => Self::refused(other.code(), other.to_string()),
+        }
+    }
+}

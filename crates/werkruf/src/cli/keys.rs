@@ -1,0 +1,146 @@
+//! `werkruf keys …`: API keys. A key is shown once, when it is made.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use werkruf_contract::Clock;
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Outcome, Session, ids, print};
+
+const SCOPES: [&str; 5] = ["admin", "chat", "tools", "read", "act_as"];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a key (--tenant and --user say for whom)
+    #[command(after_help = "Examples:\n  werkruf keys create --tenant demo --user 3 --scopes chat,read\n  \
+                            werkruf keys create --scopes chat,act_as --name 'web backend' --expires 90d")]
+    Create {
+        /// What the key may do
+        #[arg(long, value_delimiter = ',', required = true, value_parser = SCOPES)]
+        scopes: Vec<String>,
+        /// What it is for
+        #[arg(long)]
+        name: Option<String>,
+        /// When it ends: a time such as 2027-01-31T00:00:00Z, or a span such as 12h or 90d
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+    },
+    /// The keys of a tenant
+    #[command(after_help = "Examples:\n  werkruf keys list --tenant demo")]
+    List,
+    /// Delete a key; it stops working at once
+    #[command(after_help = "Examples:\n  werkruf keys delete 0197f2c4-77aa")]
+    Delete {
+        /// Id of the key, or the beginning of it
+        id: String,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    // Here --user says whose key it is, not who makes it.
+    let maker = Session {
+        globals: super::Globals { user: None, ..session.globals.clone() },
+        listen: None,
+        environment: session.environment.clone(),
+    };
+    let json = session.globals.json;
+    let body = match &command {
+        Command::Create { scopes, name, expires } => Some(new_key(session, scopes, name.as_deref(), expires.as_deref())?),
+        Command::List | Command::Delete { .. } => None,
+    };
+    let backend = Backend::open(&maker).await?;
+    let done = act(&backend, command, body, json).await;
+    backend.close().await;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn new_key(session: &Session, scopes: &[String], name: Option<&str>, expires: Option<&str>) -> Result<Value, CliError> {
+    let mut body = json!({"scopes": scopes});
+    let expires = expires.map(|text| moment(text, Clock::system(0).now())).transpose()?.map(|time| time.to_string());
+    let fields = [("tenant", session.globals.tenant.clone()), ("user_id", session.globals.user.clone()), ("expires_at", expires)];
+    for (field, value) in fields {
+        if let Some(value) = value {
+            body[field] = value.into();
+        }
+    }
+    if let Some(name) = name {
+        body["name"] = name.into();
+    }
+    Ok(body)
+}
+
+async fn act(backend: &Backend, command: Command, body: Option<Value>, json: bool) -> Result<(), CliError> {
+    match command {
+        Command::Create { .. } => {
+            let answer = backend.post("/api/keys", &body.unwrap_or_default()).await?;
+            let key = ids::text(&answer, "key")?.to_owned();
+            if json {
+                print::json(&answer);
+            } else {
+                print::line(&key);
+                print::error_line(&format!("key {} is shown this once; keep it", print::field(&answer, "id")));
+            }
+        }
+        Command::List => {
+            let answer = backend.get("/api/keys?limit=1000").await?;
+            if json { print::json(&answer) } else { list(&answer) }
+        }
+        Command::Delete { id } => {
+            let answer = backend.get("/api/keys?limit=1000").await?;
+            let id = ids::among(answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default(), &id)?;
+            backend.delete(&format!("/api/keys/{id}")).await?;
+            if json { print::json(&json!({"deleted": id})) } else { print::line(&format!("deleted {id}")) }
+        }
+    }
+    Ok(())
+}
+
+fn list(answer: &Value) {
+    let keys = answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if keys.is_empty() {
+        print::line("No keys.");
+        return;
+    }
+    let scopes = |key: &Value| {
+        let names: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        names.join(",")
+    };
+    let row = |key: &Value| {
+        let field = |name| print::field(key, name);
+        vec![field("id"), field("user_id"), scopes(key), field("name"), field("expires_at"), field("created_at")]
+    };
+    print::table(&["KEY", "USER", "SCOPES", "NAME", "EXPIRES", "CREATED"], keys.iter().map(row).collect());
+}
+
+/// A time, or a span from now.
+fn moment(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
+    let misread = || CliError::Usage(format!("`{text}` is no time; write one such as 2027-01-31T00:00:00Z, 12h or 90d"));
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    let (count, hours) =
+        text.strip_suffix('d').map(|days| (days, 24)).or_else(|| text.strip_suffix('h').map(|hours| (hours, 1))).ok_or_else(misread)?;
+    let hours = count.parse::<i64>().ok().filter(|count| *count > 0).and_then(|count| count.checked_mul(hours)).ok_or_else(misread)?;
+    let span = SignedDuration::try_from_hours(hours).ok_or_else(misread)?;
+    now.checked_add(span).map_err(|_| misread())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_times_and_spans() {
+        let now: Timestamp = "2026-11-15T00:00:00Z".parse().unwrap();
+        assert_eq!(moment("90d", now).unwrap().to_string(), "2027-02-13T00:00:00Z");
+        assert_eq!(moment("12h", now).unwrap().to_string(), "2026-11-15T12:00:00Z");
+        assert_eq!(moment("2027-01-31T00:00:00+01:00", now).unwrap().to_string(), "2027-01-30T23:00:00Z");
+        for wrong in ["", "0d", "-1d", "soon", "9", "99999999999999999d"] {
+            assert!(matches!(moment(wrong, now), Err(CliError::Usage(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What an operator types. Each command is one file; all of them speak the HTTP API through `backend`.
+//!
+//! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
+
+mod backend;
+mod calls;
+mod config;
+mod contract;
+mod error;
+mod explain;
+mod ids;
+mod keys;
+pub(crate) mod print;
+mod tools;
+mod version;
+mod wire;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+pub use error::CliError;
+
+use crate::config::{Config, Environment, Flags};
+use crate::serve;
+
+/// What every command ends with.
+type Outcome = Result<ExitCode, CliError>;
+
+/// Tasks that are cut off at the end get this long.
+const LAST_MOMENT: Duration = Duration::from_millis(200);
+
+const ABOUT: &str = "A self-hosted tool-call server for LLM assistants";
+
+const EXAMPLES: &str = "Examples:
+  werkruf serve                                   start on 127.0.0.1:8080
+  werkruf tools list                              what can be called
+  werkruf calls list --status failed              what went wrong
+  werkruf explain 0197f2c4                        why it went wrong
+
+Commands find the running server by the lock file beside the database. Without a server they open the database.
+Exit codes: 0 done, 1 refused or not found, 2 usage.";
+
+#[derive(Debug, Parser)]
+#[command(name = "werkruf", about = ABOUT, after_help = EXAMPLES, disable_version_flag = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    /// Print the version; with --json also the commit
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Flags every command takes.
+#[derive(Debug, Clone, Args)]
+struct Globals {
+    /// Config file; ./werkruf.toml where there is one
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Database, as sqlite:FILE
+    #[arg(long, global = true, value_name = "DATABASE")]
+    database: Option<String>,
+    /// Speak to this server instead of the one beside the database (or WERKRUF_SERVER)
+    #[arg(long, global = true, value_name = "URL")]
+    server: Option<String>,
+    /// API key for --server; WERKRUF_KEY keeps it out of the process list
+    #[arg(long, global = true, value_name = "KEY")]
+    key: Option<String>,
+    /// Tenant, by slug or id
+    #[arg(long, global = true, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// Act for this user
+    #[arg(long, global = true, value_name = "USER")]
+    user: Option<String>,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server
+    #[command(
+        after_help = "Examples:\n  werkruf serve\n  werkruf serve --listen 127.0.0.1:0 --database sqlite:/var/lib/werkruf/werkruf.db\n  \
+                            WERKRUF_ADMIN_KEY=… werkruf serve --listen 0.0.0.0:8080"
+    )]
+    Serve {
+        /// Address and port; port 0 takes a free one and prints it
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<String>,
+    },
+    /// List, describe and call tools
+    #[command(subcommand)]
+    Tools(tools::Command),
+    /// List, show, retry and cancel tool calls
+    #[command(subcommand)]
+    Calls(calls::Command),
+    /// Tell the story of one tool call
+    #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
+    Explain {
+        /// Id of the call, or the beginning of it
+        call: String,
+    },
+    /// Make, list and delete API keys
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Print and check the envelopes tools speak in
+    #[command(subcommand)]
+    Contract(contract::Command),
+    /// Look into recorded model streams
+    #[command(subcommand)]
+    Wire(wire::Command),
+    /// Check the configuration
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Write a commented werkruf.toml
+    #[command(after_help = "Examples:\n  werkruf init\n  werkruf init --config /etc/werkruf.toml --force")]
+    Init {
+        /// Replace a file that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the completions of a shell
+    #[command(
+        after_help = "Examples:\n  werkruf completions bash > /etc/bash_completion.d/werkruf\n  werkruf completions zsh > ~/.zfunc/_werkruf"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// One run of the program: what was typed, and where.
+struct Session {
+    globals: Globals,
+    listen: Option<String>,
+    environment: Environment,
+}
+
+impl Session {
+    fn flags(&self) -> Flags {
+        Flags { config: self.globals.config.clone(), listen: self.listen.clone(), database: self.globals.database.clone() }
+    }
+
+    fn config(&self) -> Result<Config, CliError> {
+        Ok(Config::load(&self.flags(), &self.environment)?)
+    }
+}
+
+/// Runs the program with the process's own arguments and environment.
+pub fn main() -> ExitCode {
+    run(std::env::args_os(), Environment::of_process())
+}
+
+/// Runs one command.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environment) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout with 0, misuse to stderr with 2; clap knows which is which.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let json = cli.globals.json;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return CliError::refused("io", format!("no threads to work with: {error}")).report(json),
+    };
+    let outcome = runtime.block_on(dispatch(cli, environment));
+    runtime.shutdown_timeout(LAST_MOMENT);
+    outcome.unwrap_or_else(|error| error.report(json))
+}
+
+async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
+    let Cli { globals, version, command } = cli;
+    let json = globals.json;
+    if version {
+        return version::print(json);
+    }
+    let mut session = Session { globals, listen: None, environment };
+    match command {
+        None => Err(CliError::Usage("say what to do; `werkruf --help` lists the commands".to_owned())),
+        Some(Command::Serve { listen }) => {
+            session.listen = listen;
+            Ok(serve::serve(session.config()?, json).await?)
+        }
+        Some(Command::Tools(command)) => tools::run(&session, command).await,
+        Some(Command::Calls(command)) => calls::run(&session, command).await,
+        Some(Command::Explain { call }) => explain::run(&session, &call).await,
+        Some(Command::Keys(command)) => keys::run(&session, command).await,
+        Some(Command::Contract(command)) => contract::run(&command, json),
+        Some(Command::Wire(command)) => wire::run(&command, json),
+        Some(Command::Config(command)) => config::run(&session, &command).await,
+        Some(Command::Init { force }) => config::init(&session, force),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "werkruf", &mut script);
+            print::line(String::from_utf8_lossy(&script).trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// A base address without a slash at the end; a bare `host:port` is taken as HTTP.
+fn address(text: &str) -> String {
+    let text = text.trim_end_matches('/');
+    if text.contains("://") { text.to_owned() } else { format!("http://{text}") }
+}
+
+/// A file, or stdin for `-`.
+fn read_input(file: &str) -> Result<Vec<u8>, CliError> {
+    use std::io::Read;
+    let read = if file == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(file)
+    };
+    read.map_err(|error| CliError::refused("unreadable", format!("cannot read {file}: {error}")))
+}
+
+/// Text fit to stand in a path or query.
+fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn check(command: &clap::Command) {
+            if command.has_subcommands() {
+                command.get_subcommands().filter(|inner| inner.get_name() != "help").for_each(check);
+            } else {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("werkruf "), "{} has no example", command.get_name());
+            }
+        }
+        check(&Cli::command());
+    }
+}

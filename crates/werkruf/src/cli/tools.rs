@@ -1,0 +1,101 @@
+//! `werkruf tools …`: what can be called, and calling it without a model.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Outcome, Session, encode, ids, print, read_input};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// The tools there are
+    #[command(after_help = "Examples:\n  werkruf tools list\n  werkruf tools list --json | jq -r '.tools[].name'")]
+    List,
+    /// JSON Schema of a tool's arguments
+    #[command(after_help = "Examples:\n  werkruf tools schema order_status")]
+    Schema {
+        /// Name of the tool
+        name: String,
+    },
+    /// Call a tool for a person; exit 1 when the call fails
+    #[command(after_help = "Examples:\n  werkruf tools call order_status --input '{\"number\": \"A-7\"}' --user 3\n  \
+                            echo '{\"number\": \"A-7\"}' | werkruf tools call order_status --input -")]
+    Call {
+        /// Name of the tool
+        name: String,
+        /// The arguments as JSON, or - for stdin
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        input: String,
+        /// Conversation whose state the tool reads and patches (id or beginning of one)
+        #[arg(long, value_name = "ID")]
+        conversation: Option<String>,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let backend = Backend::open(session).await?;
+    let json = session.globals.json;
+    match command {
+        Command::List => {
+            let answer = backend.get("/api/tools").await?;
+            if json {
+                print::json(&answer)
+            } else {
+                list(&answer)
+            }
+            backend.close().await;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Schema { name } => {
+            let answer = backend.get("/api/tools").await?;
+            backend.close().await;
+            let tools = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let tool = tools.iter().find(|tool| tool["name"] == name.as_str());
+            let tool = tool.ok_or_else(|| CliError::refused("unknown_tool", format!("there is no tool named {name}")))?;
+            print::json(&tool["parameters"]);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Call { name, input, conversation } => {
+            let backend = backend.for_a_person()?;
+            let output = call(&backend, &name, &input, conversation.as_deref()).await;
+            backend.close().await;
+            show_output(&output?, json)
+        }
+    }
+}
+
+fn list(answer: &Value) {
+    let tools = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if tools.is_empty() {
+        print::line("There are no tools; [[tools]] in the config file adds some.");
+        return;
+    }
+    let row = |tool: &Value| vec![print::field(tool, "name"), print::field(tool, "effect"), print::field(tool, "description")];
+    print::table(&["NAME", "EFFECT", "DESCRIPTION"], tools.iter().map(row).collect());
+}
+
+async fn call(backend: &Backend, name: &str, input: &str, conversation: Option<&str>) -> Result<Value, CliError> {
+    let text = if input == "-" { String::from_utf8_lossy(&read_input("-")?).into_owned() } else { input.to_owned() };
+    let input: Value = serde_json::from_str(&text).map_err(|error| CliError::Usage(format!("--input is not JSON: {error}")))?;
+    let mut body = json!({"input": input});
+    if let Some(typed) = conversation {
+        body["conversation_id"] = ids::conversation(backend, typed).await?.into();
+    }
+    backend.post(&format!("/api/tools/{}/invoke", encode(name)), &body).await
+}
+
+fn show_output(output: &Value, json: bool) -> Outcome {
+    let ok = output["status"] == "ok";
+    if json {
+        print::json(output);
+    } else if ok {
+        print::json(&output["data"]);
+    } else {
+        let error = &output["error"];
+        return Err(CliError::refused(print::field(error, "code"), print::field(error, "message")));
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,62 @@
+//! `werkruf wire inspect`: what a recorded model stream says, read by the same decoder a turn uses.
+
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::Value;
+use werkruf_llm::{WireApi, inspect};
+
+use super::error::CliError;
+use super::{Outcome, print, read_input};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Print text, calls, usage and damage of a recorded stream
+    #[command(
+        after_help = "Examples:\n  werkruf wire inspect --api chat stream.sse\n  werkruf wire inspect --api chat --chunk 1 --json - < stream.sse"
+    )]
+    Inspect {
+        /// Which wire the recording speaks
+        #[arg(long)]
+        api: Api,
+        /// Feed so many bytes at a time; 0 feeds all at once
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        chunk: usize,
+        /// A file, or - for stdin
+        file: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Api {
+    Responses,
+    Chat,
+}
+
+pub(super) fn run(command: &Command, json: bool) -> Outcome {
+    let Command::Inspect { api, chunk, file } = command;
+    let api = match api {
+        Api::Responses => WireApi::Responses,
+        Api::Chat => WireApi::Chat,
+    };
+    let said = inspect(api, &read_input(file)?, *chunk).map_err(|error| CliError::refused("not_supported", error.to_string()))?;
+    if json {
+        print::json(&said)
+    } else {
+        tell(&said)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(said: &Value) {
+    for name in ["text", "refusal", "finish", "executable", "usage"] {
+        print::line(&format!("{name}: {}", print::field(said, name)));
+    }
+    for call in said["tool_calls"].as_array().into_iter().flatten() {
+        let field = |name| print::field(call, name);
+        print::line(&format!("call {} {}: {} {}", field("output_index"), field("call_id"), field("name"), field("arguments")));
+    }
+    for error in said["errors"].as_array().into_iter().flatten() {
+        print::line(&format!("error: {}", error.as_str().map_or_else(|| error.to_string(), str::to_owned)));
+    }
+}

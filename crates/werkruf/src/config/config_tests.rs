@@ -1,0 +1,166 @@
+use std::path::PathBuf;
+
+use secrecy::ExposeSecret;
+
+use super::*;
+
+/// A folder with a config file of this text.
+fn folder(text: &str) -> (tempfile::TempDir, Flags) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("werkruf.toml");
+    std::fs::write(&file, text).unwrap();
+    let flags = Flags { config: Some(file), ..Flags::default() };
+    (folder, flags)
+}
+
+fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, Vec<ConfigViolation>> {
+    let (_folder, flags) = folder(text);
+    Config::load(&flags, &Environment::of(variables.iter().copied()))
+}
+
+fn faults(text: &str, variables: &[(&str, &str)]) -> Vec<(String, Option<usize>)> {
+    load(text, variables).unwrap_err().into_iter().map(|violation| (violation.path, violation.line)).collect()
+}
+
+fn at(path: &str, line: usize) -> (String, Option<usize>) {
+    (path.to_owned(), Some(line))
+}
+
+fn named(path: &str) -> (String, Option<usize>) {
+    (path.to_owned(), None)
+}
+
+#[test]
+fn nothing_configured_is_a_configuration() {
+    let config = load("", &[]).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.database, PathBuf::from("data/werkruf.db"));
+    assert_eq!(config.lock_path(), PathBuf::from("data/werkruf.db.lock"));
+    assert!(matches!(config.model, ModelConfig::Offline));
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.auth.unknown_users, UnknownUsers::Refuse);
+}
+
+#[test]
+fn flags_win_over_variables_over_the_file() {
+    let text = "listen = '127.0.0.1:1'\ndatabase = 'sqlite:file.db'\n[limits]\nsteps = 3\nparallel = 2";
+    let variables = [("WERKRUF_LISTEN", "127.0.0.1:2"), ("WERKRUF_LIMIT_STEPS", "4"), ("WERKRUF_DATABASE", "variable.db")];
+    let (_folder, mut flags) = folder(text);
+    assert_eq!(Config::load(&flags, &Environment::default()).unwrap().listen.port(), 1);
+    let environment = Environment::of(variables);
+    let config = Config::load(&flags, &environment).unwrap();
+    assert_eq!((config.listen.port(), config.limits.steps, config.limits.parallel), (2, 4, 2));
+    assert_eq!(config.database, PathBuf::from("variable.db"));
+    flags.listen = Some("localhost:3".to_owned());
+    flags.database = Some("sqlite://flag.db".to_owned());
+    let config = Config::load(&flags, &environment).unwrap();
+    assert_eq!((config.listen.port(), config.database), (3, PathBuf::from("flag.db")));
+}
+
+#[test]
+fn every_fault_of_the_file_is_found_at_once_with_its_line() {
+    let text = "listen = 7\nport = 80\n[limits]\nsteps = 0\nsleeps = 1\nqueue = 'long'\n\n[auth]\nunknown_users = 'maybe'\n\n\
+                [[assistants]]\nname = 'a'\ncolour = 'red'\n\n[[assistants]]\nprompt = 'x'\n";
+    let mut found = faults(text, &[]);
+    found.sort_by_key(|(_, line)| *line);
+    let expected = [
+        at("/listen", 1),
+        at("/port", 2),
+        at("/limits/steps", 4),
+        at("/limits/sleeps", 5),
+        at("/limits/queue", 6),
+        at("/auth/unknown_users", 9),
+        at("/assistants/0/colour", 13),
+        at("/assistants/1", 15),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn broken_toml_has_a_line() {
+    assert_eq!(faults("listen = '127.0.0.1:1'\n[limits\nsteps = 1", &[])[0].1, Some(2));
+}
+
+#[test]
+fn a_missing_file_is_a_fault_only_when_named() {
+    let flags = Flags { config: Some(PathBuf::from("/nowhere/werkruf.toml")), ..Flags::default() };
+    assert_eq!(Config::load(&flags, &Environment::default()).unwrap_err()[0].path, "--config");
+}
+
+#[test]
+fn bad_variables_are_named() {
+    let variables = [
+        ("WERKRUF_ADMIN_KEY", "short"),
+        ("WERKRUF_MODEL", "gpt-5"),
+        ("OPENAI_API", "responses"),
+        ("OPENAI_BASE_URL", "127.0.0.1:11434"),
+        ("OPENAI_MAX_OUTPUT_TOKENS", "0"),
+        ("WERKRUF_LISTEN", "here"),
+        ("WERKRUF_DATABASE", "postgres://localhost/werkruf"),
+        ("WERKRUF_LOG_FORMAT", "xml"),
+        ("WERKRUF_CORS_ORIGINS", "https://a.example/path"),
+        ("WERKRUF_TRUSTED_PROXIES", "10.0.0.0/64"),
+        ("WERKRUF_SAMPLE_DATA", "perhaps"),
+        ("WERKRUF_CLOCK_OFFSET_S", "an hour"),
+        ("WERKRUF_PUBLIC_URL", "chat.example.org"),
+    ];
+    let mut found = faults("", &variables);
+    let mut expected: Vec<_> = variables.iter().map(|(name, _)| named(name)).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_key_of_the_operator_is_taken_verbatim_and_never_printed() {
+    let config = load("", &[("WERKRUF_ADMIN_KEY", " sixteen-letters ")]).unwrap();
+    assert_eq!(config.admin_key.as_ref().unwrap().expose_secret(), " sixteen-letters ");
+    assert!(!format!("{config:?}").contains("sixteen-letters"));
+}
+
+#[test]
+fn the_model_follows_the_variables() {
+    let chat = |variables: &[(&str, &str)]| match load("", variables).unwrap().model {
+        ModelConfig::Chat(chat) => chat,
+        ModelConfig::Offline => panic!("offline"),
+    };
+    let openai = chat(&[("OPENAI_API_KEY", "sk-1")]);
+    assert_eq!((openai.base_url.as_str(), openai.model.as_deref()), ("https://api.openai.com/v1", Some("gpt-5")));
+    assert!(openai.is_paid() && openai.max_output_tokens == 16_384);
+    let own = chat(&[("OPENAI_BASE_URL", "http://127.0.0.1:11434/v1/"), ("OPENAI_API_KEY", "x")]);
+    assert_eq!((own.base_url.as_str(), own.model.as_deref(), own.is_paid()), ("http://127.0.0.1:11434/v1", None, false));
+    let forced = load("", &[("OPENAI_API_KEY", "sk-1"), ("WERKRUF_MODEL", "offline")]).unwrap();
+    assert!(matches!(forced.model, ModelConfig::Offline));
+}
+
+#[test]
+fn tests_only_on_loopback() {
+    let variables = [("WERKRUF_LISTEN", "0.0.0.0:8080"), ("WERKRUF_TEST_TOOLS", "1"), ("WERKRUF_CLOCK_OFFSET_S", "60")];
+    assert_eq!(faults("", &variables), [named("WERKRUF_TEST_TOOLS"), named("WERKRUF_CLOCK_OFFSET_S")]);
+    let config = load("", &variables[1..]).unwrap();
+    assert!(config.test_tools && config.clock_offset_s == 60);
+}
+
+#[test]
+fn prompts_are_read_from_beside_the_file() {
+    let (folder, flags) = folder("[[assistants]]\nname = 'a'\nprompt_file = 'a.md'\n");
+    assert_eq!(Config::load(&flags, &Environment::default()).unwrap_err()[0].path, "/assistants/0/prompt_file");
+    std::fs::write(folder.path().join("a.md"), "Be brief.").unwrap();
+    let config = Config::load(&flags, &Environment::default()).unwrap();
+    assert_eq!(config.assistants[0].prompt.as_deref(), Some("Be brief."));
+}
+
+#[test]
+fn what_init_writes_is_valid_with_every_comment_sign_removed_too() {
+    assert!(load(TEMPLATE, &[]).is_ok());
+    // Lines of explanation start with a capital or hold no key; everything else must be a setting that works.
+    let settings: String = TEMPLATE
+        .lines()
+        .skip_while(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .map(|line| line.strip_prefix("# ").filter(|inner| !inner.starts_with("prompt_file")).unwrap_or(line))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let config = load(&settings, &[]).unwrap();
+    assert_eq!((config.limits, config.tools.len(), config.assistants.len()), (Limits::default(), 1, 1));
+}

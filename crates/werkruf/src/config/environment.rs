@@ -1,0 +1,82 @@
+//! The environment, read once. Nothing else in this crate asks the process for a variable, so tests bring their own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use werkruf_runtime::Limits;
+
+/// A variable this release reads. The documentation lists exactly these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable(&'static str);
+
+macro_rules! variables {
+    ($($name:ident),+ $(,)?) => {
+        impl Variable {
+            $(pub(crate) const $name: Self = Self(stringify!($name));)+
+            /// All but the limits.
+            const ALL: &'static [Self] = &[$(Self::$name),+];
+        }
+    };
+}
+
+variables! {
+    OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, OPENAI_API, OPENAI_MAX_OUTPUT_TOKENS,
+    WERKRUF_MODEL, WERKRUF_LISTEN, WERKRUF_DATABASE, WERKRUF_ADMIN_KEY, WERKRUF_SERVER, WERKRUF_KEY,
+    WERKRUF_CORS_ORIGINS, WERKRUF_PUBLIC_URL, WERKRUF_TRUSTED_PROXIES, WERKRUF_LOG, WERKRUF_LOG_FORMAT,
+    WERKRUF_SAMPLE_DATA, WERKRUF_TEST_TOOLS, WERKRUF_CLOCK_OFFSET_S,
+}
+
+impl Variable {
+    /// As it is spelled.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+/// The names of all variables this release reads, limits included.
+pub fn variable_names() -> Vec<String> {
+    Variable::ALL.iter().map(|variable| variable.0.to_owned()).chain(Limits::NAMES.iter().map(|name| limit_variable(name))).collect()
+}
+
+pub(super) fn limit_variable(limit: &str) -> String {
+    format!("WERKRUF_LIMIT_{}", limit.to_ascii_uppercase())
+}
+
+/// A snapshot of the variables. Its debug form shows none of them, because some are secrets.
+#[derive(Clone, Default)]
+pub struct Environment(Arc<HashMap<String, String>>);
+
+impl Environment {
+    /// The process's own.
+    pub fn of_process() -> Self {
+        // A variable that is no text cannot be one of ours.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Self(Arc::new(std::env::vars_os().filter_map(text).collect()))
+    }
+
+    /// Made up, for tests.
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(Arc::new(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+
+    /// A variable of ours; empty counts as not set.
+    pub(crate) fn get(&self, variable: Variable) -> Option<&str> {
+        self.lookup(variable.0)
+    }
+
+    /// The variable of a limit.
+    pub(super) fn limit(&self, limit: &str) -> Option<&str> {
+        self.lookup(&limit_variable(limit))
+    }
+
+    /// Any variable: those an operator's tool names.
+    pub(crate) fn lookup(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Environment({} variables)", self.0.len())
+    }
+}

@@ -1,0 +1,78 @@
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, judged one by one.
+
+use werkruf_runtime::Limits;
+
+use super::environment::{Environment, limit_variable};
+use super::file::Document;
+use super::violation::ConfigViolation;
+
+/// Limits where 0 means "off"; everywhere else it would stop the server from doing anything.
+const MAY_BE_ZERO: [&str; 4] = ["turns_per_minute_user", "turns_per_minute_key", "model_concurrency", "drain_ms"];
+
+pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Limits {
+    let mut limits = Limits::default();
+    for (name, value) in &document.file.limits {
+        if let Err(message) = set(&mut limits, name, *value) {
+            violations.push(document.violation(&format!("/limits/{name}"), message));
+        }
+    }
+    for name in Limits::NAMES {
+        let Some(text) = environment.limit(name) else { continue };
+        let outcome = text.trim().parse().map_err(|_| "is not a whole number".to_owned()).and_then(|value| set(&mut limits, name, value));
+        if let Err(message) = outcome {
+            violations.push(ConfigViolation::new(limit_variable(name), message));
+        }
+    }
+    limits
+}
+
+fn set(limits: &mut Limits, name: &str, value: u64) -> Result<(), String> {
+    if value == 0 && !MAY_BE_ZERO.contains(&name) && Limits::NAMES.contains(&name) {
+        return Err("must be at least 1; leave it out for the default".to_owned());
+    }
+    let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
+    let count = || usize::try_from(value).map_err(|_| format!("{value} is too large"));
+    match name {
+        "steps" => limits.steps = narrow()?,
+        "turn_ms" => limits.turn_ms = value,
+        "tool_ms" => limits.tool_ms = value,
+        "model_first_byte_ms" => limits.model_first_byte_ms = value,
+        "model_idle_ms" => limits.model_idle_ms = value,
+        "drain_ms" => limits.drain_ms = value,
+        "lease_ttl_ms" => limits.lease_ttl_ms = value,
+        "calls_per_step" => limits.calls_per_step = count()?,
+        "parallel" => limits.parallel = count()?,
+        "turns_per_minute_user" => limits.turns_per_minute_user = narrow()?,
+        "turns_per_minute_key" => limits.turns_per_minute_key = narrow()?,
+        "model_concurrency" => limits.model_concurrency = count()?,
+        "queue" => limits.queue = count()?,
+        _ => return Err(format!("there is no such limit; there are {}", Limits::NAMES.join(", "))),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_can_be_set_by_its_variable() {
+        for name in Limits::NAMES {
+            let variable = limit_variable(name);
+            let environment = Environment::of([(variable.as_str(), "7")]);
+            let mut violations = Vec::new();
+            let limits = merge(&Document::absent(), &environment, &mut violations);
+            assert_eq!(violations, vec![], "{name}");
+            assert_ne!(limits, Limits::default(), "{name} changed nothing");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let environment = Environment::of([("WERKRUF_LIMIT_STEPS", "many"), ("WERKRUF_LIMIT_QUEUE", "0"), ("WERKRUF_LIMIT_DRAIN_MS", "0")]);
+        let mut violations = Vec::new();
+        merge(&Document::absent(), &environment, &mut violations);
+        let paths: Vec<&str> = violations.iter().map(|violation| violation.path.as_str()).collect();
+        assert_eq!(paths, ["WERKRUF_LIMIT_STEPS", "WERKRUF_LIMIT_QUEUE"]);
+    }
+}

@@ -1,0 +1,259 @@
+//! Puts the sources over one another and checks what only all of them together can show.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+use werkruf_runtime::Assistant;
+
+use super::environment::{Environment, Variable};
+use super::file::Document;
+use super::model::address_fault;
+use super::violation::ConfigViolation;
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, UnknownUsers, limits, model};
+
+const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
+const DEFAULT_DATABASE: &str = "data/werkruf.db";
+const ADMIN_KEY_CHARACTERS: usize = 16;
+
+/// A value and where it came from.
+struct Found<'a> {
+    place: &'a str,
+    text: &'a str,
+}
+
+/// Flag over variable over file.
+fn found<'a>(
+    flag: (&'a str, Option<&'a String>),
+    variable: Option<(&'a str, &'a str)>,
+    file: (&'a str, Option<&'a String>),
+) -> Option<Found<'a>> {
+    let flag = flag.1.map(|text| Found { place: flag.0, text });
+    let variable = variable.map(|(place, text)| Found { place, text });
+    let file = file.1.map(|text| Found { place: file.0, text });
+    flag.or(variable).or(file)
+}
+
+pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Config {
+    let variable = |variable: Variable| environment.get(variable).map(|text| (variable.name(), text));
+    let listen = found(("--listen", flags.listen.as_ref()), variable(Variable::WERKRUF_LISTEN), ("/listen", document.file.listen.as_ref()));
+    let listen = listen.map_or_else(|| Ok(SocketAddr::from(DEFAULT_LISTEN)), |found| address(document, &found));
+    let database = found(
+        ("--database", flags.database.as_ref()),
+        variable(Variable::WERKRUF_DATABASE),
+        ("/database", document.file.database.as_ref()),
+    );
+    let database = database.map_or_else(|| Ok(PathBuf::from(DEFAULT_DATABASE)), |found| sqlite_file(document, &found));
+    let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
+    let database = database.unwrap_or_else(|violation| note(violations, violation, PathBuf::from(DEFAULT_DATABASE)));
+    let config = Config {
+        listen,
+        database,
+        admin_key: admin_key(environment, violations),
+        cors_origins: list(environment, Variable::WERKRUF_CORS_ORIGINS, &document.file.cors_origins),
+        public_url: public_url(document, environment, violations),
+        trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
+        limits: limits::merge(document, environment, violations),
+        auth: auth(document, violations),
+        model: model::merge(document, environment, violations),
+        log: log(document, environment, violations),
+        assistants: assistants(document, violations),
+        sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),
+        test_tools: switch(environment, Variable::WERKRUF_TEST_TOOLS, violations).unwrap_or(false),
+        clock_offset_s: clock_offset(environment, violations),
+        flags: flags.clone(),
+        environment: environment.clone(),
+        tools: document.file.tools.clone(),
+        disabled_tools: document.file.disabled_tools.clone(),
+        safety: document.file.safety.clone(),
+        file: document.path.clone(),
+        places: document.places.clone(),
+    };
+    check_lists(document, &config, violations);
+    check_loopback(&config, violations);
+    config
+}
+
+fn note<T>(violations: &mut Vec<ConfigViolation>, violation: ConfigViolation, instead: T) -> T {
+    violations.push(violation);
+    instead
+}
+
+fn address(document: &Document, found: &Found<'_>) -> Result<SocketAddr, ConfigViolation> {
+    let text = found.text.strip_prefix("localhost:").map_or_else(|| found.text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse().map_err(|_| {
+        document.violation(found.place, format!("`{}` is no address to listen on; write one such as 127.0.0.1:8080", found.text))
+    })
+}
+
+fn sqlite_file(document: &Document, found: &Found<'_>) -> Result<PathBuf, ConfigViolation> {
+    let fault = |message: &str| Err(document.violation(found.place, message));
+    if found.text.starts_with("postgres://") || found.text.starts_with("postgresql://") {
+        return fault("this release has SQLite only; write sqlite:FILE");
+    }
+    let file = found.text.strip_prefix("sqlite://").or_else(|| found.text.strip_prefix("sqlite:")).unwrap_or(found.text);
+    if file.is_empty() || file == ":memory:" || file.contains("://") {
+        return fault("names no file; write sqlite:FILE such as sqlite:data/werkruf.db");
+    }
+    Ok(PathBuf::from(file))
+}
+
+fn admin_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {
+    let key = SecretString::from(environment.get(Variable::WERKRUF_ADMIN_KEY)?);
+    if key.expose_secret().chars().count() < ADMIN_KEY_CHARACTERS {
+        let message = format!("is shorter than {ADMIN_KEY_CHARACTERS} characters; `openssl rand -hex 32` makes a good one");
+        violations.push(ConfigViolation::new(Variable::WERKRUF_ADMIN_KEY.name(), message));
+    }
+    Some(key)
+}
+
+fn list(environment: &Environment, variable: Variable, file: &[String]) -> Vec<String> {
+    match environment.get(variable) {
+        Some(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect(),
+        None => file.to_vec(),
+    }
+}
+
+fn public_url(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<String> {
+    let (place, url) = match environment.get(Variable::WERKRUF_PUBLIC_URL) {
+        Some(url) => (Variable::WERKRUF_PUBLIC_URL.name(), url),
+        None => ("/public_url", document.file.public_url.as_deref()?),
+    };
+    if address_fault(url).is_some() {
+        violations.push(document.violation(place, "must start with http:// or https:// and name a host, such as https://chat.example.org"));
+    }
+    Some(url.trim_end_matches('/').to_owned())
+}
+
+fn auth(document: &Document, violations: &mut Vec<ConfigViolation>) -> AuthConfig {
+    let section = &document.file.auth;
+    let unknown_users = match section.unknown_users.as_deref() {
+        None | Some("refuse") => UnknownUsers::Refuse,
+        Some("guest") => UnknownUsers::Guest,
+        Some(other) => {
+            let violation = document.violation("/auth/unknown_users", format!("`{other}` is unknown; write \"refuse\" or \"guest\""));
+            note(violations, violation, UnknownUsers::Refuse)
+        }
+    };
+    AuthConfig { unknown_users, guest_role: section.guest_role.clone().unwrap_or_else(|| "guest".to_owned()) }
+}
+
+fn log(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> LogConfig {
+    let section = &document.file.log;
+    let (place, filter) = match environment.get(Variable::WERKRUF_LOG) {
+        Some(filter) => (Variable::WERKRUF_LOG.name(), filter),
+        None => ("/log/filter", section.filter.as_deref().unwrap_or("info")),
+    };
+    if let Err(error) = tracing_subscriber::EnvFilter::builder().parse(filter) {
+        violations.push(document.violation(place, format!("is no filter: {error}; write one such as info or werkruf=debug,info")));
+    }
+    let (place, format) = match environment.get(Variable::WERKRUF_LOG_FORMAT) {
+        Some(format) => (Variable::WERKRUF_LOG_FORMAT.name(), Some(format)),
+        None => ("/log/format", section.format.as_deref()),
+    };
+    let format = match format {
+        None => None,
+        Some("text") => Some(LogFormat::Text),
+        Some("json") => Some(LogFormat::Json),
+        Some(other) => note(violations, document.violation(place, format!("`{other}` is unknown; write `text` or `json`")), None),
+    };
+    LogConfig { filter: filter.to_owned(), format }
+}
+
+fn switch(environment: &Environment, variable: Variable, violations: &mut Vec<ConfigViolation>) -> Option<bool> {
+    match environment.get(variable)? {
+        "on" | "1" | "true" => Some(true),
+        "off" | "0" | "false" => Some(false),
+        other => note(violations, ConfigViolation::new(variable.name(), format!("`{other}` is unknown; write `on` or `off`")), None),
+    }
+}
+
+fn clock_offset(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> i64 {
+    let Some(text) = environment.get(Variable::WERKRUF_CLOCK_OFFSET_S) else { return 0 };
+    text.trim().parse().unwrap_or_else(|_| {
+        let violation = ConfigViolation::new(Variable::WERKRUF_CLOCK_OFFSET_S.name(), "is not a whole number of seconds");
+        note(violations, violation, 0)
+    })
+}
+
+/// Reads prompt files, which stand beside the config file.
+fn assistants(document: &Document, violations: &mut Vec<ConfigViolation>) -> Vec<Assistant> {
+    let folder = document.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
+    let mut assistants = document.file.assistants.clone();
+    for (at, assistant) in assistants.iter_mut().enumerate() {
+        let Some(file) = &assistant.prompt_file else { continue };
+        let place = format!("/assistants/{at}/prompt_file");
+        if assistant.prompt.is_some() {
+            violations.push(document.violation(&place, "prompt and prompt_file are both set; write one of them"));
+            continue;
+        }
+        match std::fs::read_to_string(folder.join(file)) {
+            Ok(prompt) => assistant.prompt = Some(prompt),
+            Err(error) => violations.push(document.violation(&place, format!("cannot read {}: {error}", folder.join(file).display()))),
+        }
+    }
+    assistants
+}
+
+fn check_lists(document: &Document, config: &Config, violations: &mut Vec<ConfigViolation>) {
+    let mut names = HashSet::new();
+    for (at, assistant) in config.assistants.iter().enumerate() {
+        if assistant.name.trim().is_empty() {
+            violations.push(document.violation(&format!("/assistants/{at}/name"), "is empty; an assistant is chosen by its name"));
+        }
+        if !names.insert((assistant.name.as_str(), assistant.tenant.as_deref())) {
+            let message = format!("there is already an assistant named `{}`; rename one", assistant.name);
+            violations.push(document.violation(&format!("/assistants/{at}/name"), message));
+        }
+        for (nth, channel) in assistant.channels.iter().enumerate() {
+            if !["web", "whatsapp", "openai"].contains(&channel.as_str()) {
+                let place = format!("/assistants/{at}/channels/{nth}");
+                violations.push(document.violation(&place, format!("`{channel}` is no channel; write web, whatsapp or openai")));
+            }
+        }
+    }
+    for (at, origin) in config.cors_origins.iter().enumerate() {
+        // A browser sends scheme and host only; anything else would never match.
+        let tail = origin.split_once("://").map(|(_, tail)| tail);
+        if origin != "*" && (address_fault(origin).is_some() || tail.is_some_and(|tail| tail.contains('/'))) {
+            let message = format!("`{origin}` is no origin; write scheme and host, such as https://www.example.org");
+            let place = if config.environment.get(Variable::WERKRUF_CORS_ORIGINS).is_some() {
+                Variable::WERKRUF_CORS_ORIGINS.name().to_owned()
+            } else {
+                format!("/cors_origins/{at}")
+            };
+            violations.push(document.violation(&place, message));
+        }
+    }
+    check_proxies(document, config, violations);
+}
+
+fn check_proxies(document: &Document, config: &Config, violations: &mut Vec<ConfigViolation>) {
+    let from_environment = config.environment.get(Variable::WERKRUF_TRUSTED_PROXIES).is_some();
+    for (at, proxy) in config.trusted_proxies.iter().enumerate() {
+        let (address, bits) = proxy.split_once('/').map_or((proxy.as_str(), None), |(address, bits)| (address, Some(bits)));
+        let widest = match address.parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) => Some(32),
+            Ok(IpAddr::V6(_)) => Some(128),
+            Err(_) => None,
+        };
+        let fits = widest.is_some_and(|widest| bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= widest)));
+        if !fits {
+            let variable = Variable::WERKRUF_TRUSTED_PROXIES.name().to_owned();
+            let place = if from_environment { variable } else { format!("/trusted_proxies/{at}") };
+            violations.push(document.violation(&place, format!("`{proxy}` is no address or network; write one such as 10.0.0.0/8")));
+        }
+    }
+}
+
+fn check_loopback(config: &Config, violations: &mut Vec<ConfigViolation>) {
+    if config.listen.ip().is_loopback() {
+        return;
+    }
+    let asked = [(config.test_tools, Variable::WERKRUF_TEST_TOOLS), (config.clock_offset_s != 0, Variable::WERKRUF_CLOCK_OFFSET_S)];
+    for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
+        let message = format!("is for tests and works on a loopback address only, not on {}; unset it", config.listen);
+        violations.push(ConfigViolation::new(variable.name(), message));
+    }
+}

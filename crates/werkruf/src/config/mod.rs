@@ -1,0 +1,146 @@
+//! What the operator decided: defaults < `werkruf.toml` < environment < flags.
+//!
+//! [`Config::load`] is pure but for reading the files it is told of; it finds every violation, not only the first.
+//! Secrets are kept apart from their spelling and never printed.
+
+mod environment;
+mod file;
+mod limits;
+mod merge;
+mod model;
+mod template;
+mod violation;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+use werkruf_runtime::{Assistant, Limits, SafetyProfile};
+use werkruf_tools::HttpToolConfig;
+
+pub(crate) use environment::Variable;
+pub use environment::{Environment, variable_names};
+pub use model::{ChatModel, ModelConfig};
+pub use template::TEMPLATE;
+pub use violation::ConfigViolation;
+
+use file::{Document, Places};
+
+/// Looked for in the working directory when no `--config` is given.
+pub const DEFAULT_FILE: &str = "werkruf.toml";
+
+/// What the command line said. Kept, so that a reload decides as the start did.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub listen: Option<String>,
+    pub database: Option<String>,
+}
+
+/// What to do with a user the tenant does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownUsers {
+    /// 403 `unknown_user`.
+    #[default]
+    Refuse,
+    /// A user row with the guest role is made.
+    Guest,
+}
+
+/// `[auth]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthConfig {
+    pub unknown_users: UnknownUsers,
+    pub guest_role: String,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// A filter such as `info` or `werkruf=debug,info`.
+    pub filter: String,
+    /// `None`: text on a terminal, else JSON.
+    pub format: Option<LogFormat>,
+}
+
+/// Everything that was decided.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+    pub listen: SocketAddr,
+    /// The SQLite file.
+    pub database: PathBuf,
+    pub admin_key: Option<SecretString>,
+    pub cors_origins: Vec<String>,
+    /// Where people reach this server, without a slash at the end.
+    pub public_url: Option<String>,
+    pub trusted_proxies: Vec<String>,
+    pub limits: Limits,
+    pub auth: AuthConfig,
+    pub model: ModelConfig,
+    pub log: LogConfig,
+    pub assistants: Vec<Assistant>,
+    pub tools: Vec<HttpToolConfig>,
+    pub disabled_tools: Vec<String>,
+    pub safety: HashMap<String, SafetyProfile>,
+    /// `None`: on a loopback bind, for a new database, without a config file.
+    pub sample_data: Option<bool>,
+    pub test_tools: bool,
+    pub clock_offset_s: i64,
+    pub flags: Flags,
+    pub environment: Environment,
+    pub(crate) places: Places,
+}
+
+impl Config {
+    /// Reads everything and says everything that is wrong.
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, Vec<ConfigViolation>> {
+        let mut violations = Vec::new();
+        let document = read(flags, &mut violations);
+        let config = merge::merge(&document, flags, environment, &mut violations);
+        if violations.is_empty() { Ok(config) } else { Err(violations) }
+    }
+
+    /// The same decisions, made again from the file as it is now.
+    pub fn load_again(&self) -> Result<Self, Vec<ConfigViolation>> {
+        Self::load(&self.flags, &self.environment)
+    }
+
+    /// Where `serve` leaves its address and token.
+    pub fn lock_path(&self) -> PathBuf {
+        lock_path(&self.database)
+    }
+}
+
+/// `<db>.lock`.
+pub(crate) fn lock_path(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    PathBuf::from(path)
+}
+
+fn read(flags: &Flags, violations: &mut Vec<ConfigViolation>) -> Document {
+    let path = flags.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Document::parse(path, &text, violations),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && flags.config.is_none() => Document::absent(),
+        Err(error) => {
+            let message = format!("cannot read {}: {error}; `werkruf init` writes a file to begin with", path.display());
+            violations.push(ConfigViolation::new("--config", message));
+            Document::absent()
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

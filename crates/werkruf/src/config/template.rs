@@ -1,0 +1,82 @@
+//! What `werkruf init` writes. Everything is commented out: the file changes nothing until its owner does.
+
+/// A commented `werkruf.toml`; as it stands it is a valid configuration.
+pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key is explained in docs/configuration.md.
+# A variable of the environment wins over this file, a flag wins over both.
+# Secrets (OPENAI_API_KEY, WERKRUF_ADMIN_KEY, tokens of tools) belong into the environment, not into this file.
+# After a change: `werkruf config check`, then `kill -HUP` or a restart.
+
+# listen = "127.0.0.1:8080"            # another address needs WERKRUF_ADMIN_KEY or an API key
+# database = "sqlite:data/werkruf.db"  # relative to the working directory
+# public_url = "https://chat.example.org"
+# trusted_proxies = ["10.0.0.0/8"]
+# cors_origins = ["https://www.example.org"]
+# sample_data = true                   # sample people in tenant `demo`
+# disabled_tools = []
+
+# [model]                              # the key comes from OPENAI_API_KEY
+# base_url = "http://127.0.0.1:11434/v1"
+# name = "qwen3:8b"
+# max_output_tokens = 16384
+# offline = false                      # true: no language model, whatever the environment says
+
+# [log]
+# filter = "info"                      # or "werkruf=debug,info"
+# format = "json"                      # text on a terminal, else json
+
+# [auth]
+# unknown_users = "refuse"             # "guest": make a user with the role below
+# guest_role = "guest"
+
+# [limits]
+# steps = 16                           # model answers per turn
+# turn_ms = 300000
+# tool_ms = 30000
+# model_first_byte_ms = 60000
+# model_idle_ms = 60000
+# drain_ms = 30000
+# lease_ttl_ms = 15000
+# calls_per_step = 128
+# parallel = 8
+# turns_per_minute_user = 20           # 0 = off
+# turns_per_minute_key = 600           # 0 = off
+# model_concurrency = 0                # 0 = off
+# queue = 10000
+
+# [[assistants]]                       # one named "default" always exists
+# name = "support"
+# prompt = """
+# You help {name} in {language}. Today is {date}. You may use:
+# {functions}
+# """
+# # prompt_file = "support.md"         # instead of prompt; beside this file
+# tools = []                           # empty: all of them
+# # model = "gpt-5"
+# # temperature = 0.2
+# # max_output_tokens = 2048
+# channels = ["web"]
+# # tenant = "demo"
+# # context_tokens = 32000
+
+# [[tools]]                            # your own tool, one HTTP request per call
+# name = "order_status"
+# description = "Looks up the status of an order by its number."
+# kind = "http"
+# url = "http://127.0.0.1:9000/order-status"
+# method = "POST"
+# effect = "read"                      # read | idempotent | once
+# timeout_ms = 10000
+# attempts = 3
+# # reuse_s = 60
+# # permission = "table_requests:table:read"
+# # headers = { Authorization = "Bearer ${ORDERS_TOKEN}" }
+# # secret_env = "ORDERS_SIGNING_SECRET"
+# # answer = "direct"
+# parameters = '''
+# {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
+# '''
+
+# [safety.strict]                      # chosen by a caller with X-Safety-Mode: strict
+# tools_denied = ["order_status"]
+# approval_required_for = []
+"#;

@@ -1,0 +1,38 @@
+//! What is wrong with the configuration, where, and what to do about it.
+
+use serde::Serialize;
+
+/// One thing that keeps the server from starting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigViolation {
+    /// A JSON pointer into the file (`/limits/steps`), the name of a variable, or a flag.
+    pub path: String,
+    /// Line of the file, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What is wrong and what to write instead. Holds no secret.
+    pub message: String,
+}
+
+impl ConfigViolation {
+    /// A violation at this place.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line: None, message: message.into() }
+    }
+
+    /// The same, in this line of the file.
+    #[must_use]
+    pub const fn on_line(mut self, line: Option<usize>) -> Self {
+        self.line = line;
+        self
+    }
+}
+
+impl std::fmt::Display for ConfigViolation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{} (line {line}): {}", self.path, self.message),
+            None => write!(f, "{}: {}", self.path, self.message),
+        }
+    }
+}

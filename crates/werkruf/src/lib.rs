@@ -1,0 +1,17 @@
+//! The door: command line, configuration, HTTP API.
+//!
+//! `cli` parses what an operator types, `config` what they decided, `app` opens the house, `serve` keeps it open,
+//! `api` answers requests. Commands speak to the house through its HTTP API only, whether a server runs or not.
+
+pub mod api;
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod identity;
+pub mod lockfile;
+pub mod offline;
+pub mod provider;
+pub mod sample;
+pub mod serve;
+mod setup;
+mod telemetry;

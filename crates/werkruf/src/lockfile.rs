@@ -1,0 +1,119 @@
+//! `<db>.lock`: how commands on this machine find the running server, and prove that they may read its files.
+//!
+//! The file is a note, not the lock itself (the store holds that): after a crash it may be stale, so a reader
+//! asks the address before it believes it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What stands in the file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockNote {
+    /// An address this machine can connect to, such as `http://127.0.0.1:8080`.
+    pub address: String,
+    /// The operator's bearer for as long as this server lives.
+    pub token: String,
+    pub pid: u32,
+}
+
+impl LockNote {
+    /// The note in this file, if there is one that can be read.
+    pub fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+}
+
+impl std::fmt::Debug for LockNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockNote").field("address", &self.address).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// A note that is removed when the server ends.
+#[derive(Debug)]
+pub struct LockFile {
+    path: PathBuf,
+    note: LockNote,
+}
+
+impl LockFile {
+    /// Writes the note whole or not at all, readable by its owner only.
+    pub fn write(path: &Path, note: LockNote) -> io::Result<Self> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", note.pid));
+        let beside = PathBuf::from(beside);
+        // A leftover of a crashed server with our process id would keep its own mode.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(&serde_json::to_vec(&note)?)?;
+        fs::rename(&beside, path)?;
+        Ok(Self { path: path.to_owned(), note })
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Another server may have taken over the file; its note stays.
+        if LockNote::read(&self.path).as_ref() == Some(&self.note) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The address a client on this machine uses for a server that listens here.
+pub fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn note(pid: u32) -> LockNote {
+        LockNote { address: "http://127.0.0.1:1".to_owned(), token: "wo_1".to_owned(), pid }
+    }
+
+    #[test]
+    fn is_private_and_goes_with_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db.lock");
+        let held = LockFile::write(&path, note(1)).unwrap();
+        assert_eq!(LockNote::read(&path), Some(note(1)));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(held);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn leaves_the_note_of_a_successor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db.lock");
+        let old = LockFile::write(&path, note(1)).unwrap();
+        let _new = LockFile::write(&path, note(2)).unwrap();
+        drop(old);
+        assert_eq!(LockNote::read(&path), Some(note(2)));
+        assert!(!format!("{:?}", note(2)).contains("wo_1"), "the token does not print");
+    }
+
+    #[test]
+    fn everywhere_is_reached_by_loopback() {
+        assert_eq!(reachable("0.0.0.0:8080".parse().unwrap()).to_string(), "127.0.0.1:8080");
+        assert_eq!(reachable("[::]:8080".parse().unwrap()).to_string(), "[::1]:8080");
+        assert_eq!(reachable("192.0.2.7:1".parse().unwrap()).to_string(), "192.0.2.7:1");
+    }
+}

@@ -1,0 +1,66 @@
+//! The model the configuration names, ready to be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use werkruf_llm::{ChatConfig, ChatProvider, Provider};
+
+use crate::app::StartError;
+use crate::config::{ChatModel, Config, ModelConfig};
+use crate::offline::OfflineProvider;
+
+/// Stands in for a model's name while the server is asked what it offers.
+const NAMELESS: &str = "unnamed";
+
+/// Makes the provider; connects only when a model's name is missing, to say which there are.
+pub async fn build(config: &Config, client: &reqwest::Client) -> Result<Arc<dyn Provider>, StartError> {
+    let ModelConfig::Chat(model) = &config.model else { return Ok(Arc::new(OfflineProvider)) };
+    let Some(name) = &model.model else { return Err(StartError::Model(missing_name(config, model, client).await)) };
+    Ok(Arc::new(chat(config, model, name, client)?))
+}
+
+/// One line for people: which model answers, and whether it costs money.
+pub fn describe(model: &ModelConfig) -> String {
+    match model {
+        ModelConfig::Offline => "offline (no language model, free; set OPENAI_API_KEY or OPENAI_BASE_URL to connect one)".to_owned(),
+        ModelConfig::Chat(chat) => {
+            let paid = if chat.is_paid() { "paid" } else { "not paid, as far as its address tells" };
+            format!("{} at {} ({paid})", chat.model.as_deref().unwrap_or(NAMELESS), chat.base_url)
+        }
+    }
+}
+
+fn chat(config: &Config, model: &ChatModel, name: &str, client: &reqwest::Client) -> Result<ChatProvider, StartError> {
+    let chat = ChatConfig {
+        name: provider_name(model),
+        base_url: model.base_url.clone(),
+        api_key: model.api_key.clone(),
+        model: name.to_owned(),
+        headers: Vec::new(),
+        max_output_tokens: model.max_output_tokens,
+        first_byte: Duration::from_millis(config.limits.model_first_byte_ms),
+        idle: Duration::from_millis(config.limits.model_idle_ms),
+        client: client.clone(),
+    };
+    ChatProvider::new(chat).map_err(|error| StartError::Model(error.to_string()))
+}
+
+fn provider_name(model: &ChatModel) -> String {
+    if model.is_openai() {
+        return "openai".to_owned();
+    }
+    reqwest::Url::parse(&model.base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| "openai".to_owned())
+}
+
+async fn missing_name(config: &Config, model: &ChatModel, client: &reqwest::Client) -> String {
+    let base_url = &model.base_url;
+    let asked = match chat(config, model, NAMELESS, client) {
+        Ok(provider) => provider.models().await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    match asked {
+        Ok(models) if models.is_empty() => format!("set OPENAI_MODEL; {base_url}/models lists none"),
+        Ok(models) => format!("set OPENAI_MODEL to one of those {base_url} offers: {}", models.join(", ")),
+        Err(reason) => format!("set OPENAI_MODEL; {base_url}/models did not say which there are ({reason})"),
+    }
+}

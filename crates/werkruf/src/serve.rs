@@ -1,0 +1,160 @@
+//! `werkruf serve`: bind, say where, answer until told to stop, then let running turns finish.
+
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, StartError};
+use crate::cli::print;
+use crate::config::Config;
+use crate::lockfile::{LockFile, LockNote, reachable};
+use crate::{api, provider, telemetry};
+
+/// How long connections may take to close once nothing runs any more.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// What a shell calls an end by signal.
+const INTERRUPTED: u8 = 130;
+
+/// Serves until a signal; the exit code is 0 after an orderly end.
+pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
+    telemetry::start(&config.log);
+    let mut signals = Signals::listen()?;
+    let app = App::open(config).await?;
+    if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && !app.has_key().await? {
+        return Err(StartError::Unprotected(app.config.listen));
+    }
+    let listener = TcpListener::bind(app.config.listen)
+        .await
+        .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
+    let address = listener.local_addr().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
+    let lock = leave_note(&app, address)?;
+    let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
+    announce(&app, address, key.as_deref(), json);
+
+    let stop = CancellationToken::new();
+    let server = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let mut server = Box::pin(server.into_future());
+    loop {
+        tokio::select! {
+            ended = &mut server => {
+                ended.map_err(|source| StartError::Io { what: "the listener stopped".to_owned(), source })?;
+                break;
+            }
+            signal = signals.next() => match signal {
+                Heard::Stop => break,
+                Heard::Hangup => reload(&app).await,
+            },
+        }
+    }
+    stop.cancel();
+    tracing::info!("stopping: no new turns; a second signal ends at once");
+    let orderly = async {
+        app.runtime.drain().await;
+        // A stalled client must not keep the process; whatever is open now is cut.
+        let _ = tokio::time::timeout(CLOSING, &mut server).await;
+        app.tasks.close();
+        let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;
+    };
+    let code = tokio::select! {
+        () = orderly => ExitCode::SUCCESS,
+        () = signals.stop() => ExitCode::from(INTERRUPTED),
+    };
+    drop(lock);
+    Ok(code)
+}
+
+async fn reload(app: &App) {
+    match app.reload().await {
+        Ok(()) => tracing::info!("configuration read again"),
+        Err(violations) => {
+            for violation in violations {
+                tracing::error!(path = violation.path, line = violation.line, "configuration not taken over: {}", violation.message);
+            }
+        }
+    }
+}
+
+fn leave_note(app: &App, address: SocketAddr) -> Result<LockFile, StartError> {
+    let path = app.config.lock_path();
+    let note = LockNote {
+        address: format!("http://{}", reachable(address)),
+        token: app.operator_token.expose_secret().to_owned(),
+        pid: std::process::id(),
+    };
+    LockFile::write(&path, note).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
+}
+
+/// The lines a person sees first. They go to stdout; the log goes to stderr.
+fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
+    let address = format!("http://{}", reachable(address));
+    let model = provider::describe(&app.config.model);
+    let database = app.config.database.display();
+    let curl = key.map(|key| curl(&address, key));
+    if json {
+        let line = json!({"address": address, "model": model, "database": database.to_string(), "key": key, "curl": curl});
+        print::line(&line.to_string());
+        return;
+    }
+    print::line(&format!("Werkruf {} listens on {address}", env!("CARGO_PKG_VERSION")));
+    print::line(&format!("Model: {model}"));
+    print::line(&format!("Database: {database}"));
+    match curl {
+        Some(curl) => print::line(&format!("Try it (this key is shown once):\n{curl}")),
+        None if app.config.admin_key.is_some() => print::line("Key: WERKRUF_ADMIN_KEY opens everything"),
+        None => print::line("Key: `werkruf keys create --tenant demo --user 1 --scopes chat,tools,read` makes another"),
+    }
+}
+
+fn curl(address: &str, key: &str) -> String {
+    format!(
+        "curl -N {address}/api/chat -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{{\"message\": \"Hello\"}}'"
+    )
+}
+
+/// What a signal asks for.
+enum Heard {
+    Stop,
+    Hangup,
+}
+
+/// The signals this process obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, StartError> {
+        let listen = |kind| signal(kind).map_err(|source| StartError::Io { what: "cannot listen for signals".to_owned(), source });
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    async fn next(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.terminate.recv() => Heard::Stop,
+            _ = self.interrupt.recv() => Heard::Stop,
+            _ = self.hangup.recv() => Heard::Hangup,
+        }
+    }
+}

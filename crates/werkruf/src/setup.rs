@@ -1,0 +1,59 @@
+//! What the runtime can be told anew without a restart: tools, assistants, safety profiles.
+//!
+//! Built from a loaded configuration; everything that does not fit together is a violation with its place in the file.
+
+use std::sync::Arc;
+
+use werkruf_runtime::{Assistants, Registry, Setup};
+use werkruf_tools::{HttpTool, test_tools};
+
+use crate::config::{Config, ConfigViolation};
+
+/// Builds what the configuration asks for, or says everything that is wrong with it.
+pub fn build(config: &Config, client: &reqwest::Client) -> Result<Setup, Vec<ConfigViolation>> {
+    let mut violations = Vec::new();
+    let mut registry = Registry::default();
+    if config.test_tools {
+        for tool in test_tools() {
+            if let Err(fault) = registry.add_object(tool) {
+                violations.push(ConfigViolation::new("WERKRUF_TEST_TOOLS", fault.to_string()));
+            }
+        }
+    }
+    let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
+    for (at, declared) in config.tools.iter().enumerate() {
+        match HttpTool::new(declared.clone(), client.clone(), &variable) {
+            Ok(tool) => {
+                if let Err(fault) = registry.add_object(Arc::new(tool)) {
+                    violations.push(config.places.violation(&format!("/tools/{at}/name"), fault.message));
+                }
+            }
+            Err(fault) => violations.push(config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)),
+        }
+    }
+    check_names(config, &registry, &mut violations);
+    registry.remove(&config.disabled_tools);
+    if !violations.is_empty() {
+        return Err(violations);
+    }
+    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone() })
+}
+
+/// A misspelt tool would silently be missing from an assistant, or silently be allowed by a safety profile.
+fn check_names(config: &Config, registry: &Registry, violations: &mut Vec<ConfigViolation>) {
+    // A declared tool that has faults of its own is still a name.
+    let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.name == name);
+    let mut check = |list: &str, names: &[String]| {
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
+            violations
+                .push(config.places.violation(&format!("{list}/{at}"), format!("there is no tool named `{name}`; correct or remove it")));
+        }
+    };
+    for (at, assistant) in config.assistants.iter().enumerate() {
+        check(&format!("/assistants/{at}/tools"), &assistant.tools);
+    }
+    for (name, profile) in &config.safety {
+        check(&format!("/safety/{name}/tools_denied"), &profile.tools_denied);
+        check(&format!("/safety/{name}/approval_required_for"), &profile.approval_required_for);
+    }
+}

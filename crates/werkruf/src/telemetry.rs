@@ -1,0 +1,20 @@
+//! Log lines, to stderr: text for people, JSON for machines. What is logged is chosen where it is logged; secrets are
+//! kept in types that do not print themselves.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Starts logging. A second call in one process changes nothing.
+pub fn start(log: &LogConfig) {
+    let format = log.format.unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
+    // The filter was checked when the configuration was loaded.
+    let filter = EnvFilter::try_new(&log.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+}

@@ -1,0 +1,106 @@
+//! `config check`, `init`, and the promise that the documentation names every variable.
+
+mod cli_support;
+
+use std::collections::BTreeSet;
+
+use cli_support::Place;
+use serde_json::{Value, json};
+use werkruf_bench::fake_model::{FakeModel, Reply, call};
+
+fn violations(report: &Value) -> Vec<(String, u64)> {
+    let list = report["violations"].as_array().unwrap();
+    list.iter().map(|one| (one["path"].as_str().unwrap().to_owned(), one["line"].as_u64().unwrap_or(0))).collect()
+}
+
+#[test]
+fn init_writes_a_file_that_passes_and_never_overwrites() {
+    let place = Place::new();
+    place.run(&["init"]).exits(0);
+    place.run(&["config", "check"]).exits(0);
+    let refused = place.run(&["init", "--json"]).exits(1);
+    assert_eq!(refused.error()["code"], "file_exists");
+    place.file("werkruf.toml", "broken");
+    place.run(&["init", "--force"]).exits(0);
+    assert_eq!(place.run(&["config", "check", "--json"]).exits(0).json(), json!({"valid": true, "violations": []}));
+}
+
+#[test]
+fn every_violation_is_listed_with_its_place() {
+    let place = Place::new();
+    place.file(
+        "werkruf.toml",
+        "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{}'\n",
+    );
+    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3)]);
+    place.file(
+        "werkruf.toml",
+        "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n\
+         [[assistants]]\nname = 'x'\ntools = ['a', 'b']\n[safety.strict]\ntools_denied = ['c']\n",
+    );
+    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    let expected =
+        [("/tools/0/url".to_owned(), 4), ("/assistants/0/tools/1".to_owned(), 9), ("/safety/strict/tools_denied/0".to_owned(), 11)];
+    assert_eq!(violations(&report), expected);
+    let told = place.run(&["config", "check"]).exits(1).stdout;
+    assert!(told.contains("/tools/0/url (line 4): "), "{told}");
+    let refused = place.run(&["serve", "--json"]).exits(1);
+    assert_eq!(refused.error()["code"], "invalid_config");
+}
+
+#[test]
+fn a_tool_of_the_operator_is_accepted_with_its_approval() {
+    let place = Place::new().with("TOKEN", "geheim");
+    place.file(
+        "werkruf.toml",
+        "[[tools]]\nname = 'a'\ndescription = 'A.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/a'\neffect = 'once'\napproval = 'lead'\n\
+         permission = 'table_requests:table:write'\nheaders = { Authorization = 'Bearer ${TOKEN}' }\nparameters = '{\"type\": \"object\"}'\n",
+    );
+    place.run(&["config", "check"]).exits(0);
+}
+
+#[test]
+fn what_this_release_cannot_do_is_said() {
+    let place =
+        Place::new().with("WERKRUF_DATABASE", "postgres://localhost/x").with("OPENAI_API", "responses").with("WERKRUF_ADMIN_KEY", "short");
+    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    let paths: BTreeSet<&str> = report["violations"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, BTreeSet::from(["OPENAI_API", "WERKRUF_ADMIN_KEY", "WERKRUF_DATABASE"]));
+}
+
+#[test]
+fn tests_and_strangers_are_kept_off_open_addresses() {
+    let place = Place::new().with("WERKRUF_TEST_TOOLS", "1");
+    assert_eq!(place.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "invalid_config");
+    let place = Place::new();
+    assert_eq!(place.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "key_required");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_is_asked_for_one_call() {
+    let model = FakeModel::start().await.unwrap();
+    model.script(vec![Reply::calls(vec![call("ping", json!({}))]), Reply::text("I would rather talk.")]);
+    let place = Place::new().with("OPENAI_BASE_URL", &model.base_url()).with("OPENAI_MODEL", "fake");
+    let report = tokio::task::block_in_place(|| place.run(&["config", "check", "--live", "--json"])).exits(0).json();
+    assert_eq!((&report["live"]["ok"], &report["live"]["tool_calls"][0]["name"]), (&json!(true), &json!("ping")));
+    let report = tokio::task::block_in_place(|| place.run(&["config", "check", "--live", "--json"])).exits(1).json();
+    assert!(report["live"]["said"].as_str().unwrap().contains("I would rather talk."), "{report}");
+}
+
+#[test]
+fn without_a_model_live_says_so() {
+    let report = Place::new().run(&["config", "check", "--live", "--json"]).exits(1).json();
+    assert_eq!(report["live"]["ok"], false);
+}
+
+#[test]
+fn the_documentation_names_exactly_the_variables_that_are_read() {
+    let documentation = include_str!("../../../docs/configuration.md");
+    let named: BTreeSet<String> = documentation
+        .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
+        .filter(|word| (word.starts_with("OPENAI_") || word.starts_with("WERKRUF_")) && !word.ends_with('_'))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, werkruf::config::variable_names().into_iter().collect());
+}

@@ -1,0 +1,119 @@
+//! `contract`, `wire`, `completions`, `--version`: what needs no server and no database.
+
+mod cli_support;
+
+use cli_support::Place;
+use serde_json::{Value, json};
+
+const ENVELOPES: [&str; 8] =
+    ["ToolContext", "ToolResultMeta", "ToolResult", "ToolErrorMeta", "ToolErrorDetail", "ToolError", "ToolErrorType", "ToolOutput"];
+
+fn context() -> Value {
+    json!({
+        "tenant_id": "5aa31da6-9278-4da0-9f1a-61b8d3edc5cc", "request_id": "8607a8d9-0f3f-43df-bf86-37e845e1574c", "trace_id": "trace-123",
+        "run_id": "graph_run_cfe213", "workflow_id": "retrieval_augmented_generation",
+        "invocation_id": "0f4e6712-6d04-4514-b6cb-943b0667d45c", "now_iso": "2024-05-03T12:34:56.123456+00:00",
+        "collection_id": "hr-onboarding", "case_id": "crm-7421", "locale": "de-DE", "timeouts_ms": 120_000, "budget_tokens": 4096
+    })
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut context = context();
+    context[field] = value;
+    context
+}
+
+/// The paths of what is wrong, and the exit code.
+fn check(place: &Place, name: &str, value: &Value) -> (i32, Vec<String>) {
+    let done = place.run_with_input(&["contract", "check", name, "-", "--json"], &value.to_string());
+    let verdict = done.json();
+    assert_eq!(verdict["valid"], done.code == 0, "{done:?}");
+    let paths = verdict["violations"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect();
+    (done.code, paths)
+}
+
+#[test]
+fn envelopes_are_judged_by_their_rules() {
+    let place = Place::new();
+    let wrong = |path: &str| (1, vec![path.to_owned()]);
+    assert_eq!(check(&place, "ToolContext", &context()), (0, vec![]));
+    assert_eq!(check(&place, "ToolContext", &with("unknown_field", json!(1))), (0, vec![]));
+    assert_eq!(check(&place, "ToolContext", &with("ingestion_run_id", json!("ingest_1"))), wrong("/ingestion_run_id"));
+    assert_eq!(check(&place, "ToolContext", &with("run_id", Value::Null)), wrong("/run_id"));
+    assert_eq!(check(&place, "ToolContext", &with("now_iso", json!("2024-05-03T12:34:56"))), wrong("/now_iso"));
+    assert_eq!(check(&place, "ToolContext", &with("timeouts_ms", json!(0))), wrong("/timeouts_ms"));
+    assert_eq!(check(&place, "ToolResultMeta", &json!({"took_ms": -1})), wrong("/took_ms"));
+    let ok = json!({"status": "ok", "input": {"query": "hello"}, "data": {"hits": []}, "meta": {"took_ms": 42}});
+    assert_eq!(check(&place, "ToolOutput", &ok), (0, vec![]));
+}
+
+#[test]
+fn a_check_speaks_to_people_too() {
+    let place = Place::new();
+    place.file("context.json", &with("timeouts_ms", json!(0)).to_string());
+    let done = place.run(&["contract", "check", "ToolContext", "context.json"]).exits(1);
+    assert!(done.stdout.starts_with("/timeouts_ms: "), "{done:?}");
+    let done = place.run_with_input(&["contract", "check", "ToolContext", "-", "--json"], "{not json").exits(1);
+    assert_eq!(done.json()["valid"], false);
+    place.run(&["contract", "check", "ToolContext", "missing.json"]).exits(1);
+    place.run(&["contract", "check", "Nonsense", "context.json"]).exits(2);
+}
+
+#[test]
+fn schemas_have_examples_that_are_valid() {
+    let place = Place::new();
+    let all = place.run(&["contract", "schema"]).exits(0).json();
+    for name in ENVELOPES {
+        let schema = place.run(&["contract", "schema", name]).exits(0).json();
+        assert_eq!(schema, all[name]);
+        for example in schema["examples"].as_array().into_iter().flatten() {
+            assert_eq!(check(&place, name, example), (0, vec![]), "{name}");
+        }
+        assert!(name == "ToolErrorType" || schema["examples"].as_array().is_some_and(|all| !all.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn a_recorded_stream_is_inspected_whole_and_in_single_bytes() {
+    let place = Place::new();
+    let chunk = json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "Grüße"}, "finish_reason": null}]});
+    let end = json!({"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    place.file("stream.sse", &format!("data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n"));
+    let whole = place.run(&["wire", "inspect", "--api", "chat", "--json", "stream.sse"]).exits(0).json();
+    let bytes = place.run(&["wire", "inspect", "--api", "chat", "--chunk", "1", "--json", "stream.sse"]).exits(0).json();
+    assert_eq!(
+        (whole["text"].as_str(), whole["finish"].as_str(), whole["executable"].as_bool()),
+        (Some("Grüße"), Some("stop"), Some(true))
+    );
+    assert_eq!(whole, bytes);
+}
+
+#[test]
+fn the_version_is_told() {
+    let place = Place::new();
+    let version = place.run(&["--version", "--json"]).exits(0).json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert!(version["commit"].is_string() && version["console"] == false, "{version}");
+    assert!(place.run(&["--version"]).exits(0).stdout.starts_with("werkruf "));
+}
+
+#[test]
+fn shells_are_completed() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.run(&["completions", shell]).exits(0).stdout.contains("explain"), "{shell}");
+    }
+    place.run(&["completions", "abacus"]).exits(2);
+}
+
+#[test]
+fn misuse_is_told_from_refusal() {
+    let place = Place::new();
+    place.run(&[]).exits(2);
+    place.run(&["sing"]).exits(2);
+    place.run(&["calls", "list", "--status", "lost"]).exits(2);
+    place.run(&["keys", "create", "--scopes", "everything"]).exits(2);
+    place.run(&["explain", "not-an-id"]).exits(2);
+    place.run(&["tools", "list", "--server", "http://127.0.0.1:1"]).exits(2);
+    assert!(place.run(&["calls", "retry", "--help"]).exits(0).stdout.contains("Examples:"));
+}

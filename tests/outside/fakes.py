@@ -1,0 +1,153 @@
+"""A scripted model and a scripted tool, as programs outside would be: plain HTTP on loopback, standard library only."""
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Quiet(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def body(self):
+        return self.rfile.read(int(self.headers.get("content-length") or 0))
+
+    def answer(self, status, payload, headers=None, kind="application/json"):
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class Server:
+    """Serves a handler class on a free port until closed."""
+
+    def __init__(self, handler):
+        self.requests = []
+        self.lock = threading.Lock()
+        handler.owner = self
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def note(self, request):
+        with self.lock:
+            self.requests.append(request)
+
+    def close(self):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def chunk(delta, finish=None, **more):
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "fake", **more,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def text(content, pieces=3):
+    size = max(1, len(content) // pieces)
+    parts = [content[i:i + size] for i in range(0, len(content), size)]
+    return [chunk({"role": "assistant", "content": ""})] + [chunk({"content": p}) for p in parts] + [chunk({}, "stop")]
+
+
+def calls(*wanted, before=""):
+    """Each wanted call: (name, arguments as text or value[, id])."""
+    out = [chunk({"role": "assistant", "content": before or None})]
+    for at, (name, arguments, *rest) in enumerate(wanted):
+        arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call_id = rest[0] if rest else f"call_{time.monotonic_ns()}_{at}"
+        half = len(arguments) // 2
+        out.append(chunk({"tool_calls": [{"index": at, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments[:half]}}]}))
+        out.append(chunk({"tool_calls": [{"index": at, "function": {"arguments": arguments[half:]}}]}))
+    return out + [chunk({}, "tool_calls")]
+
+
+class Model(Server):
+    """Answers each chat completion with the next entry of the script: chunks, ("status", code, headers), ("cut", chunks),
+    or a function of the request that gives one of these. An empty script answers 'Done.'."""
+
+    def __init__(self):
+        self.script = []
+
+        class Handler(Quiet):
+            def do_GET(self):
+                self.answer(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
+
+            def do_POST(self):
+                request = json.loads(self.body())
+                self.owner.note(request)
+                fault = invalid_history(request["messages"])
+                if fault:
+                    return self.answer(400, {"error": {"message": fault, "type": "invalid_request_error"}})
+                with self.owner.lock:
+                    entry = self.owner.script.pop(0) if self.owner.script else text("Done.")
+                self.give(entry(request) if callable(entry) else entry)
+
+            def give(self, entry):
+                if isinstance(entry, tuple) and entry[0] == "status":
+                    return self.answer(entry[1], {"error": {"message": "scripted", "type": "server_error"}}, entry[2] if len(entry) > 2 else None)
+                cut = isinstance(entry, tuple)
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                chunks = entry[1][:-1] if cut else entry + [{**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}]
+                for item in chunks:
+                    self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
+                    self.wfile.flush()
+                if not cut:
+                    self.wfile.write(b"data: [DONE]\n\n")
+                self.close_connection = True
+
+        super().__init__(Handler)
+
+    def last(self):
+        return self.requests[-1]
+
+
+def invalid_history(messages):
+    """What a real provider refuses: a call without its result directly behind it, a result without its call."""
+    open_ids = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in open_ids:
+                return f"tool message {message.get('tool_call_id')} answers no call"
+            open_ids.remove(message["tool_call_id"])
+            continue
+        if open_ids:
+            return f"calls without result: {open_ids}"
+        open_ids = [c["id"] for c in message.get("tool_calls") or []]
+        if len(open_ids) != len(set(open_ids)):
+            return "call ids repeat"
+    return f"calls without result: {open_ids}" if open_ids else None
+
+
+class Tool(Server):
+    """An operator's HTTP tool. `behave(request, number)` returns (status, payload, headers) or "hang" or "drop"."""
+
+    def __init__(self, behave):
+        self.behave = behave
+
+        class Handler(Quiet):
+            def do_POST(self):
+                raw = self.body()
+                request = {"body": json.loads(raw), "raw": raw, "headers": {k.lower(): v for k, v in self.headers.items()}, "path": self.path}
+                self.owner.note(request)
+                outcome = self.owner.behave(request, len(self.owner.requests))
+                if outcome == "hang":
+                    self.rfile.read(1)  # until the other side leaves
+                    self.close_connection = True
+                elif outcome == "drop":
+                    self.connection.close()
+                    self.close_connection = True
+                else:
+                    self.answer(*outcome)
+
+        super().__init__(Handler)

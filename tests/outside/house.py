@@ -1,0 +1,141 @@
+"""A werkruf process as an operator runs it, and the few things a client does with it."""
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("WERKRUF_BIN", str(ROOT / "target/debug/werkruf"))
+ADMIN = "outside-admin-key-0123456789"
+DEMO = "00000000-0000-7000-8000-000000000001"
+
+
+def until(condition, seconds=20, what="a condition"):
+    """Waits for a condition, never for a time."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {seconds} s")
+        time.sleep(0.02)
+
+
+class House:
+    def __init__(self, model=None, config="", env=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
+        self.db = os.path.join(self.folder.name, "w.db")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_"))}
+        self.env.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
+        if model:
+            self.env.update({"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_MODEL": "fake"})
+        self.env.update(env or {})
+        self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", "sqlite:" + self.db]
+        if config:
+            path = os.path.join(self.folder.name, "werkruf.toml")
+            pathlib.Path(path).write_text(config)
+            self.arguments += ["--config", path]
+        self.start()
+
+    def start(self):
+        self.log = open(os.path.join(self.folder.name, "log"), "ab")
+        self.process = subprocess.Popen(self.arguments, env=self.env, cwd=self.folder.name, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.printed = []
+        for line in self.process.stdout:
+            self.printed.append(line)
+            if "http://" in line:
+                self.url = line[line.index("http://"):].split()[0].rstrip("/")
+                break
+        else:
+            raise AssertionError("serve said nothing: " + pathlib.Path(self.log.name).read_text()[-2000:])
+        until(lambda: self.call("GET", "/readyz", key=None)[0] == 200, what="/readyz")
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        self.log.close()
+        return code
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+        self.folder.cleanup()
+
+    def logged(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def open(self, method, path, body=None, key=ADMIN, user=1, headers=None, timeout=60):
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method)
+        if data is not None:
+            request.add_header("content-type", "application/json")
+        if key:
+            request.add_header("authorization", "Bearer " + key)
+        if key == ADMIN and user is not None:
+            request.add_header("x-user-id", str(user))
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
+        return urllib.request.urlopen(request, timeout=timeout)
+
+    def call(self, method, path, body=None, **more):
+        """(status, parsed body, headers)"""
+        try:
+            with self.open(method, path, body, **more) as answer:
+                raw, status, headers = answer.read(), answer.status, answer.headers
+        except urllib.error.HTTPError as error:
+            raw, status, headers = error.read(), error.code, error.headers
+        except (urllib.error.URLError, ConnectionError):
+            return 0, None, {}
+        try:
+            return status, json.loads(raw) if raw else None, headers
+        except ValueError:
+            return status, raw.decode(errors="replace"), headers
+
+    def chat(self, message, conversation=None, headers=None, **more):
+        """JSON mode."""
+        body = {"message": message, **({"conversation_id": conversation} if conversation else {}), **more.pop("body", {})}
+        return self.call("POST", "/api/chat", body, headers={"accept": "application/json", **(headers or {})}, **more)
+
+    def stream(self, message, conversation=None, **more):
+        """The SSE events: [(id or None, event, data)]."""
+        body = {"message": message, **({"conversation_id": conversation} if conversation else {}), **more.pop("body", {})}
+        with self.open("POST", "/api/chat", body, **more) as answer:
+            return list(events(answer))
+
+    def rows(self, sql, *values):
+        with sqlite3.connect(f"file:{self.db}?mode=ro", uri=True) as db:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(sql, values)]
+
+    def cli(self, *arguments, stdin=None, env=None):
+        base = {k: v for k, v in self.env.items() if not k.startswith("OPENAI_")}
+        return subprocess.run([BINARY, *arguments], capture_output=True, text=True, input=stdin, cwd=self.folder.name,
+                              env={**base, "WERKRUF_DATABASE": "sqlite:" + self.db, **(env or {})}, timeout=60)
+
+
+def events(answer):
+    number = name = None
+    data = []
+    for line in answer:
+        line = line.decode().rstrip("\r\n")
+        if line.startswith("id:"):
+            number = int(line[3:])
+        elif line.startswith("event:"):
+            name = line[6:].strip()
+        elif line.startswith("data:"):
+            data.append(line[5:].lstrip())
+        elif not line and name:
+            yield number, name, json.loads("\n".join(data))
+            number = name = None
+            data = []
