@@ -14,6 +14,7 @@ mod outcome;
 mod principal;
 mod schema;
 mod tool;
+mod words;
 
 pub use call::{CallKind, CallStatus, Effect, TurnStatus};
 pub use cancel::{Cancel, Deadline};
@@ -29,5 +30,7 @@ pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};
 pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_state};
+
+pub use words::{Language, fold};
 
 pub use uuid::Uuid;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::civil::Date;
 use serde_json::Value;
 
 /// One message of the history, in the words every provider shares.
@@ -49,6 +50,9 @@ pub struct ModelRequest {
     pub messages: Arc<Vec<Message>>,
     pub tools: Arc<Vec<ToolDefinition>>,
     pub tool_choice: ToolChoice,
+    /// For a planner that is no language model: the person's language and date.
+    pub locale: String,
+    pub today: Date,
     pub temperature: Option<f64>,
     pub max_output_tokens: Option<u32>,
 }

@@ -46,6 +46,8 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         messages: Arc::new(messages),
         tools: Arc::new(vec![ToolDefinition { name: "test_echo".into(), description: "Echoes.".into(), parameters, strict: false }]),
         tool_choice: ToolChoice::Auto,
+        locale: "en-US".to_owned(),
+        today: jiff::civil::Date::constant(2026, 1, 1),
         temperature: None,
         max_output_tokens: None,
     }

@@ -93,7 +93,8 @@ fn coerce(schema: &Value, value: &mut Value, path: &mut String, repairs: &mut Ve
         Value::Object(fields) => {
             let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
             // In strict mode every field must be sent: null is how a model leaves an optional one out.
-            fields.retain(|name, field| !field.is_null() || !properties.get(name).is_some_and(|p| is_optional_and_not_null(schema, name, p)));
+            fields
+                .retain(|name, field| !field.is_null() || !properties.get(name).is_some_and(|p| is_optional_and_not_null(schema, name, p)));
             for (name, field) in fields {
                 if let Some(property) = properties.get(name) {
                     descend(property, field, name, path, repairs);

@@ -149,6 +149,11 @@ impl Question<'_> {
         }
     }
 
+    /// A request that may have been out when an earlier process stopped.
+    pub(crate) fn lost(&self) -> NewUsage {
+        self.bill(None, "", None)
+    }
+
     /// What the provider reported; where it did not, what was sent and received, counted and flagged.
     fn bill(&self, reported: Option<TokenUsage>, received: &str, model: Option<&str>) -> NewUsage {
         reported.map_or_else(

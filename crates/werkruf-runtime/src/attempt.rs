@@ -29,12 +29,14 @@ pub(crate) struct Run {
     /// Raised for this call alone, or for the whole turn.
     pub(crate) cancel: Cancel,
     pub(crate) deadline: Deadline,
+    /// 1, or more where an earlier process had begun.
+    pub(crate) attempt: u32,
 }
 
 /// Sends until it went well, may not be sent again, or time is up. The row is `running` already.
 pub(crate) async fn attempt(ground: &Ground, run: &Run) -> Result<Ended, StoreError> {
     let spec = run.entry.spec();
-    let mut attempt = 1;
+    let mut attempt = run.attempt;
     let mut started_at = ground.clock.now();
     loop {
         let (failure, cause) = match send(ground, run, attempt).await {

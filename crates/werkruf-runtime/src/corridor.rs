@@ -53,11 +53,11 @@ pub(crate) enum Arguments {
 /// A call with its fate decided, its row ready to be written.
 pub(crate) struct Prepared {
     pub(crate) row: CallRow,
-    history_id: Option<String>,
-    plan: Plan,
+    pub(crate) history_id: Option<String>,
+    pub(crate) plan: Plan,
 }
 
-enum Plan {
+pub(crate) enum Plan {
     /// Over before it began.
     Ended(Box<Ended>),
     /// Another call's outcome will be its own.
@@ -169,18 +169,19 @@ impl Walk<'_> {
             state: Arc::clone(self.state),
             cancel: self.ground.live.register(row.id),
             deadline,
+            attempt: 1,
         };
         Ok(Plan::Run(Box::new(run), lead))
     }
 
-    fn find(&self, name: &str) -> Result<&Arc<Entry>, Failure> {
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<Entry>, Failure> {
         self.ground.setup.registry.find(name).ok_or_else(|| {
             Failure::validation("unknown_tool", format!("There is no tool named \"{}\". Use only the tools you were given.", shown(name)))
         })
     }
 
     /// Rights over all roles, as they are now.
-    fn permit(&self, entry: &Entry, principal: Option<&Principal>, row: &mut CallRow) -> Result<Grant, Failure> {
+    pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Principal>, row: &mut CallRow) -> Result<Grant, Failure> {
         let spec = entry.spec();
         let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
         let denied = profile.is_some_and(|profile| profile.tools_denied.iter().any(|name| *name == spec.name));
@@ -244,7 +245,7 @@ impl Walk<'_> {
     }
 
     /// Approvals are not part of this release; a tool that needs one must not run without it.
-    fn approve(&self, entry: &Entry) -> Result<(), Failure> {
+    pub(crate) fn approve(&self, entry: &Entry) -> Result<(), Failure> {
         let spec = entry.spec();
         let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
         let required = spec.approval.is_some() || profile.is_some_and(|p| p.approval_required_for.iter().any(|name| *name == spec.name));
@@ -255,7 +256,7 @@ impl Walk<'_> {
             .nothing_happened())
     }
 
-    fn deadline(&self) -> Deadline {
+    pub(crate) fn deadline(&self) -> Deadline {
         let turn = self.ground.deadline;
         self.context.timeouts_ms.map_or(turn, |ms| turn.earlier(Deadline::after(std::time::Duration::from_millis(ms.get()))))
     }

@@ -44,6 +44,8 @@ pub(crate) struct Ground {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) cancel: Cancel,
+    /// Raised when the process must go before the turn has ended.
+    pub(crate) released: Cancel,
     calls: Mutex<HashMap<Uuid, Cancel>>,
 }
 
@@ -113,6 +115,18 @@ impl Ground {
     pub(crate) fn draft(&self) -> Draft {
         let user_id = self.caller.principal.user_id.clone();
         Draft { write: TurnWrite::new(self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()), live: Vec::new() }
+    }
+
+    /// Works on the turn unless the process must go; then the lease is given back, and the turn goes on after the next start.
+    pub(crate) async fn unless_released(&self, work: impl Future<Output = ()>) {
+        tokio::select! {
+            biased;
+            () = work => {}
+            () = self.live.released.raised() => {
+                let released = self.turns.release(self.fence.clone()).await;
+                tracing::info!(turn_id = %self.turn_id, ok = released.is_ok(), "the turn was released");
+            }
+        }
     }
 
     /// Makes it durable, then lets it be heard. A database that does not answer is asked again for a second;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, ToolContext, ToolOutput, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, State, ToolContext, ToolOutput, TurnError, TurnStatus, Usage, Uuid};
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
 use crate::corridor::{Arguments, Asked, Prepared, Walk, Walked};
@@ -13,7 +13,7 @@ use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Refusal};
 use crate::lane::Ticket;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
-use crate::runtime::{Runtime, inbox_entry};
+use crate::runtime::{Alive, Runtime, inbox_entry};
 use crate::turn::fail;
 
 /// A call that comes through no chat.
@@ -101,37 +101,29 @@ impl Runtime {
                 let mine = conversation.filter(|c| direct.caller.admin || c.user_id == direct.caller.principal.user_id);
                 mine.ok_or(Refusal::UnknownConversation)?.state
             }
-            None => werkruf_contract::State::new(),
+            None => State::new(),
         };
-        let live = house.go_live(turn_id);
-        let mut ground = Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, live));
-        let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket };
-        let opened = entered.open(&mut ground, direct).await;
-        let (prepared, job_id) = match opened {
-            Ok(opened) => opened,
-            Err(refusal) => {
-                house.end_live(turn_id);
-                return Err(refusal);
-            }
-        };
+        let alive = house.go_live(turn_id);
+        let mut ground =
+            Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, Arc::clone(&alive.live)));
+        let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket, alive };
+        let (prepared, job_id) = entered.open(&mut ground, direct).await?;
         let (tell, told) = oneshot::channel();
-        house.tasks.clone().spawn(async move {
-            match entered.finish(&ground, prepared).await {
-                // Nobody listens after a retry, or when the caller left.
-                Ok(walked) => drop(tell.send(output_of(&walked))),
-                Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
-            }
-            house.end_live(ground.turn_id);
+        house.tasks.spawn(async move {
+            let work = entered.finish(&ground, prepared, |output| drop(tell.send(output)));
+            ground.unless_released(work).await;
         });
         Ok((job_id, told))
     }
 }
 
 /// A direct call whose place in the conversation has come.
-struct Entered {
-    context: ToolContext,
-    state: Arc<werkruf_contract::State>,
-    ticket: Ticket,
+pub(crate) struct Entered {
+    pub(crate) context: ToolContext,
+    pub(crate) state: Arc<State>,
+    pub(crate) ticket: Ticket,
+    #[expect(dead_code, reason = "held so that the recovery scan sees the turn as ours")]
+    pub(crate) alive: Alive,
 }
 
 impl Entered {
@@ -186,8 +178,16 @@ impl Entered {
         }
     }
 
+    /// Runs the call to its end and tells whoever still listens.
+    pub(crate) async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, tell: impl FnOnce(ToolOutput)) {
+        match self.run(ground, prepared).await {
+            Ok(row) => tell(output_of(&row)),
+            Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
+        }
+    }
+
     /// Commits C and D in one.
-    async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<CallRow, StoreError> {
+    async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<CallRow, StoreError> {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context };
         let (walked, mut draft) = walk.finish(prepared).await?;
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {

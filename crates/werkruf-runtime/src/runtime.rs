@@ -5,32 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Clock, Deadline, EventType, Init, State, ToolContext, Uuid};
-use werkruf_llm::{Message, Provider};
-use werkruf_store::{
-    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, StoreError, TurnKind, Turns,
-};
+use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid};
+use werkruf_llm::Provider;
+use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
+use crate::begun::Begun;
 use crate::dedupe::InFlight;
 use crate::ground::{Ground, Live, json};
-use crate::history;
 use crate::hub::{Hub, LiveEvent, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
-use crate::lane::{Lanes, Ticket};
+use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
-use crate::turn::{Progress, Turn};
 
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 const TITLE_CHARS: usize = 80;
+const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What the house is built from.
 pub struct Parts {
@@ -66,10 +62,12 @@ pub(crate) struct House {
     live: Mutex<HashMap<Uuid, Arc<Live>>>,
     admission: Admission,
     /// Model requests at once, where limited.
-    model_slots: Option<Arc<Semaphore>>,
+    pub(crate) model_slots: Option<Arc<Semaphore>>,
     /// Names this process in leases.
     pub(crate) owner: String,
     draining: AtomicBool,
+    /// Ends the loops that are no turns.
+    pub(crate) stopping: Cancel,
 }
 
 impl Runtime {
@@ -87,6 +85,7 @@ impl Runtime {
             model_slots: (parts.limits.model_concurrency > 0).then(|| Arc::new(Semaphore::new(parts.limits.model_concurrency))),
             owner: parts.clock.new_id().to_string(),
             draining: AtomicBool::new(false),
+            stopping: Cancel::default(),
             parts,
         };
         Self { house: Arc::new(house) }
@@ -113,6 +112,8 @@ impl Runtime {
         let (turn_id, created) = (house.parts.clock.new_id(), inbound.conversation_id.is_none());
         let conversation_id = inbound.conversation_id.unwrap_or_else(|| house.parts.clock.new_id());
         let ticket = house.lanes.enter(conversation_id);
+        // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
+        let alive = house.go_live(turn_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let open = house.open_chat(&inbound, &init, ticket.is_first());
         let (fence, seqs, state, assistant) = match house.parts.turns.open_turn(open).await? {
@@ -123,8 +124,7 @@ impl Runtime {
         let events = house.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
         let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
         house.hub.publish(conversation_id, &heard);
-        let live = house.go_live(turn_id);
-        let begun = Begun { house: Arc::clone(house), setup, inbound, init, live, ticket, assistant };
+        let begun = Begun { house: Arc::clone(house), setup, inbound, init, alive, ticket, assistant };
         house.tasks.spawn(begun.run(fence, state));
         Ok(Accepted { conversation_id, turn_id, created, events })
     }
@@ -155,17 +155,19 @@ impl Runtime {
         self.house.draining.load(Ordering::SeqCst)
     }
 
-    /// Takes nothing new, lets running turns finish for a while, stops the rest, ends all streams.
+    /// Takes nothing new, lets running turns finish for a while, releases the rest (they go on after the next start),
+    /// ends all streams.
     pub async fn drain(&self) {
         let house = &self.house;
         house.draining.store(true, Ordering::SeqCst);
+        house.stopping.raise();
         house.tasks.close();
         if tokio::time::timeout(house.limits.drain(), house.tasks.wait()).await.is_err() {
             for live in house.live.lock().unwrap_or_else(PoisonError::into_inner).values() {
-                live.cancel_all();
+                live.released.raise();
             }
-            // A canceled turn only has to write that it was.
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), house.tasks.wait()).await;
+            // A released turn only has to give its lease back.
+            let _ = tokio::time::timeout(RELEASE_WAIT, house.tasks.wait()).await;
         }
         house.hub.close();
     }
@@ -184,7 +186,7 @@ impl House {
             .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
     }
 
-    fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a crate::Assistant, Refusal> {
+    pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a crate::Assistant, Refusal> {
         let tenant = caller.principal.tenant_id.to_string();
         setup.assistants.find(name, &[&tenant, &caller.principal.tenant_slug]).ok_or_else(|| Refusal::Invalid {
             code: "invalid_request",
@@ -229,14 +231,15 @@ impl House {
         }
     }
 
-    pub(crate) fn go_live(&self, turn_id: Uuid) -> Arc<Live> {
+    /// A turn of this process, until the answer is dropped.
+    pub(crate) fn go_live(self: &Arc<Self>, turn_id: Uuid) -> Alive {
         let live = Arc::new(Live::default());
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(turn_id, Arc::clone(&live));
-        live
+        Alive { house: Arc::clone(self), turn_id, live }
     }
 
-    pub(crate) fn end_live(&self, turn_id: Uuid) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&turn_id);
+    pub(crate) fn is_live(&self, turn_id: Uuid) -> bool {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&turn_id)
     }
 
     /// The fixed part of a turn.
@@ -274,6 +277,19 @@ impl House {
     }
 }
 
+/// Proof that a turn is worked on here.
+pub(crate) struct Alive {
+    house: Arc<House>,
+    turn_id: Uuid,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.house.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.turn_id);
+    }
+}
+
 /// The key under which the inbox knows a request again: the route, and who made it.
 pub(crate) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
     InboxEntry {
@@ -283,92 +299,4 @@ pub(crate) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: 
         fingerprint: key.fingerprint.clone(),
         expires_at: now + IDEMPOTENCY_WINDOW,
     }
-}
-
-/// A stored message whose turn has not started yet.
-struct Begun {
-    house: Arc<House>,
-    setup: Arc<Setup>,
-    inbound: Inbound,
-    init: Init,
-    live: Arc<Live>,
-    ticket: Ticket,
-    assistant: String,
-}
-
-impl Begun {
-    async fn run(mut self, fence: Option<Fence>, state: State) {
-        let (house, turn_id) = (Arc::clone(&self.house), self.init.turn_id);
-        self.ticket.called().await;
-        match self.turn(fence, state).await {
-            Ok(turn) => turn.run().await,
-            Err(error) => tracing::error!(%turn_id, %error, "the turn could not start"),
-        }
-        house.end_live(turn_id);
-        // The ticket goes last: only now may the next turn of the conversation begin.
-        drop(self);
-    }
-
-    /// Everything a turn needs, read once.
-    async fn turn(&self, fence: Option<Fence>, state: State) -> Result<Turn, StoreError> {
-        let (house, inbound, conversation_id) = (&self.house, &self.inbound, self.init.conversation_id);
-        let principal = &inbound.caller.principal;
-        let tenant_id = principal.tenant_id;
-        let (fence, state) = match fence {
-            Some(fence) => (fence, state),
-            None => {
-                let fence = house.parts.turns.start_turn(tenant_id, self.init.turn_id, &house.owner, house.parts.clock.now()).await?;
-                let conversation = house.parts.records.conversation(tenant_id, conversation_id).await?;
-                (fence, conversation.map(|row| row.state).unwrap_or_default())
-            }
-        };
-        let messages = if self.init.created {
-            vec![Message::User { content: inbound.message.clone() }]
-        } else {
-            history::messages(&house.parts.turns.history(tenant_id, conversation_id).await?)
-        };
-        let name = inbound.assistant.as_deref().unwrap_or(&self.assistant);
-        let assistant = house
-            .assistant_named(&self.setup, name, &inbound.caller)
-            .cloned()
-            // The conversation's assistant may be gone from the file since; the default one goes on.
-            .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(crate::Assistant::fallback));
-        let offer = self.setup.registry.offer(&assistant);
-        let locale = inbound.locale.clone().unwrap_or_else(|| principal.locale.clone());
-        let today = today(&house.parts.clock, &principal.time_zone);
-        let system = assistant.system(principal, &locale, today, &offer.functions, &state);
-        let context = self.context(&locale);
-        let mut ground =
-            house.ground(Arc::clone(&self.setup), inbound.caller.clone(), self.init.turn_id, Some(conversation_id), Arc::clone(&self.live));
-        ground.fence = fence;
-        ground.debug = inbound.debug;
-        Ok(Turn {
-            ground: Arc::new(ground),
-            provider: Arc::clone(&house.parts.provider),
-            model_slots: house.model_slots.clone(),
-            assistant,
-            system,
-            offer,
-            context,
-            state: Arc::new(state),
-            messages: Arc::new(messages),
-            created: self.init.created,
-            progress: Progress::default(),
-        })
-    }
-
-    fn context(&self, locale: &str) -> ToolContext {
-        let turn_id = self.init.turn_id;
-        let trace_id = self.inbound.trace_id.clone().unwrap_or_else(|| turn_id.to_string());
-        let tenant_id = self.inbound.caller.principal.tenant_id;
-        let mut context = ToolContext::new(tenant_id, trace_id, turn_id, self.house.parts.clock.now(), format!("run_{turn_id}"));
-        context.locale = Some(locale.to_owned());
-        context
-    }
-}
-
-/// The date where the person is.
-fn today(clock: &Clock, time_zone: &str) -> Date {
-    let zone = TimeZone::get(time_zone).unwrap_or(TimeZone::UTC);
-    clock.now().to_zoned(zone).date()
 }

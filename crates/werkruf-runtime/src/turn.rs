@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::civil::Date;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use werkruf_contract::{
@@ -34,6 +35,8 @@ pub(crate) struct Turn {
     pub(crate) model_slots: Option<Arc<Semaphore>>,
     pub(crate) assistant: Assistant,
     pub(crate) system: String,
+    pub(crate) locale: String,
+    pub(crate) today: Date,
     pub(crate) offer: Offer,
     pub(crate) context: ToolContext,
     pub(crate) state: Arc<State>,
@@ -45,11 +48,11 @@ pub(crate) struct Turn {
 /// What a turn has come to so far.
 #[derive(Default)]
 pub(crate) struct Progress {
-    step: u32,
+    pub(crate) step: u32,
     /// Unwritten bills.
-    usage: Vec<NewUsage>,
-    billed: Usage,
-    walked: Vec<Walked>,
+    pub(crate) usage: Vec<NewUsage>,
+    pub(crate) billed: Usage,
+    pub(crate) walked: Vec<Walked>,
     /// How many steps asked for this very call.
     repeats: HashMap<String, u32>,
     mistakes: u32,
@@ -76,6 +79,13 @@ impl Limit {
 }
 
 impl Turn {
+    /// Works on it unless the process must go first.
+    pub(crate) async fn unless_released<F: Future<Output = ()>>(self, work: impl FnOnce(Self) -> F) {
+        let ground = Arc::clone(&self.ground);
+        // Boxed: a turn's future is large, and it waits most of its life.
+        ground.unless_released(Box::pin(work(self))).await;
+    }
+
     /// Runs to the end and writes how it ended.
     pub(crate) async fn run(mut self) {
         let mut draft = None;
@@ -88,7 +98,7 @@ impl Turn {
     }
 
     /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
-    async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<String, Stop> {
+    pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<String, Stop> {
         loop {
             if self.progress.step >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
@@ -130,6 +140,16 @@ impl Turn {
     }
 
     async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
+        let mut usage = Vec::new();
+        let answered = self.question().ask(draft, &mut usage).await;
+        for row in usage {
+            self.bill(row);
+        }
+        answered
+    }
+
+    /// What the model is asked next.
+    pub(crate) fn question(&self) -> Question<'_> {
         let last_word = self.progress.last_word.is_some();
         let request = ModelRequest {
             model: self.assistant.model.clone(),
@@ -137,6 +157,8 @@ impl Turn {
             messages: Arc::clone(&self.messages),
             tools: Arc::clone(&self.offer.definitions),
             tool_choice: if last_word { ToolChoice::None } else { ToolChoice::Auto },
+            locale: self.locale.clone(),
+            today: self.today,
             temperature: self.assistant.temperature,
             max_output_tokens: self.assistant.max_output_tokens,
         };
@@ -145,13 +167,7 @@ impl Turn {
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
         let slots = self.model_slots.as_deref();
-        let question = Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request };
-        let mut usage = Vec::new();
-        let answered = question.ask(draft, &mut usage).await;
-        for row in usage {
-            self.bill(row);
-        }
-        answered
+        Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request }
     }
 
     fn bill(&mut self, row: NewUsage) {
@@ -311,7 +327,7 @@ impl Turn {
     }
 
     /// Commit D: how it ended, once and for all.
-    async fn end(mut self, ended: Result<String, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
+    pub(crate) async fn end(mut self, ended: Result<String, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
         let ground = Arc::clone(&self.ground);
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();

@@ -7,12 +7,17 @@
 //! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
 //! the lease has moved on; every update checks its row count; a commit is durable before its future resolves.
 
+mod article_match;
 mod error;
 mod keys;
 mod rows;
 mod sqlite;
 #[cfg(test)]
 mod story;
+mod workspace;
+mod workspace_check;
+mod workspace_file;
+mod workspace_lines;
 mod write;
 
 pub use error::StoreError;
@@ -22,6 +27,12 @@ pub use rows::{
     UserRow,
 };
 pub use sqlite::{Counts, SqliteStore};
+pub use workspace::{
+    ArticleQuery, ArticleRow, DateSpan, Found, ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow, Reach,
+    Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+};
+pub use workspace_file::parse_batch;
+pub use workspace_lines::add_lines;
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, TurnChange,
     TurnKind, TurnWrite, Written,
@@ -29,7 +40,7 @@ pub use write::{
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use werkruf_contract::{BoxFuture, Permission, Principal, State, Uuid};
+use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 
 /// What every method answers: boxed, because the house holds its store as `Arc<dyn …>`.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -52,6 +63,14 @@ pub trait Turns: Send + Sync {
     fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>>;
     /// The newest call with this key that may answer again: see [`Reusable`].
     fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>>;
+    /// Turns that have not ended and that nobody but `owner` holds, oldest first. Whether a task still lives is for the caller to know.
+    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>>;
+    /// Claims the lease of a turn that had begun before; its message has its place already.
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence>;
+    /// Gives the lease back without ending the turn: it goes on elsewhere or after a restart, and it does not count as a takeover.
+    fn release(&self, fence: Fence) -> Answer<'_, ()>;
+    /// What the turn's requests have cost so far.
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool>;
 }

@@ -93,7 +93,11 @@ pub struct TurnRow {
     pub assistant: String,
     pub status: TurnStatus,
     pub step: u32,
+    /// How often another process had to go on with it.
     pub takeovers: u32,
+    /// The same, since its last committed step.
+    pub stalled: u32,
+    pub key_id: Option<Uuid>,
     pub cancel_requested: bool,
     /// A `TurnError`.
     pub error: Option<JsonText>,

@@ -139,11 +139,11 @@ impl App {
 
     /// Reads the configuration again and takes over tools, assistants and safety profiles; running turns keep theirs.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
-        let config = self.config.clone();
+        let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let client = self.client.clone();
         // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::build(&config.load_again()?, &client);
-        let setup = tokio::task::spawn_blocking(read)
+        let read = move || setup::read(&flags, &environment, &client);
+        let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
         self.runtime.reload(setup);

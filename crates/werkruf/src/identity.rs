@@ -98,7 +98,10 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         (Some(key), None) => key.user_id.as_deref(),
         (Some(key), Some(named)) if key.scopes.act_as || key.user_id.as_deref() == Some(named) => Some(named),
         (Some(_), Some(_)) => {
-            return Err(ApiError::forbidden("forbidden", "This key may not act for another user; leave X-User-Id out or use scope act_as."));
+            return Err(ApiError::forbidden(
+                "forbidden",
+                "This key may not act for another user; leave X-User-Id out or use scope act_as.",
+            ));
         }
     };
     let principal = match user_id {

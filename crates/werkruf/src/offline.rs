@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use futures_util::stream;
 use werkruf_contract::BoxFuture;
-use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelRequest, Provider};
+use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelRequest, Provider, TokenUsage};
 
 const SENTENCE: &str = "No language model is connected to this server, so I cannot answer; set OPENAI_API_KEY, or OPENAI_BASE_URL and \
 OPENAI_MODEL for a server of your own, and start it again.";
@@ -26,6 +26,8 @@ impl Provider for OfflineProvider {
             text: SENTENCE.to_owned(),
             finish: Some("stop".to_owned()),
             executable: true,
+            // Nothing was counted because nothing was asked; `None` would be taken for an estimate to make.
+            usage: Some(TokenUsage::default()),
             model: Some("offline".to_owned()),
             ..Answer::default()
         };
@@ -50,6 +52,10 @@ mod tests {
             messages: Arc::default(),
             tools: Arc::default(),
             tool_choice: ToolChoice::Auto,
+            locale: "en-US".to_owned(),
+            today: jiff::civil::Date::constant(2026, 1, 1),
+            locale: "en-US".to_owned(),
+            today: jiff::civil::date(2026, 11, 15),
             temperature: None,
             max_output_tokens: None,
         };

@@ -40,14 +40,19 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     announce(&app, address, key.as_deref(), json);
 
+    // What an earlier process left unfinished goes on before anything new comes in.
+    app.runtime.recover().await?;
+    let watcher = app.runtime.clone();
+    app.tasks.spawn(async move { watcher.watch_over().await });
+
     let stop = CancellationToken::new();
     let server = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut server = Box::pin(server.into_future());
     loop {
         tokio::select! {
             ended = &mut server => {
-                ended.map_err(|source| StartError::Io { what: "the listener stopped".to_owned(), source })?;
-                break;
+                let source = ended.err().unwrap_or_else(|| std::io::Error::other("it gave no reason"));
+                return Err(StartError::Io { what: "the listener stopped".to_owned(), source });
             }
             signal = signals.next() => match signal {
                 Heard::Stop => break,
@@ -57,19 +62,35 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     }
     stop.cancel();
     tracing::info!("stopping: no new turns; a second signal ends at once");
-    let orderly = async {
-        app.runtime.drain().await;
-        // A stalled client must not keep the process; whatever is open now is cut.
-        let _ = tokio::time::timeout(CLOSING, &mut server).await;
-        app.tasks.close();
-        let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;
-    };
     let code = tokio::select! {
-        () = orderly => ExitCode::SUCCESS,
+        () = wind_down(&app, server) => ExitCode::SUCCESS,
         () = signals.stop() => ExitCode::from(INTERRUPTED),
     };
     drop(lock);
     Ok(code)
+}
+
+/// Lets turns finish. The server is driven meanwhile: it closes its listener, and answers those who wait for their turn.
+async fn wind_down(app: &App, server: impl Future<Output = std::io::Result<()>>) {
+    let drained = CancellationToken::new();
+    let turns = async {
+        app.runtime.drain().await;
+        drained.cancel();
+    };
+    // A stalled client must not keep the process: what is still open a moment after the last turn is cut.
+    let moment_after = async {
+        drained.cancelled().await;
+        tokio::time::sleep(CLOSING).await;
+    };
+    let connections = async {
+        tokio::select! {
+            _ = server => {}
+            () = moment_after => {}
+        }
+    };
+    tokio::join!(turns, connections);
+    app.tasks.close();
+    let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;
 }
 
 async fn reload(app: &App) {
@@ -116,7 +137,7 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
 
 fn curl(address: &str, key: &str) -> String {
     format!(
-        "curl -N {address}/api/chat -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{{\"message\": \"Hello\"}}'"
+        "curl -N {address}/api/chat -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{{\"message\": \"Which requests are open for me today?\"}}'"
     )
 }
 

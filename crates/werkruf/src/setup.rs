@@ -7,7 +7,20 @@ use std::sync::Arc;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_tools::{HttpTool, test_tools};
 
-use crate::config::{Config, ConfigViolation};
+use crate::config::{Config, ConfigViolation, Environment, Flags};
+
+/// Reads the configuration and builds what it asks for; finds the faults of both steps together.
+pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
+    let (config, mut violations) = Config::examine(flags, environment);
+    // A declaration that could not be read left no name behind, so nothing can be said about who uses it.
+    let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
+    match build(&config, client) {
+        Ok(setup) if violations.is_empty() => return Ok((config, setup)),
+        Ok(_) => {}
+        Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
+    }
+    Err(violations)
+}
 
 /// Builds what the configuration asks for, or says everything that is wrong with it.
 pub fn build(config: &Config, client: &reqwest::Client) -> Result<Setup, Vec<ConfigViolation>> {

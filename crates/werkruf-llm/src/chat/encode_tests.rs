@@ -20,6 +20,8 @@ fn request() -> ModelRequest {
             ToolDefinition { name: "g".into(), description: "G.".into(), parameters: json!({"type": "object"}), strict: false },
         ]),
         tool_choice: ToolChoice::Auto,
+        locale: "en-US".to_owned(),
+        today: jiff::civil::Date::constant(2026, 1, 1),
         temperature: Some(0.5),
         max_output_tokens: None,
     }

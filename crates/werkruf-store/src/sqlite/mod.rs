@@ -3,6 +3,7 @@
 //! One process owns the file: it holds `<db>.lock-held` for its life, so leases never expire while it lives,
 //! and those an earlier process left are void at the next start. Outside readers (`mode=ro`) always work.
 
+mod import;
 mod insert;
 mod known;
 mod migrate;
@@ -12,10 +13,12 @@ mod people_write;
 mod readers;
 mod records;
 mod row;
+mod takeover;
 mod text;
 mod turn_open;
 mod turn_write;
 mod turns;
+mod workspace;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -76,6 +76,13 @@ pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError>
          ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1",
         [],
     )?;
+    // A turn whose process died holding the lease has been taken over; one that was released has not.
+    transaction.execute(
+        "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE finished_at IS NULL AND status <> 'accepted' AND
+           EXISTS (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND owner IS NOT NULL
+                     AND leases.conversation_id = coalesce(turns.conversation_id, turns.id))",
+        [],
+    )?;
     let voided = transaction.execute(
         "UPDATE leases SET owner = NULL WHERE owner IS NOT NULL AND (tenant_id, conversation_id) IN
            (SELECT tenant_id, coalesce(conversation_id, id) FROM turns INDEXED BY turns_open WHERE finished_at IS NULL)",

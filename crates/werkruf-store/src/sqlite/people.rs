@@ -101,7 +101,7 @@ impl People for SqliteStore {
 
 impl SqliteStore {
     /// A write after which nothing remembered about people holds.
-    async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>
+    pub(super) async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

@@ -13,7 +13,7 @@ pub(super) const CONVERSATION: &str = "id, tenant_id, user_id, channel, assistan
 pub(super) const MESSAGE: &str =
     "id, conversation_id, created_at, content, role, tool_calls, tool_call_id, tool_name, status, metadata, seq, turn_id, tokens";
 
-pub(super) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, cancel_requested, \
+pub(super) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
      error, error_code, message, created_at, updated_at, finished_at";
 
 pub(super) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, \
@@ -99,7 +99,7 @@ impl<'r> Columns<'r> {
         }
     }
 
-    fn small(&mut self) -> Result<u32, StoreError> {
+    pub(super) fn small(&mut self) -> Result<u32, StoreError> {
         let number = self.int()?;
         u32::try_from(number).map_err(|_| self.broken("count"))
     }
@@ -194,6 +194,8 @@ pub(super) fn turn(c: &mut Columns<'_>) -> Result<TurnRow, StoreError> {
         status: c.word(TurnStatus::parse)?,
         step: c.small()?,
         takeovers: c.small()?,
+        stalled: c.small()?,
+        key_id: c.id_or_null()?,
         cancel_requested: c.flag()?,
         error: c.text_or_null()?,
         error_code: c.text_or_null()?,

@@ -140,7 +140,7 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
 /// Whether somebody asked for the turn to stop.
 fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached(
-        "UPDATE turns SET status = ?3, step = ?4, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
+        "UPDATE turns SET status = ?3, step = ?4, stalled = 0, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
            message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END
          WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
     )?;

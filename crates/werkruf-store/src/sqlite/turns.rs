@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::{State, Uuid};
+use werkruf_contract::{State, Usage, Uuid};
 
 use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
-use super::{SqliteStore, turn_open, turn_write};
-use crate::{Answer, CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, TurnWrite, Turns, Written};
+use super::{SqliteStore, takeover, turn_open, turn_write};
+use crate::{Answer, CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, TurnRow, TurnWrite, Turns, Written};
 
 impl Turns for SqliteStore {
     fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
@@ -54,6 +54,22 @@ impl Turns for SqliteStore {
 
     fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
         Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, &dedupe_key)))
+    }
+
+    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+        Box::pin(self.readers.list(move |c| takeover::unfinished(c, &owner)))
+    }
+
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
+        Box::pin(self.writer.submit(move |c| takeover::take_over(c, tenant_id, turn_id, owner, now)))
+    }
+
+    fn release(&self, fence: Fence) -> Answer<'_, ()> {
+        Box::pin(self.writer.submit(move |c| takeover::release(c, &fence)))
+    }
+
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage> {
+        Box::pin(self.readers.look_up(move |c| takeover::usage(c, tenant_id, turn_id)))
     }
 
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool> {

@@ -127,7 +127,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_in_pieces_is_put_together_and_bounded() {
-        let pieces = |parts: Vec<&'static str>| Body::from_stream(futures_util::stream::iter(parts.into_iter().map(Ok::<_, std::io::Error>)));
+        let pieces =
+            |parts: Vec<&'static str>| Body::from_stream(futures_util::stream::iter(parts.into_iter().map(Ok::<_, std::io::Error>)));
         assert_eq!(bytes(pieces(vec!["one", " ", "two"])).await.ok().as_deref(), Some(&b"one two"[..]));
         assert_eq!(bytes(Body::empty()).await.ok().as_deref(), Some(&b""[..]));
         assert!(bytes(Body::from(vec![b'x'; 1024 * 1024])).await.is_ok());

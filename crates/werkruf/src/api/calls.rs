@@ -75,7 +75,7 @@ struct CallList<'a> {
 }
 
 /// One's own calls; with scope admin everybody's.
-#[utoipa::path(get, path = "/api/tool-calls", tag = "calls", params(CallQuery, PageQuery),
+#[utoipa::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
     responses((status = 200, body = CallList)))]
 async fn list(
     State(door): State<Arc<Door>>,
@@ -157,7 +157,7 @@ struct CallDetail<'a> {
 }
 
 /// One call, every column.
-#[utoipa::path(get, path = "/api/tool-calls/{id}", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&door, &who, &id).await?;
@@ -176,7 +176,7 @@ struct Job {
 }
 
 /// Asks a call to stop.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
 async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
@@ -195,7 +195,7 @@ struct RetryRequest {
 }
 
 /// Runs a failed call again, as a new call, for the person it belonged to.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"))))]

@@ -70,9 +70,7 @@ pub(crate) fn context(door: &Door, tenant_id: Uuid, headers: &HeaderMap, trace_i
 }
 
 fn number<N: std::str::FromStr>(headers: &HeaderMap, name: &str, wanted: &str) -> Result<Option<N>, ApiError> {
-    field(headers, name)?
-        .map(|value| value.parse().map_err(|_| ApiError::invalid_context(format!("{name} takes {wanted}."))))
-        .transpose()
+    field(headers, name)?.map(|value| value.parse().map_err(|_| ApiError::invalid_context(format!("{name} takes {wanted}.")))).transpose()
 }
 
 fn safety_mode(door: &Door, headers: &HeaderMap) -> Result<Option<String>, ApiError> {

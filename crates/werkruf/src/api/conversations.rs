@@ -128,7 +128,7 @@ struct ConversationList<'a> {
 }
 
 /// One's own conversations; with scope admin everybody's.
-#[utoipa::path(get, path = "/api/conversations", tag = "conversations", params(UserQuery, PageQuery),
+#[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, PageQuery),
     responses((status = 200, body = ConversationList)))]
 async fn list(
     State(door): State<Arc<Door>>,
@@ -148,7 +148,7 @@ async fn list(
 }
 
 /// One conversation.
-#[utoipa::path(get, path = "/api/conversations/{id}", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let row = lookup::conversation(&door, &who, &id).await?;
@@ -156,7 +156,7 @@ async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) ->
 }
 
 /// Removes a conversation and everything in it.
-#[utoipa::path(delete, path = "/api/conversations/{id}", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
 async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
@@ -184,7 +184,7 @@ struct MessageList<'a> {
 }
 
 /// The messages of a conversation, every column.
-#[utoipa::path(get, path = "/api/conversations/{id}/messages", tag = "conversations",
+#[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
         (status = 404, body = ref("#/components/schemas/Error"))))]
@@ -206,14 +206,14 @@ async fn messages(
 }
 
 /// The session state, bare.
-#[utoipa::path(get, path = "/api/conversations/{id}/state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn state(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Json<werkruf_contract::State>, ApiError> {
     Ok(Json(lookup::conversation(&door, &who, &id).await?.state))
 }
 
 /// Merges into the session state, shallowly; null clears a field. Answers the whole state.
-#[utoipa::path(patch, path = "/api/conversations/{id}/state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn patch_state(

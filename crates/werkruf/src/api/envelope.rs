@@ -59,3 +59,32 @@ pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
     tracing::error!(panic = words.unwrap_or("no message"), "a handler panicked");
     ApiError::internal().into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, StatusCode};
+
+    use super::{ApiError, REQUEST_ID, panicked, sane_request_id};
+
+    #[test]
+    fn a_panic_is_a_refusal_that_says_nothing_of_its_cause() {
+        let response = panicked(Box::new("secret words"));
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = response.extensions().get::<ApiError>().unwrap().body("r1");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["error"]["code"], &body["error"]["request_id"]), (&"internal".into(), &"r1".into()));
+        assert!(!body.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn only_harmless_request_ids_are_echoed() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(sane_request_id(&headers), None);
+        headers.insert(REQUEST_ID, HeaderValue::from_static("req-1.a"));
+        assert_eq!(sane_request_id(&headers), Some("req-1.a"));
+        for bad in ["", "a b", "<x>", &"x".repeat(129)] {
+            headers.insert(REQUEST_ID, HeaderValue::from_str(bad).unwrap());
+            assert_eq!(sane_request_id(&headers), None, "{bad}");
+        }
+    }
+}

@@ -59,7 +59,7 @@ struct EventList {
 }
 
 /// The events after a number. Live with `Accept: text/event-stream` or `Last-Event-ID`, else a list.
-#[utoipa::path(get, path = "/api/conversations/{id}/events", tag = "conversations",
+#[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
         (status = 404, body = ref("#/components/schemas/Error"))))]

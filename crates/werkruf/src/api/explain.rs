@@ -64,7 +64,7 @@ struct Explanation<'a> {
 }
 
 /// Explains one call.
-#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&door, &who, &id).await?;

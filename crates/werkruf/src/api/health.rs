@@ -78,11 +78,12 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
     let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings })).into_response()
+    (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings }))
+        .into_response()
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
+#[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
 async fn document() -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi()).into_response()
 }

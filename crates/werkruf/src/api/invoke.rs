@@ -47,7 +47,7 @@ struct TraceQuery {
 }
 
 /// Calls one tool and waits for its envelope.
-#[utoipa::path(post, path = "/api/tools/{name}/invoke", tag = "tools", request_body = InvokeRequest,
+#[utoipa::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
     params(("name" = String, Path, description = "The tool."), TraceQuery,
         ("X-Trace-Id" = Option<String>, Header), ("X-Request-ID" = Option<String>, Header), ("traceparent" = Option<String>, Header),
         ("X-Run-Id" = Option<String>, Header), ("X-Ingestion-Run-Id" = Option<String>, Header), ("X-Workflow-Id" = Option<String>, Header),
@@ -72,10 +72,8 @@ async fn invoke(
     }
     let raw = body::bytes(body).await?;
     let asked: InvokeRequest = body::json(&raw)?;
-    let conversation_id = asked
-        .conversation_id
-        .map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation")))
-        .transpose()?;
+    let conversation_id =
+        asked.conversation_id.map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation"))).transpose()?;
     let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), asked.trace_id.as_deref())?;
     let invoke = Invoke {
         caller: who.caller()?,

@@ -98,7 +98,7 @@ impl<'a> From<&'a KeyRow> for KeyView<'a> {
 }
 
 /// Makes a key. It is shown in this answer and never again.
-#[utoipa::path(post, path = "/api/keys", tag = "keys", request_body = KeyRequest,
+#[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn create(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
     let asked: KeyRequest = body::json(&body::bytes(body).await?)?;
@@ -178,7 +178,7 @@ struct KeyList<'a> {
 }
 
 /// The tenant's keys, without their secrets.
-#[utoipa::path(get, path = "/api/keys", tag = "keys", params(PageQuery),
+#[utoipa::path(get, path = "/api/keys", operation_id = "list_keys", tag = "keys", params(PageQuery),
     responses((status = 200, body = KeyList)))]
 async fn list(State(door): State<Arc<Door>>, Who(who): Who, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
     let page = query.page()?;
@@ -188,7 +188,7 @@ async fn list(State(door): State<Arc<Door>>, Who(who): Who, Params(query): Param
 }
 
 /// Deletes a key; the next request with it is refused.
-#[utoipa::path(delete, path = "/api/keys/{id}", tag = "keys", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
     let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;

@@ -38,9 +38,7 @@ pub(crate) async fn call(door: &Door, who: &Identity, id: &str) -> Result<(CallR
     let records = door.app.records();
     let id = match Uuid::parse_str(id) {
         Ok(id) => id,
-        Err(_) => {
-            only(&records.call_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?
-        }
+        Err(_) => only(&records.call_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?,
     };
     let call = records.call(who.tenant_id, id).await?.ok_or_else(unknown)?;
     let turn = records.turn(who.tenant_id, call.turn_id).await?.ok_or_else(unknown)?;

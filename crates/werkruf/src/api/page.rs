@@ -75,9 +75,13 @@ mod tests {
         let found = page(Some(id), Some("1000"), Some("desc")).unwrap();
         assert_eq!((found.limit, found.order), (1000, Order::NewestFirst));
         assert_eq!(page(None, None, None).unwrap().limit, 100);
-        for (after, limit, order) in
-            [(Some("x"), None, None), (None, Some("0"), None), (None, Some("1001"), None), (None, Some("ten"), None), (None, None, Some("up"))]
-        {
+        for (after, limit, order) in [
+            (Some("x"), None, None),
+            (None, Some("0"), None),
+            (None, Some("1001"), None),
+            (None, Some("ten"), None),
+            (None, None, Some("up")),
+        ] {
             assert!(page(after, limit, order).is_err(), "{after:?} {limit:?} {order:?}");
         }
     }

@@ -101,16 +101,8 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 8] = [
-        Policy::Chat,
-        Policy::Invoke,
-        Policy::Read,
-        Policy::ReadTools,
-        Policy::Change,
-        Policy::StopCall,
-        Policy::RetryCall,
-        Policy::Admin,
-    ];
+    const ALL: [Policy; 8] =
+        [Policy::Chat, Policy::Invoke, Policy::Read, Policy::ReadTools, Policy::Change, Policy::StopCall, Policy::RetryCall, Policy::Admin];
 
     #[test]
     fn a_key_without_scopes_opens_nothing() {
@@ -120,7 +112,8 @@ mod tests {
 
     #[test]
     fn nobody_needs_to_be_named_only_where_rows_belong_to_nobody() {
-        let who = Identity { tenant_id: Uuid::nil(), scopes: Scopes { admin: false, ..Scopes::ALL }, key_id: Some(Uuid::nil()), principal: None };
+        let who =
+            Identity { tenant_id: Uuid::nil(), scopes: Scopes { admin: false, ..Scopes::ALL }, key_id: Some(Uuid::nil()), principal: None };
         let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&who).is_ok()).collect();
         assert_eq!(open, [Policy::ReadTools]);
     }

@@ -31,12 +31,8 @@ struct Reloaded {
 async fn reload(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<Reloaded>, ApiError> {
     tracing::info!(key_id = ?who.key_id, "the configuration is read again");
     door.app.reload().await.map_err(|violations| {
-        ApiError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "invalid_config",
-            "The configuration has faults; nothing was changed. See details.",
-        )
-        .details(json!(violations))
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has faults; nothing was changed. See details.")
+            .details(json!(violations))
     })?;
     Ok(Json(Reloaded { reloaded: true }))
 }

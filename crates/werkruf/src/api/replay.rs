@@ -23,9 +23,12 @@ async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool
             "This Idempotency-Key was used with another body; use a new key for a new request.",
         ));
     }
-    let turn = door.app.records().turn(tenant_id, turn_id).await?.ok_or_else(|| {
-        ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key.")
-    })?;
+    let turn = door
+        .app
+        .records()
+        .turn(tenant_id, turn_id)
+        .await?
+        .ok_or_else(|| ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key."))?;
     if turn.status.is_terminal() { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
 }
 
@@ -35,9 +38,7 @@ pub(crate) async fn chat(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body:
     let mut response = match wish {
         Wish::Stream => stored_stream(door, &turn).await?,
         Wish::Json => stored_answer(door, &turn).await.unwrap_or_else(IntoResponse::into_response),
-        Wish::Background => {
-            Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id: None }.respond()
-        }
+        Wish::Background => Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id: None }.respond(),
     };
     name_conversation(&mut response, turn.conversation_id);
     mark(&mut response);

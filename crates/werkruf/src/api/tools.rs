@@ -74,7 +74,7 @@ struct ToolList {
 }
 
 /// Every tool, in the order they were added.
-#[utoipa::path(get, path = "/api/tools", tag = "tools", responses((status = 200, body = ToolList)))]
+#[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
 async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
     let setup = door.app.runtime.setup();
     let tools = setup.registry.all().iter();
@@ -83,7 +83,7 @@ async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
 }
 
 /// One tool.
-#[utoipa::path(get, path = "/api/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool.")),
+#[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(State(door): State<Arc<Door>>, Named(name): Named) -> Result<Json<ToolView>, ApiError> {
     let setup = door.app.runtime.setup();

@@ -49,7 +49,7 @@ struct TurnView<'a> {
 }
 
 /// One turn.
-#[utoipa::path(get, path = "/api/turns/{id}", tag = "turns", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let row = lookup::turn(&door, &who, &id).await?;
@@ -67,7 +67,7 @@ async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) ->
 }
 
 /// Asks a turn to stop; it ends with `canceled`.
-#[utoipa::path(post, path = "/api/turns/{id}/cancel", tag = "turns", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 202, body = Running), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
 async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {

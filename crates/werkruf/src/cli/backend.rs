@@ -40,6 +40,8 @@ enum Way {
 pub(super) struct Backend {
     way: Way,
     bearer: SecretString,
+    /// A key of another server knows its own tenant and user; the operator must say for whom it acts.
+    operator: bool,
     tenant: Option<String>,
     user: Option<String>,
 }
@@ -54,7 +56,7 @@ impl Backend {
             let key = globals.key.clone().or_else(|| environment.get(Variable::WERKRUF_KEY).map(str::to_owned));
             let key = key.ok_or_else(|| CliError::Usage(format!("{server} asks for a key; set WERKRUF_KEY or give --key")))?;
             let way = Way::Remote { client: client()?, base: address(&server) };
-            return Ok(Self { way, bearer: key.into(), tenant: globals.tenant.clone(), user: globals.user.clone() });
+            return Ok(Self { way, bearer: key.into(), operator: false, tenant: globals.tenant.clone(), user: globals.user.clone() });
         }
         let tenant = Some(globals.tenant.clone().unwrap_or_else(|| sample::DEMO.to_owned()));
         let user = globals.user.clone();
@@ -63,21 +65,24 @@ impl Backend {
             let client = client()?;
             let base = address(&note.address);
             if lives(&client, &base).await {
-                return Ok(Self { way: Way::Remote { client, base }, bearer: note.token.into(), tenant, user });
+                return Ok(Self { way: Way::Remote { client, base }, bearer: note.token.into(), operator: true, tenant, user });
             }
         }
         let app = App::open_for_command(config).await?;
         let bearer = app.operator_token.clone();
         let router = api::router(Arc::clone(&app));
-        Ok(Self { way: Way::Local { router, app }, bearer, tenant, user })
+        Ok(Self { way: Way::Local { router, app }, bearer, operator: true, tenant, user })
     }
 
     /// For commands that act for a person: without `--user` the operator speaks for user 1 of `demo`.
     pub(super) fn for_a_person(mut self) -> Result<Self, CliError> {
-        let operator = self.tenant.is_some() || matches!(self.way, Way::Local { .. });
-        if self.user.is_none() && self.tenant.as_deref() == Some(sample::DEMO) {
+        if self.user.is_some() || !self.operator {
+            return Ok(self);
+        }
+        let demo = self.tenant.as_deref().is_some_and(|tenant| tenant == sample::DEMO || tenant == sample::DEMO_ID.to_string());
+        if demo {
             self.user = Some(sample::DEMO_USER.to_string());
-        } else if self.user.is_none() && operator {
+        } else {
             return Err(CliError::Usage("a call is made for a person; say for whom with --user".to_owned()));
         }
         Ok(self)
@@ -116,11 +121,11 @@ impl Backend {
         let text = body.map(Value::to_string).unwrap_or_default();
         let (status, answer) = match &self.way {
             Way::Remote { client, base } => {
-                let request = request.uri(format!("{base}{path}")).body(text).map_err(unusable)?;
+                let request = request.uri(format!("{base}{path}")).body(text).map_err(|error| unusable(&error))?;
                 over_socket(client, base, request).await?
             }
             Way::Local { router, .. } => {
-                let request = request.uri(path).body(Body::from(text)).map_err(unusable)?;
+                let request = request.uri(path).body(Body::from(text)).map_err(|error| unusable(&error))?;
                 in_process(router.clone(), request).await?
             }
         };
@@ -151,7 +156,7 @@ async fn lives(client: &Client, base: &str) -> bool {
     client.get(format!("{base}/healthz")).timeout(ALIVE).send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
-fn unusable(error: http::Error) -> CliError {
+fn unusable(error: &http::Error) -> CliError {
     CliError::Usage(format!("this cannot be sent as a request: {error}"))
 }
 

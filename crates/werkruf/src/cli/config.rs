@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use futures_util::StreamExt;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use werkruf_contract::Clock;
 use werkruf_llm::{Answer, Delta, HttpLimits, Message, ModelRequest, Provider, ToolChoice, ToolDefinition, http_client};
 
 use super::error::CliError;
@@ -33,10 +35,8 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let Command::Check { live } = command;
     let json = session.globals.json;
     let client = http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))?;
-    let loaded = Config::load(&session.flags(), &session.environment);
-    let checked = loaded.and_then(|config| setup::build(&config, &client).map(|_| config));
-    let config = match checked {
-        Ok(config) => config,
+    let config = match setup::read(&session.flags(), &session.environment, &client) {
+        Ok((config, _)) => config,
         Err(violations) => return Ok(faulty(&violations, json)),
     };
     let said = if *live { Some(ask(&config, &client).await?) } else { None };
@@ -84,6 +84,8 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
         messages: Arc::new(vec![Message::User { content: "Call ping.".to_owned() }]),
         tools: Arc::new(vec![tool]),
         tool_choice: ToolChoice::Auto,
+        locale: "en-US".to_owned(),
+        today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,
         max_output_tokens: None,
     };

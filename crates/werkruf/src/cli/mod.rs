@@ -181,7 +181,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
     let Cli { globals, version, command } = cli;
     let json = globals.json;
     if version {
-        return version::print(json);
+        return Ok(version::print(json));
     }
     let mut session = Session { globals, listen: None, environment };
     match command {

@@ -4,13 +4,12 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{Outcome, print};
+use super::print;
 
 /// The commit this binary was built from, where the build said so.
 const COMMIT: Option<&str> = option_env!("WERKRUF_COMMIT");
 
-#[expect(clippy::unnecessary_wraps, reason = "every command ends with an outcome")]
-pub(super) fn print(json: bool) -> Outcome {
+pub(super) fn print(json: bool) -> ExitCode {
     let version = env!("CARGO_PKG_VERSION");
     let commit = COMMIT.unwrap_or("unknown");
     if json {
@@ -18,5 +17,5 @@ pub(super) fn print(json: bool) -> Outcome {
     } else {
         print::line(&format!("werkruf {version} ({commit})"));
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

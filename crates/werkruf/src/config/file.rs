@@ -66,15 +66,20 @@ pub(super) struct AuthSection {
 
 /// Where each value of the file stands, so that a fault found later still has its line.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places(Arc<Vec<(String, usize)>>);
+pub(crate) struct Places {
+    lines: Arc<Vec<(String, usize)>>,
+    /// Items of a list that could be read, by their places in the file: `/tools/0` may really be `/tools/1`.
+    read: Arc<HashMap<String, String>>,
+}
 
 impl Places {
     /// A violation at this place of the file, with its line where the place exists.
     pub(crate) fn violation(&self, place: &str, message: impl Into<String>) -> ConfigViolation {
-        let mut known = place;
+        let place = &self.in_file(place);
+        let mut known = place.as_str();
         // What is missing has no line; its table has.
         let line = loop {
-            if let Some((_, line)) = self.0.iter().find(|(name, _)| name == known) {
+            if let Some((_, line)) = self.lines.iter().find(|(name, _)| name == known) {
                 break Some(*line);
             }
             match known.rsplit_once('/') {
@@ -83,6 +88,12 @@ impl Places {
             }
         };
         ConfigViolation::new(place, message).on_line(line)
+    }
+
+    fn in_file(&self, place: &str) -> String {
+        let end = place.match_indices('/').nth(2).map_or(place.len(), |(at, _)| at);
+        let (item, rest) = place.split_at(end);
+        self.read.get(item).map_or_else(|| place.to_owned(), |real| format!("{real}{rest}"))
     }
 }
 
@@ -111,10 +122,11 @@ impl Document {
         }
         let whole = DeValue::Table(tree.get_ref().clone());
         let mut places = Vec::new();
-        collect_places(&whole, String::new(), &mut |place, span| places.push((place, span)));
-        let file = read_all(tree, &places, text, violations);
+        collect_places(&whole, "", &mut |place, span| places.push((place, span)));
+        let (file, tree) = read_all(tree, &places, text, violations);
+        let read = items(tree.get_ref(), &places);
         let lines = places.into_iter().map(|(place, span)| (place, line_of(text, span.start))).collect();
-        Self { path: Some(path), file, places: Places(Arc::new(lines)) }
+        Self { path: Some(path), file, places: Places { lines: Arc::new(lines), read: Arc::new(read) } }
     }
 
     /// A violation at this place of the file.
@@ -123,10 +135,15 @@ impl Document {
     }
 }
 
-fn read_all(mut tree: Spanned<DeTable<'_>>, places: &[(String, Range<usize>)], text: &str, violations: &mut Vec<ConfigViolation>) -> File {
+fn read_all<'a>(
+    mut tree: Spanned<DeTable<'a>>,
+    places: &[(String, Range<usize>)],
+    text: &str,
+    violations: &mut Vec<ConfigViolation>,
+) -> (File, Spanned<DeTable<'a>>) {
     for _ in 0..MOST_FAULTS {
         match File::deserialize(toml::de::Deserializer::from(tree.clone())) {
-            Ok(file) => return file,
+            Ok(file) => return (file, tree),
             Err(fault) => {
                 let span = fault.span().unwrap_or(0..0);
                 let place = deepest(places, &span);
@@ -139,7 +156,21 @@ fn read_all(mut tree: Spanned<DeTable<'_>>, places: &[(String, Range<usize>)], t
             }
         }
     }
-    File::default()
+    (File::default(), tree)
+}
+
+/// Which item of which list in the file each item that was read is.
+fn items(table: &DeTable<'_>, places: &[(String, Range<usize>)]) -> HashMap<String, String> {
+    let mut found = HashMap::new();
+    for (key, value) in table {
+        for (at, item) in value.get_ref().as_array().into_iter().flat_map(|list| list.iter().enumerate()) {
+            let list = format!("/{}/", key.get_ref());
+            let real =
+                places.iter().find(|(path, span)| *span == item.span() && path.strip_prefix(&list).is_some_and(|rest| !rest.contains('/')));
+            found.extend(real.map(|(path, _)| (format!("{list}{at}"), path.clone())));
+        }
+    }
+    found
 }
 
 /// Serde's words, made fit to follow a path.
@@ -164,42 +195,48 @@ fn key_and_value(key: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeVal
     key.start.min(value.start)..key.end.max(value.end)
 }
 
-fn collect_places(value: &DeValue<'_>, path: String, note: &mut dyn FnMut(String, Range<usize>)) {
+fn collect_places(value: &DeValue<'_>, path: &str, note: &mut dyn FnMut(String, Range<usize>)) {
     match value {
         DeValue::Table(table) => {
             for (key, inner) in table {
                 let place = format!("{path}/{}", key.get_ref());
                 note(place.clone(), key_and_value(key, inner));
-                collect_places(inner.get_ref(), place, note);
+                collect_places(inner.get_ref(), &place, note);
             }
         }
         DeValue::Array(items) => {
             for (at, inner) in items.iter().enumerate() {
                 let place = format!("{path}/{at}");
                 note(place.clone(), inner.span());
-                collect_places(inner.get_ref(), place, note);
+                collect_places(inner.get_ref(), &place, note);
             }
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {}
     }
 }
 
-/// Takes the value at this span out of the tree; false when it is not there.
+/// Takes the value at this span out of the tree; false when it is not there. The innermost comes first: a list of one
+/// table may have the same span as the table.
 fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
+    if table.iter_mut().any(|(_, value)| remove_inside(value.get_mut(), at)) {
+        return true;
+    }
     let here = table.iter().find(|(key, value)| key_and_value(key, value) == *at).map(|(key, _)| key.clone());
-    let removed = here.is_some_and(|key| table.remove(&key).is_some());
-    removed || table.iter_mut().any(|(_, value)| remove_inside(value.get_mut(), at))
+    here.is_some_and(|key| table.remove(&key).is_some())
 }
 
 fn remove_inside(value: &mut DeValue<'_>, at: &Range<usize>) -> bool {
     match value {
         DeValue::Table(table) => remove(table, at),
         DeValue::Array(items) => {
+            if items.iter_mut().any(|item| remove_inside(item.get_mut(), at)) {
+                return true;
+            }
             let before = items.len();
             let mut kept = DeArray::new();
             items.iter().filter(|item| item.span() != *at).for_each(|item| kept.push(item.clone()));
             *items = kept;
-            items.len() < before || items.iter_mut().any(|item| remove_inside(item.get_mut(), at))
+            items.len() < before
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => false,
     }

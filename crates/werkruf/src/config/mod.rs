@@ -104,15 +104,16 @@ pub struct Config {
 impl Config {
     /// Reads everything and says everything that is wrong.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, Vec<ConfigViolation>> {
-        let mut violations = Vec::new();
-        let document = read(flags, &mut violations);
-        let config = merge::merge(&document, flags, environment, &mut violations);
+        let (config, violations) = Self::examine(flags, environment);
         if violations.is_empty() { Ok(config) } else { Err(violations) }
     }
 
-    /// The same decisions, made again from the file as it is now.
-    pub fn load_again(&self) -> Result<Self, Vec<ConfigViolation>> {
-        Self::load(&self.flags, &self.environment)
+    /// The same, with what could be understood in spite of the violations, so that more of them can be found.
+    pub(crate) fn examine(flags: &Flags, environment: &Environment) -> (Self, Vec<ConfigViolation>) {
+        let mut violations = Vec::new();
+        let document = read(flags, &mut violations);
+        let config = merge::merge(&document, flags, environment, &mut violations);
+        (config, violations)
     }
 
     /// Where `serve` leaves its address and token.

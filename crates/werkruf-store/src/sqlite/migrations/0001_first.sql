@@ -204,6 +204,7 @@ CREATE TABLE turns (
     ('accepted', 'planning', 'acting', 'finalizing', 'completed', 'awaiting_approval', 'failed', 'canceled')),
   step             INTEGER NOT NULL DEFAULT 0,
   takeovers        INTEGER NOT NULL DEFAULT 0,
+  stalled          INTEGER NOT NULL DEFAULT 0,
   cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
   partial          TEXT,
   error            TEXT,

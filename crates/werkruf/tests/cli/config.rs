@@ -1,10 +1,8 @@
 //! `config check`, `init`, and the promise that the documentation names every variable.
 
-mod cli_support;
-
 use std::collections::BTreeSet;
 
-use cli_support::Place;
+use crate::support::Place;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{FakeModel, Reply, call};
 
@@ -33,7 +31,7 @@ fn every_violation_is_listed_with_its_place() {
         "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{}'\n",
     );
     let report = place.run(&["config", "check", "--json"]).exits(1).json();
-    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3)]);
+    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3), ("/tools/0/parameters".to_owned(), 9)]);
     place.file(
         "werkruf.toml",
         "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n\
@@ -47,6 +45,18 @@ fn every_violation_is_listed_with_its_place() {
     assert!(told.contains("/tools/0/url (line 4): "), "{told}");
     let refused = place.run(&["serve", "--json"]).exits(1);
     assert_eq!(refused.error()["code"], "invalid_config");
+}
+
+#[test]
+fn an_unreadable_declaration_moves_nothing_that_follows_it() {
+    let place = Place::new();
+    place.file(
+        "werkruf.toml",
+        "[[tools]]\nname = 'a'\n\n[[tools]]\nname = 'b'\ndescription = 'B.'\nurl = 'nowhere'\neffect = 'read'\n\
+         parameters = '{\"type\": \"object\"}'\n\n[[assistants]]\nname = 'x'\ntools = ['a']\n",
+    );
+    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    assert_eq!(violations(&report), [("/tools/0".to_owned(), 1), ("/tools/1/url".to_owned(), 7)]);
 }
 
 #[test]
@@ -79,7 +89,7 @@ fn tests_and_strangers_are_kept_off_open_addresses() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_model_is_asked_for_one_call() {
-    let model = FakeModel::start().await.unwrap();
+    let model = FakeModel::start().await;
     model.script(vec![Reply::calls(vec![call("ping", json!({}))]), Reply::text("I would rather talk.")]);
     let place = Place::new().with("OPENAI_BASE_URL", &model.base_url()).with("OPENAI_MODEL", "fake");
     let report = tokio::task::block_in_place(|| place.run(&["config", "check", "--live", "--json"])).exits(0).json();
@@ -96,7 +106,7 @@ fn without_a_model_live_says_so() {
 
 #[test]
 fn the_documentation_names_exactly_the_variables_that_are_read() {
-    let documentation = include_str!("../../../docs/configuration.md");
+    let documentation = include_str!("../../../../docs/configuration.md");
     let named: BTreeSet<String> = documentation
         .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
         .filter(|word| (word.starts_with("OPENAI_") || word.starts_with("WERKRUF_")) && !word.ends_with('_'))

@@ -1,10 +1,8 @@
 //! `serve` and the commands beside it, through the real binary.
 
-mod cli_support;
-
 use std::os::unix::fs::PermissionsExt;
 
-use cli_support::{Place, Server};
+use crate::support::{Place, Server};
 use serde_json::{Value, json};
 
 fn testing() -> Place {
@@ -160,4 +158,19 @@ fn a_hangup_reads_the_tools_again() {
     // A hangup is not answered; the list is asked until it has arrived.
     let arrived = (0..200).any(|_| names(&listed()) == ["fresh"]);
     assert!(arrived);
+}
+
+#[test]
+fn sample_people_come_with_a_new_database_unless_decided_otherwise() {
+    let call = ["tools", "call", "test_echo", "--input", "{\"value\": \"x\"}", "--user", "6", "--json"];
+    let by_itself = testing();
+    by_itself.run(&call).exits(0);
+    let off = testing().with("WERKRUF_SAMPLE_DATA", "off");
+    assert_eq!(off.run(&call).exits(1).error()["code"], "unknown_user");
+    let configured = testing();
+    configured.file("werkruf.toml", "disabled_tools = ['test_panic']");
+    assert_eq!(configured.run(&call).exits(1).error()["code"], "unknown_user");
+    assert!(!names(&configured.run(&["tools", "list", "--json"]).exits(0).json()).contains(&"test_panic"));
+    configured.file("werkruf.toml", "sample_data = true");
+    configured.run(&call).exits(0);
 }

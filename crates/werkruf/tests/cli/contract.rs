@@ -1,8 +1,6 @@
 //! `contract`, `wire`, `completions`, `--version`: what needs no server and no database.
 
-mod cli_support;
-
-use cli_support::Place;
+use crate::support::Place;
 use serde_json::{Value, json};
 
 const ENVELOPES: [&str; 8] =

@@ -1,0 +1,291 @@
+//! The languages people are answered in.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::call::spelled;
+
+spelled! {
+    /// A language with words of its own here.
+    Language { German = "de", English = "en", Spanish = "es" }
+}
+
+/// Words that give a language away, folded to lower case without accents.
+const GERMAN: &[&str] = &[
+    "ich",
+    "welche",
+    "welcher",
+    "welches",
+    "wie",
+    "wer",
+    "bin",
+    "habe",
+    "hab",
+    "mir",
+    "mich",
+    "meine",
+    "meinen",
+    "meiner",
+    "heute",
+    "gestern",
+    "woche",
+    "offen",
+    "offene",
+    "offenen",
+    "aufgaben",
+    "anfragen",
+    "anfrage",
+    "arbeitszeit",
+    "gearbeitet",
+    "lange",
+    "zeig",
+    "zeige",
+    "gibt",
+    "und",
+    "oder",
+    "fur",
+    "von",
+    "nach",
+    "zu",
+    "zum",
+    "zur",
+    "uber",
+    "der",
+    "die",
+    "das",
+    "den",
+    "dem",
+    "ist",
+    "sind",
+    "was",
+    "bitte",
+    "alle",
+    "artikel",
+    "notfall",
+    "notfalle",
+    "notfallen",
+    "stunden",
+    "suche",
+    "hallo",
+    "danke",
+    "nicht",
+    "kannst",
+    "du",
+    "mit",
+    "fallig",
+    "erledigt",
+    "es",
+    "noch",
+    "viel",
+    "viele",
+    "wieviel",
+    "habt",
+    "hat",
+    "liegt",
+    "liegen",
+    "an",
+    "steht",
+    "stehen",
+];
+const ENGLISH: &[&str] = &[
+    "i",
+    "what",
+    "which",
+    "how",
+    "who",
+    "am",
+    "have",
+    "my",
+    "me",
+    "today",
+    "yesterday",
+    "week",
+    "open",
+    "tasks",
+    "task",
+    "worked",
+    "work",
+    "long",
+    "show",
+    "list",
+    "are",
+    "there",
+    "and",
+    "or",
+    "for",
+    "of",
+    "to",
+    "about",
+    "the",
+    "is",
+    "was",
+    "please",
+    "all",
+    "articles",
+    "article",
+    "emergency",
+    "emergencies",
+    "hours",
+    "search",
+    "hello",
+    "thanks",
+    "not",
+    "can",
+    "you",
+    "with",
+    "due",
+    "done",
+    "do",
+    "did",
+    "any",
+    "this",
+    "much",
+    "many",
+    "find",
+    "give",
+    "tell",
+    "in",
+    "on",
+    "from",
+    "hi",
+    "a",
+    "an",
+    "it",
+];
+const SPANISH: &[&str] = &[
+    "yo",
+    "que",
+    "cual",
+    "cuales",
+    "como",
+    "quien",
+    "soy",
+    "tengo",
+    "mi",
+    "mis",
+    "hoy",
+    "ayer",
+    "semana",
+    "abierta",
+    "abiertas",
+    "abierto",
+    "abiertos",
+    "tareas",
+    "tarea",
+    "solicitudes",
+    "solicitud",
+    "trabajado",
+    "trabaje",
+    "tiempo",
+    "cuanto",
+    "cuantas",
+    "cuantos",
+    "muestra",
+    "muestrame",
+    "hay",
+    "y",
+    "o",
+    "para",
+    "de",
+    "del",
+    "a",
+    "sobre",
+    "el",
+    "la",
+    "los",
+    "las",
+    "es",
+    "son",
+    "por",
+    "favor",
+    "todas",
+    "todos",
+    "articulos",
+    "articulo",
+    "emergencia",
+    "emergencias",
+    "horas",
+    "busca",
+    "buscar",
+    "hola",
+    "gracias",
+    "no",
+    "puedes",
+    "con",
+    "esta",
+    "este",
+    "pendientes",
+    "pendiente",
+    "he",
+    "ensename",
+    "dame",
+    "lista",
+    "vencen",
+    "vence",
+    "en",
+    "llevo",
+];
+
+impl Language {
+    /// The language of a locale tag; English where it is none of ours.
+    pub fn of(locale: &str) -> Self {
+        let primary = locale.split(['-', '_']).next().unwrap_or_default();
+        Self::parse(&primary.to_ascii_lowercase()).unwrap_or(Self::English)
+    }
+
+    /// The tag used where only the language is known.
+    pub const fn locale(self) -> &'static str {
+        match self {
+            Self::German => "de-DE",
+            Self::English => "en-US",
+            Self::Spanish => "es-ES",
+        }
+    }
+
+    /// The language a text is written in, when its words leave no doubt.
+    pub fn guess(text: &str) -> Option<Self> {
+        let folded = fold(text);
+        let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        let count = |known: &[&str]| words.iter().filter(|word| known.contains(word)).count();
+        let mut counts = [(count(GERMAN), Self::German), (count(ENGLISH), Self::English), (count(SPANISH), Self::Spanish)];
+        counts.sort_by_key(|count| std::cmp::Reverse(count.0));
+        let [first, second, _] = counts;
+        (first.0 > second.0).then_some(first.1)
+    }
+}
+
+/// Lower case, without accents: how words are compared, not how they are shown.
+pub fn fold(text: &str) -> String {
+    text.to_lowercase()
+        .chars()
+        .flat_map(|c| {
+            let plain = match c {
+                'ä' | 'á' | 'à' | 'â' => 'a',
+                'ö' | 'ó' | 'ò' | 'ô' => 'o',
+                'ü' | 'ú' | 'ù' | 'û' => 'u',
+                'é' | 'è' | 'ê' => 'e',
+                'í' | 'ì' | 'î' => 'i',
+                'ñ' => 'n',
+                'ç' => 'c',
+                other => other,
+            };
+            (plain == 'ß').then_some(['s', 's']).into_iter().flatten().chain((plain != 'ß').then_some(plain))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Language, fold};
+
+    #[test]
+    fn words_give_a_language_away_and_doubt_is_said() {
+        assert_eq!(Language::guess("Welche Anfragen habe ich offen?"), Some(Language::German));
+        assert_eq!(Language::guess("what articles are there about emergencies"), Some(Language::English));
+        assert_eq!(Language::guess("¿Cuánto he trabajado hoy?"), Some(Language::Spanish));
+        assert_eq!(Language::guess("requests"), None);
+        assert_eq!(Language::of("de-AT"), Language::German);
+        assert_eq!(Language::of("fr"), Language::English);
+        assert_eq!(fold("Übergröße ¿QUÉ?"), "ubergrosse ¿que?");
+    }
+}

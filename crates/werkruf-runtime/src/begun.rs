@@ -1,0 +1,121 @@
+//! A stored message on its way to becoming a turn: its place in the conversation, its history, its prompt.
+
+use std::sync::Arc;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use werkruf_contract::{Clock, Init, Language, State, ToolContext};
+use werkruf_llm::Message;
+use werkruf_store::{Fence, StoreError};
+
+use crate::assistant::Assistant;
+use crate::history;
+use crate::inbound::Inbound;
+use crate::lane::Ticket;
+use crate::runtime::{Alive, House, Setup};
+use crate::turn::{Progress, Turn};
+
+/// A stored message whose turn has not started yet.
+pub(crate) struct Begun {
+    pub(crate) house: Arc<House>,
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) inbound: Inbound,
+    pub(crate) init: Init,
+    pub(crate) alive: Alive,
+    pub(crate) ticket: Ticket,
+    /// The conversation's own.
+    pub(crate) assistant: String,
+}
+
+impl Begun {
+    /// Waits for the turns ahead, then runs to the end. The ticket goes last, with `self`: only then may the next turn begin.
+    pub(crate) async fn run(mut self, fence: Option<Fence>, state: State) {
+        self.ticket.called().await;
+        let turn_id = self.init.turn_id;
+        let started = match fence {
+            Some(fence) => self.at_once(fence, state).await,
+            None => self.after_waiting().await,
+        };
+        match started {
+            Ok(turn) => turn.unless_released(Turn::run).await,
+            Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
+        }
+    }
+
+    async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
+        let messages = if self.init.created {
+            vec![Message::User { content: self.inbound.message.clone() }]
+        } else {
+            let (tenant_id, conversation_id) = (self.inbound.caller.principal.tenant_id, self.init.conversation_id);
+            history::messages(&self.house.parts.turns.history(tenant_id, conversation_id).await?)
+        };
+        Ok(self.turn(fence, state, messages))
+    }
+
+    async fn after_waiting(&self) -> Result<Turn, StoreError> {
+        let (parts, tenant_id) = (&self.house.parts, self.inbound.caller.principal.tenant_id);
+        let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
+        let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
+        let history = parts.turns.history(tenant_id, self.init.conversation_id).await?;
+        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history::messages(&history)))
+    }
+
+    /// Everything a turn needs.
+    pub(crate) fn turn(&self, fence: Fence, state: State, messages: Vec<Message>) -> Turn {
+        let (house, inbound) = (&self.house, &self.inbound);
+        let principal = &inbound.caller.principal;
+        let name = inbound.assistant.as_deref().unwrap_or(&self.assistant);
+        let assistant = house
+            .assistant_named(&self.setup, name, &inbound.caller)
+            .cloned()
+            // The conversation's assistant may be gone from the file since; the default one goes on.
+            .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
+        let offer = self.setup.registry.offer(&assistant);
+        let locale = spoken(inbound);
+        let today = today(&house.parts.clock, &principal.time_zone);
+        let system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        let context = self.context(&locale);
+        let conversation_id = Some(self.init.conversation_id);
+        let mut ground =
+            house.ground(Arc::clone(&self.setup), inbound.caller.clone(), self.init.turn_id, conversation_id, Arc::clone(&self.alive.live));
+        ground.fence = fence;
+        ground.debug = inbound.debug;
+        Turn {
+            ground: Arc::new(ground),
+            provider: Arc::clone(&house.parts.provider),
+            model_slots: house.model_slots.clone(),
+            assistant,
+            system,
+            locale,
+            today,
+            offer,
+            context,
+            state: Arc::new(state),
+            messages: Arc::new(messages),
+            created: self.init.created,
+            progress: Progress::default(),
+        }
+    }
+
+    fn context(&self, locale: &str) -> ToolContext {
+        let turn_id = self.init.turn_id;
+        let trace_id = self.inbound.trace_id.clone().unwrap_or_else(|| turn_id.to_string());
+        let tenant_id = self.inbound.caller.principal.tenant_id;
+        let mut context = ToolContext::new(tenant_id, trace_id, turn_id, self.house.parts.clock.now(), format!("run_{turn_id}"));
+        context.locale = Some(locale.to_owned());
+        context
+    }
+}
+
+/// The language to answer in: the one asked for, else the one the message is written in, else the person's own.
+fn spoken(inbound: &Inbound) -> String {
+    let own = &inbound.caller.principal.locale;
+    let written = || Language::guess(&inbound.message).filter(|language| *language != Language::of(own));
+    inbound.locale.clone().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
+}
+
+/// The date where the person is.
+fn today(clock: &Clock, time_zone: &str) -> Date {
+    let zone = TimeZone::get(time_zone).unwrap_or(TimeZone::UTC);
+    clock.now().to_zoned(zone).date()
+}

@@ -1,0 +1,188 @@
+//! Turns nobody works on are found and gone on with: at the start, and by a scan while running.
+//!
+//! The scan only queues; each turn then waits for its place in its conversation like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use werkruf_contract::{EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
+use werkruf_store::{CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow};
+
+use crate::begun::Begun;
+use crate::corridor::Walk;
+use crate::history;
+use crate::inbound::{Caller, Inbound};
+use crate::invoke::Entered;
+use crate::lane::Ticket;
+use crate::resume::Left;
+use crate::runtime::{Alive, House, Runtime};
+use crate::turn::{Turn, fail};
+
+const SCAN_EVERY: Duration = Duration::from_secs(5);
+const ALL_CALLS: u32 = 100_000;
+
+impl Runtime {
+    /// Goes on with every turn that has no end and nobody working on it; how many there were.
+    pub async fn recover(&self) -> Result<usize, StoreError> {
+        let house = &self.house;
+        let mut found = 0;
+        for turn in house.parts.turns.unfinished_turns(house.owner.clone()).await? {
+            if house.is_live(turn.id) || self.is_draining() {
+                continue;
+            }
+            found += 1;
+            let alive = house.go_live(turn.id);
+            let ticket = house.lanes.enter(turn.conversation_id.unwrap_or(turn.id));
+            tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
+            house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn }.run(alive, ticket));
+        }
+        Ok(found)
+    }
+
+    /// Looks again and again until the house drains.
+    pub async fn watch_over(&self) {
+        loop {
+            tokio::select! {
+                () = self.house.stopping.raised() => return,
+                () = tokio::time::sleep(SCAN_EVERY) => {}
+            }
+            if let Err(error) = self.recover().await {
+                tracing::warn!(%error, "the recovery scan found the database out of reach");
+            }
+        }
+    }
+}
+
+/// A turn nobody works on.
+struct Orphan {
+    house: Arc<House>,
+    runtime: Runtime,
+    turn: TurnRow,
+}
+
+impl Orphan {
+    async fn run(self, alive: Alive, mut ticket: Ticket) {
+        ticket.called().await;
+        let turn_id = self.turn.id;
+        match self.go_on(alive, ticket).await {
+            // Somebody else ended or claimed it in the meantime.
+            Ok(()) | Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) => {}
+            Err(error) => tracing::error!(%turn_id, %error, "the turn could not be gone on with"),
+        }
+    }
+
+    async fn go_on(self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
+        let (parts, turn) = (&self.house.parts, &self.turn);
+        let principal = parts.people.principal(turn.tenant_id, turn.user_id.clone()).await?;
+        let Some(principal) = principal else { return self.abandon(alive).await };
+        let caller = Caller { principal: Arc::new(principal), key_id: turn.key_id, admin: false };
+        let fence = self.claim().await?;
+        let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
+        let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
+        let mut calls = parts.records.calls(turn.tenant_id, filter, page).await?;
+        calls.sort_by_key(|call| (call.step, call.output_index));
+        match turn.conversation_id {
+            Some(conversation_id) if turn.kind == "chat" => self.chat(caller, fence, conversation_id, calls, alive, ticket).await,
+            Some(_) | None => self.direct(caller, fence, calls, alive, ticket).await,
+        }
+    }
+
+    /// One that never began is started; one that had begun is taken over.
+    async fn claim(&self) -> Result<Fence, StoreError> {
+        let (parts, turn, now) = (&self.house.parts, &self.turn, self.house.parts.clock.now());
+        if turn.status == TurnStatus::Accepted {
+            parts.turns.start_turn(turn.tenant_id, turn.id, &self.house.owner, now).await
+        } else {
+            parts.turns.take_over(turn.tenant_id, turn.id, self.house.owner.clone(), now).await
+        }
+    }
+
+    async fn chat(
+        self,
+        caller: Caller,
+        fence: Fence,
+        conversation_id: Uuid,
+        calls: Vec<CallRow>,
+        alive: Alive,
+        ticket: Ticket,
+    ) -> Result<(), StoreError> {
+        let (parts, tenant_id, turn_id) = (&self.house.parts, self.turn.tenant_id, self.turn.id);
+        let history = parts.turns.history(tenant_id, conversation_id).await?;
+        let state = parts.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
+        let events = parts.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
+        let created = events.first().filter(|event| event.kind == EventType::Init);
+        let created = created.and_then(|event| serde_json::from_str::<Init>(&event.data).ok()).is_some_and(|init| init.created);
+        let message = history.iter().find(|row| row.turn_id == Some(turn_id) && row.role == "user").map(|row| row.content.clone());
+        let inbound = Inbound {
+            caller,
+            conversation_id: Some(conversation_id),
+            message: message.unwrap_or_default(),
+            assistant: Some(self.turn.assistant.clone()).filter(|name| !name.is_empty()),
+            channel: String::new(),
+            locale: None,
+            debug: false,
+            idempotency: None,
+            trace_id: None,
+        };
+        let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
+        let fresh = self.turn.status == TurnStatus::Accepted;
+        let setup = self.runtime.setup();
+        let begun = Begun { house: Arc::clone(&self.house), setup, inbound, init, alive, ticket, assistant: self.turn.assistant.clone() };
+        let turn = begun.turn(fence, state, history::messages(&history));
+        if fresh {
+            turn.unless_released(Turn::run).await;
+        } else {
+            let left = Left { turn: self.turn, calls, history };
+            turn.unless_released(|turn| turn.resume(left)).await;
+        }
+        Ok(())
+    }
+
+    /// A tool called directly: its one call is brought to an end.
+    async fn direct(self, caller: Caller, fence: Fence, calls: Vec<CallRow>, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
+        let (parts, turn) = (&self.house.parts, &self.turn);
+        let conversation = match turn.conversation_id {
+            Some(id) => parts.records.conversation(turn.tenant_id, id).await?,
+            None => None,
+        };
+        let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
+        let stored = calls.first().and_then(|call| serde_json::from_str(&call.context).ok());
+        let context = stored.and_then(|context| ToolContext::from_json(context).ok()).unwrap_or_else(|| {
+            ToolContext::new(turn.tenant_id, turn.id.to_string(), turn.id, parts.clock.now(), format!("run_{}", turn.id))
+        });
+        let mut ground = self.house.ground(self.runtime.setup(), caller, turn.id, turn.conversation_id, Arc::clone(&alive.live));
+        ground.fence = fence;
+        let ground = Arc::new(ground);
+        let entered = Entered { context, state, ticket, alive };
+        let walk = Walk { ground: &ground, step: 1, state: &entered.state, context: &entered.context };
+        let mut draft = ground.draft();
+        let prepared = walk.resume(calls.into_iter().map(|call| (call, None)).collect(), &mut draft).await?;
+        ground.commit(draft).await?;
+        ground.unless_released(entered.finish(&ground, prepared, drop)).await;
+        Ok(())
+    }
+
+    /// The person is gone: nobody may act for them any more.
+    async fn abandon(self, alive: Alive) -> Result<(), StoreError> {
+        let fence = self.claim().await?;
+        let turn = &self.turn;
+        let nobody = werkruf_contract::Principal {
+            tenant_id: turn.tenant_id,
+            tenant_slug: String::new(),
+            user_id: turn.user_id.clone(),
+            name: String::new(),
+            roles: Vec::new(),
+            branch_id: None,
+            locale: String::new(),
+            time_zone: String::new(),
+            permissions: Vec::new(),
+        };
+        let caller = Caller { principal: Arc::new(nobody), key_id: None, admin: false };
+        let mut ground = self.house.ground(self.runtime.setup(), caller, turn.id, turn.conversation_id, Arc::clone(&alive.live));
+        ground.fence = fence;
+        let mut draft = ground.draft();
+        let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", "The person this message came from is no longer known.");
+        fail(&ground, &mut draft, TurnStatus::Failed, turn.step, error);
+        ground.commit(draft).await.map(|_| ())
+    }
+}

@@ -1,0 +1,246 @@
+//! [`Workspace`] on SQLite. Whose rows are seen is decided in the WHERE of every statement, from the [`Reach`].
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use rusqlite::{Connection, params};
+use werkruf_contract::{Grant, Uuid};
+
+use super::SqliteStore;
+use super::import::import;
+use super::row::{Columns, all, first};
+use super::text::{Id, Stamp};
+use crate::article_match::{Ranking, Wanted};
+use crate::workspace::Bound;
+use crate::workspace_check::check_values;
+use crate::{
+    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, StoreError, WorkQuery, WorkRow, Workspace,
+    WorkspaceBatch, WorktimeQuery, WorktimeRow,
+};
+
+/// Articles looked at in one search; a house with more is told that it did not see all.
+const MOST_ARTICLES: u32 = 20_000;
+
+impl Workspace for SqliteStore {
+    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+        Box::pin(self.readers.list(move |c| work(c, &REQUESTS, tenant_id, &query)))
+    }
+
+    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+        Box::pin(self.readers.list(move |c| work(c, &TASKS, tenant_id, &query)))
+    }
+
+    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> Answer<'_, Found<WorktimeRow>> {
+        Box::pin(self.readers.list(move |c| worktimes(c, tenant_id, &query)))
+    }
+
+    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Answer<'_, Found<ArticleRow>> {
+        Box::pin(self.readers.list(move |c| articles(c, tenant_id, &query)))
+    }
+
+    fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>> {
+        Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach)))
+    }
+
+    fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>> {
+        Box::pin(async move {
+            // A large batch takes a while to judge: neither the writer nor a serving thread should wait for it.
+            let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
+            let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not judged: {error}")))?;
+            self.about_people(move |c| import(c, batch, faults, new_tenant_id, now)).await
+        })
+    }
+}
+
+/// The statements of a table, by whether a person's or a branch's rows are asked for.
+struct Statements {
+    by_person: &'static str,
+    by_branch: &'static str,
+}
+
+impl Statements {
+    const fn of(&self, bound: Bound) -> &'static str {
+        if bound.person.is_some() { self.by_person } else { self.by_branch }
+    }
+}
+
+macro_rules! requests {
+    ($reach:literal) => {
+        concat!(
+            "SELECT q.id, q.title, q.status, q.due_date,
+               coalesce(trim(asker.first_name || ' ' || asker.last_name), '#' || q.requester_id),
+               coalesce(trim(doer.first_name || ' ' || doer.last_name), '#' || q.responsible_id)
+             FROM requests AS q
+               LEFT JOIN users AS asker ON asker.tenant_id = q.tenant_id AND asker.id = q.requester_id
+               LEFT JOIN users AS doer ON doer.tenant_id = q.tenant_id AND doer.id = q.responsible_id
+             WHERE q.tenant_id = ?1 AND ",
+            $reach,
+            " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
+             ORDER BY q.created_at DESC, q.id DESC LIMIT ?7"
+        )
+    };
+}
+
+const REQUESTS: Statements = Statements {
+    by_person: requests!("(q.requester_id = ?2 OR q.responsible_id = ?2) AND (?3 IS NULL OR q.branch_id = ?3)"),
+    by_branch: requests!("q.branch_id = ?3"),
+};
+
+macro_rules! tasks {
+    ($reach:literal) => {
+        concat!(
+            "SELECT q.id, q.title, q.status, q.due_date,
+               coalesce(trim(holder.first_name || ' ' || holder.last_name), '#' || q.user_id), NULL
+             FROM tasks AS q LEFT JOIN users AS holder ON holder.tenant_id = q.tenant_id AND holder.id = q.user_id
+             WHERE q.tenant_id = ?1 AND ",
+            $reach,
+            " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
+             ORDER BY q.created_at DESC, q.id DESC LIMIT ?7"
+        )
+    };
+}
+
+const TASKS: Statements =
+    Statements { by_person: tasks!("q.user_id = ?2 AND (?3 IS NULL OR q.branch_id = ?3)"), by_branch: tasks!("q.branch_id = ?3") };
+
+macro_rules! worktimes {
+    ($reach:literal) => {
+        concat!(
+            "SELECT id, user_id, started_at, ended_at FROM worktimes WHERE tenant_id = ?1 AND ",
+            $reach,
+            " AND started_at < ?5 AND (ended_at IS NULL OR ended_at > ?4) ORDER BY started_at, id LIMIT ?6"
+        )
+    };
+}
+
+const WORKTIMES: Statements =
+    Statements { by_person: worktimes!("user_id = ?2 AND (?3 IS NULL OR branch_id = ?3)"), by_branch: worktimes!("branch_id = ?3") };
+
+const ARTICLES: &str = "SELECT id, title, content, tags FROM cerebro_articles
+     WHERE tenant_id = ?1 AND (?2 OR branch_id IS NULL OR branch_id = ?3) ORDER BY id LIMIT ?4";
+
+const PERSON: &str = "SELECT users.id, users.first_name, users.last_name, users.email, users.branch_id, branches.name
+     FROM users LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
+     WHERE users.tenant_id = ?1 AND users.id = ?2 AND (?3 IS NULL OR users.branch_id = ?3)";
+
+const ROLES: &str = "SELECT roles.name FROM user_roles
+       JOIN roles ON roles.tenant_id = user_roles.tenant_id AND roles.id = user_roles.role_id
+     WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY roles.id";
+
+/// Whatever a tool may have run, for the test that looks at the plans.
+#[cfg(test)]
+pub(super) fn statements() -> Vec<&'static str> {
+    let tables = [REQUESTS, TASKS, WORKTIMES];
+    tables.iter().flat_map(|table| [table.by_person, table.by_branch]).chain([ARTICLES, PERSON, ROLES]).collect()
+}
+
+fn nothing<T>() -> Found<T> {
+    Found { rows: Vec::new(), truncated: false }
+}
+
+/// One row more than asked for was read, to know whether there are more.
+fn cut<T>(mut rows: Vec<T>, limit: u32) -> Found<T> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let truncated = rows.len() > limit;
+    rows.truncate(limit);
+    Found { rows, truncated }
+}
+
+fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) -> Result<Found<WorkRow>, StoreError> {
+    let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+    let day = |date: Option<Date>| date.map(|date| date.to_string());
+    let mut statement = c.prepare_cached(table.of(bound))?;
+    let rows = all(
+        &mut statement,
+        params![
+            Id::from(tenant_id),
+            bound.person,
+            bound.branch,
+            query.status,
+            day(query.due.from),
+            day(query.due.to),
+            i64::from(query.limit) + 1
+        ],
+        |columns| {
+            Ok(WorkRow {
+                id: columns.int()?,
+                title: columns.text()?,
+                status: columns.text()?,
+                due_date: date_or_null(columns)?,
+                requester: columns.text()?,
+                responsible: columns.text_or_null()?,
+            })
+        },
+    )?;
+    Ok(cut(rows, query.limit))
+}
+
+fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
+    let parse = |text: String| text.parse().map_err(|_| StoreError::Broken(format!("due_date {text} is no date")));
+    columns.text_or_null()?.map(parse).transpose()
+}
+
+fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Found<WorktimeRow>, StoreError> {
+    let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+    let mut statement = c.prepare_cached(WORKTIMES.of(bound))?;
+    let rows = all(
+        &mut statement,
+        params![
+            Id::from(tenant_id),
+            bound.person,
+            bound.branch,
+            Stamp::from(query.from),
+            Stamp::from(query.to),
+            i64::from(query.limit) + 1
+        ],
+        |columns| {
+            let (id, user_id) = (columns.int()?, columns.int()?);
+            Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
+        },
+    )?;
+    Ok(cut(rows, query.limit))
+}
+
+fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Found<ArticleRow>, StoreError> {
+    let wanted = Wanted::new(query.search.as_deref(), &query.tags);
+    let mut ranking = Ranking::new(query.limit);
+    let mut statement = c.prepare_cached(ARTICLES)?;
+    let every_branch = query.reach.grant == Grant::All;
+    let mut rows = statement.query(params![Id::from(tenant_id), every_branch, query.reach.caller_branch, MOST_ARTICLES + 1])?;
+    let mut looked_at = 0;
+    while let Some(row) = rows.next()? {
+        looked_at += 1;
+        if looked_at > MOST_ARTICLES {
+            break;
+        }
+        let mut columns = Columns::new(row);
+        let (id, title, content) = (columns.int()?, columns.text()?, columns.text()?);
+        let tags = columns.word(|text| serde_json::from_str(text).ok())?;
+        let article = ArticleRow { id, title, content, tags };
+        if let Some(matches) = wanted.matches(&article) {
+            ranking.add(matches, article);
+        }
+    }
+    let mut found = ranking.into_found();
+    found.truncated |= looked_at > MOST_ARTICLES;
+    Ok(found)
+}
+
+fn person(c: &Connection, tenant_id: Uuid, reach: &Reach) -> Result<Option<PersonRow>, StoreError> {
+    let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
+    let tenant = Id::from(tenant_id);
+    let snapshot = c.unchecked_transaction()?;
+    let found = first(&mut *snapshot.prepare_cached(PERSON)?, params![tenant, id, branch], |columns| {
+        Ok(PersonRow {
+            id: columns.int()?,
+            first_name: columns.text()?,
+            last_name: columns.text()?,
+            email: columns.text_or_null()?,
+            branch_id: columns.int_or_null()?,
+            branch: columns.text_or_null()?,
+            roles: Vec::new(),
+        })
+    })?;
+    let Some(mut person) = found else { return Ok(None) };
+    person.roles = all(&mut *snapshot.prepare_cached(ROLES)?, params![tenant, id], |columns| columns.text())?;
+    Ok(Some(person))
+}

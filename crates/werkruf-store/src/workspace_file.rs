@@ -1,0 +1,327 @@
+//! An import file's text, read field by field so that every fault is told at once and with its place.
+//!
+//! Unknown fields and fields given twice are faults: a typo must not pass silently. Values are borrowed from the text
+//! until their type is known, so a large file is never held twice.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use werkruf_contract::{Access, Permission, Scope};
+
+use crate::workspace_check::{Checked, Faults};
+use crate::workspace_lines::add_lines;
+use crate::{
+    Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch,
+};
+
+/// Reads an import file, or says everything that is wrong with its shape, each fault with path and line.
+pub fn parse_batch(text: &str) -> Result<WorkspaceBatch, Vec<ImportFault>> {
+    let root: Object<'_> = serde_json::from_str(text).map_err(|error| {
+        let message = if error.is_data() { "the file takes one JSON object".to_owned() } else { format!("this is not JSON: {error}") };
+        vec![ImportFault { path: String::new(), line: Some(error.line()), message }]
+    })?;
+    let mut faults = Faults::default();
+    let mut values = Faults::default();
+    let mut file = Fields::new(root, "", &mut faults);
+    let tenant = file.need("tenant", &mut faults);
+    let batch = WorkspaceBatch {
+        tenant: tenant.unwrap_or_default(),
+        branches: file.rows("branches", &mut faults, &mut values),
+        roles: file.rows("roles", &mut faults, &mut values),
+        users: file.rows("users", &mut faults, &mut values),
+        requests: file.rows("requests", &mut faults, &mut values),
+        tasks: file.rows("tasks", &mut faults, &mut values),
+        worktimes: file.rows("worktimes", &mut faults, &mut values),
+        cerebro_articles: file.rows("cerebro_articles", &mut faults, &mut values),
+    };
+    file.close(&mut faults);
+    if faults.is_empty() {
+        // Values are checked again with the whole batch and the database at hand.
+        return Ok(batch);
+    }
+    faults.append(values);
+    let mut faults = faults.into_list();
+    add_lines(text, &mut faults);
+    Err(faults)
+}
+
+/// An object's fields in order, not yet read.
+pub(crate) struct Object<'t>(pub(crate) Vec<(String, &'t RawValue)>);
+
+impl<'de: 't, 't> Deserialize<'de> for Object<'t> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seen;
+        impl<'de> Visitor<'de> for Seen {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Object(fields))
+            }
+        }
+        deserializer.deserialize_map(Seen)
+    }
+}
+
+/// A row of one of the lists.
+trait Row: Checked + Sized {
+    /// `None` when a fault was pushed.
+    fn read(fields: &mut Fields<'_>, faults: &mut Faults) -> Option<Self>;
+}
+
+/// A value with a word for what it must be.
+trait Value: DeserializeOwned {
+    const TAKES: &'static str;
+}
+
+impl Value for i64 {
+    const TAKES: &'static str = "a whole number";
+}
+impl Value for String {
+    const TAKES: &'static str = "text";
+}
+impl Value for Date {
+    const TAKES: &'static str = "a date such as \"2026-11-15\"";
+}
+impl Value for Timestamp {
+    const TAKES: &'static str = "a time with an offset such as \"2026-11-15T08:30:00Z\"";
+}
+impl Value for Access {
+    const TAKES: &'static str = "\"read\", \"write\" or \"both\"";
+}
+impl Value for Scope {
+    const TAKES: &'static str = "\"own\", \"branch\" or \"all\"";
+}
+
+/// The fields of one object that nobody has taken yet.
+struct Fields<'t> {
+    path: String,
+    left: Vec<(String, &'t RawValue)>,
+}
+
+impl<'t> Fields<'t> {
+    fn new(object: Object<'t>, path: &str, faults: &mut Faults) -> Self {
+        let mut left: Vec<(String, &'t RawValue)> = Vec::with_capacity(object.0.len());
+        for (name, value) in object.0 {
+            if left.iter().any(|(known, _)| *known == name) {
+                faults.push(join(path, &name), "is given twice");
+            } else {
+                left.push((name, value));
+            }
+        }
+        Self { path: path.to_owned(), left }
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'t RawValue> {
+        let at = self.left.iter().position(|(known, _)| known == name)?;
+        Some(self.left.swap_remove(at).1)
+    }
+
+    fn need<T: Value>(&mut self, name: &str, faults: &mut Faults) -> Option<T> {
+        let path = join(&self.path, name);
+        match self.take(name) {
+            Some(raw) => value(raw, path, faults),
+            None => {
+                faults.push(path, format!("is missing; it takes {}", T::TAKES));
+                None
+            }
+        }
+    }
+
+    /// Missing and null are the same; the outer `None` is a fault.
+    fn may<T: Value>(&mut self, name: &str, faults: &mut Faults) -> Option<Option<T>> {
+        match self.take(name).filter(|raw| raw.get() != "null") {
+            Some(raw) => value(raw, join(&self.path, name), faults).map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn items(&mut self, name: &str, faults: &mut Faults) -> Option<Vec<&'t RawValue>> {
+        let Some(raw) = self.take(name).filter(|raw| raw.get() != "null") else { return Some(Vec::new()) };
+        let items = serde_json::from_str(raw.get()).ok();
+        if items.is_none() {
+            faults.push(join(&self.path, name), format!("takes a list, not {}", shown(raw)));
+        }
+        items
+    }
+
+    fn list<T: Value>(&mut self, name: &str, faults: &mut Faults) -> Option<Vec<T>> {
+        let path = join(&self.path, name);
+        let items = self.items(name, faults)?;
+        let read: Vec<Option<T>> = items.iter().enumerate().map(|(at, raw)| value(raw, format!("{path}/{at}"), faults)).collect();
+        read.into_iter().collect()
+    }
+
+    fn objects<T>(
+        &mut self,
+        name: &str,
+        faults: &mut Faults,
+        mut read: impl FnMut(&mut Fields<'t>, &mut Faults) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let list = join(&self.path, name);
+        let items = self.items(name, faults)?;
+        let mut rows = Vec::with_capacity(items.len());
+        for (at, raw) in items.iter().enumerate() {
+            let path = format!("{list}/{at}");
+            let Ok(object) = serde_json::from_str::<Object<'t>>(raw.get()) else {
+                faults.push(path, format!("takes an object, not {}", shown(raw)));
+                continue;
+            };
+            let mut fields = Fields::new(object, &path, faults);
+            let row = read(&mut fields, faults);
+            fields.close(faults);
+            rows.extend(row);
+        }
+        Some(rows)
+    }
+
+    fn rows<T: Row>(&mut self, name: &str, faults: &mut Faults, values: &mut Faults) -> Vec<T> {
+        let read = |fields: &mut Fields<'t>, faults: &mut Faults| {
+            let row = T::read(fields, faults)?;
+            row.check(&fields.path, values);
+            Some(row)
+        };
+        self.objects(name, faults, read).unwrap_or_default()
+    }
+
+    /// Whatever nobody took is unknown.
+    fn close(&mut self, faults: &mut Faults) {
+        for (name, _) in std::mem::take(&mut self.left) {
+            faults.push(join(&self.path, &name), "is not a field of an import file; correct or remove it");
+        }
+    }
+}
+
+fn value<T: Value>(raw: &RawValue, path: String, faults: &mut Faults) -> Option<T> {
+    let read = serde_json::from_str(raw.get()).ok();
+    if read.is_none() {
+        faults.push(path, format!("takes {}, not {}", T::TAKES, shown(raw)));
+    }
+    read
+}
+
+/// The beginning of a value, short enough for a line.
+fn shown(raw: &RawValue) -> String {
+    const LONGEST: usize = 40;
+    let text = raw.get();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A JSON pointer one step further.
+fn join(path: &str, name: &str) -> String {
+    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+impl Row for Branch {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, name, time_zone) = (f.need("id", faults), f.need("name", faults), f.need("time_zone", faults));
+        Some(Self { id: id?, name: name?, time_zone: time_zone? })
+    }
+}
+
+impl Row for RoleWithPermissions {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, name) = (f.need("id", faults), f.need("name", faults));
+        let permissions = f.objects("permissions", faults, |line, faults| {
+            let (entity, entity_type) = (line.need("entity", faults), line.need("entity_type", faults));
+            let (access, scope) = (line.need("access", faults), line.need("scope", faults));
+            Some(Permission { entity: entity?, entity_type: entity_type?, access: access?, scope: scope? })
+        });
+        Some(Self { id: id?, name: name?, permissions: permissions? })
+    }
+}
+
+impl Row for NewUser {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, first_name, last_name) = (f.need("id", faults), f.need("first_name", faults), f.need("last_name", faults));
+        let (email, phone) = (f.may("email", faults), f.may("phone", faults));
+        let (whatsapp_user_id, external_id) = (f.may("whatsapp_user_id", faults), f.may("external_id", faults));
+        let (locale, time_zone) = (f.need("locale", faults), f.may("time_zone", faults));
+        let (branch_id, role_ids) = (f.may("branch_id", faults), f.list("role_ids", faults));
+        Some(Self {
+            id: id?,
+            first_name: first_name?,
+            last_name: last_name?,
+            email: email?,
+            phone: phone?,
+            whatsapp_user_id: whatsapp_user_id?,
+            external_id: external_id?,
+            locale: locale?,
+            time_zone: time_zone?,
+            branch_id: branch_id?,
+            role_ids: role_ids?,
+        })
+    }
+}
+
+impl Row for NewRequest {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, title, description) = (f.need("id", faults), f.need("title", faults), f.may("description", faults));
+        let (status, due_date) = (f.need("status", faults), f.may("due_date", faults));
+        let (requester_id, responsible_id) = (f.need("requester_id", faults), f.may("responsible_id", faults));
+        let (branch_id, created_at) = (f.need("branch_id", faults), f.may("created_at", faults));
+        Some(Self {
+            id: id?,
+            title: title?,
+            description: description?,
+            status: status?,
+            due_date: due_date?,
+            requester_id: requester_id?,
+            responsible_id: responsible_id?,
+            branch_id: branch_id?,
+            created_at: created_at?,
+        })
+    }
+}
+
+impl Row for NewTask {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, title, description) = (f.need("id", faults), f.need("title", faults), f.may("description", faults));
+        let (status, due_date, user_id) = (f.need("status", faults), f.may("due_date", faults), f.need("user_id", faults));
+        let (branch_id, created_at) = (f.need("branch_id", faults), f.may("created_at", faults));
+        Some(Self {
+            id: id?,
+            title: title?,
+            description: description?,
+            status: status?,
+            due_date: due_date?,
+            user_id: user_id?,
+            branch_id: branch_id?,
+            created_at: created_at?,
+        })
+    }
+}
+
+impl Row for NewWorktime {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, user_id, branch_id) = (f.need("id", faults), f.need("user_id", faults), f.need("branch_id", faults));
+        let (started_at, ended_at) = (f.need("started_at", faults), f.may("ended_at", faults));
+        Some(Self { id: id?, user_id: user_id?, branch_id: branch_id?, started_at: started_at?, ended_at: ended_at? })
+    }
+}
+
+impl Row for NewArticle {
+    fn read(f: &mut Fields<'_>, faults: &mut Faults) -> Option<Self> {
+        let (id, title, content) = (f.need("id", faults), f.need("title", faults), f.need("content", faults));
+        let (tags, branch_id) = (f.list("tags", faults), f.may("branch_id", faults));
+        Some(Self { id: id?, title: title?, content: content?, tags: tags?, branch_id: branch_id? })
+    }
+}
+
+#[cfg(test)]
+#[path = "workspace_file_tests.rs"]
+mod tests;

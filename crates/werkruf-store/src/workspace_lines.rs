@@ -1,0 +1,57 @@
+//! On which line of a file a fault stands. Looked for only when there are faults, in one pass over each list.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use crate::ImportFault;
+use crate::workspace_file::Object;
+
+/// Gives each fault the line its path leads to, or of the nearest thing around it that exists, and sorts by line.
+pub fn add_lines(text: &str, faults: &mut [ImportFault]) {
+    let Ok(root) = serde_json::from_str::<Object<'_>>(text) else { return };
+    let mut lists: HashMap<String, Vec<&RawValue>> = HashMap::new();
+    let mut places = Vec::with_capacity(faults.len());
+    for fault in faults.iter_mut() {
+        let mut steps = fault.path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+        let Some(first) = steps.next() else { continue };
+        let Some((_, value)) = root.0.iter().find(|(name, _)| *name == first) else {
+            fault.line = None;
+            continue;
+        };
+        let items = lists.entry(first).or_insert_with(|| serde_json::from_str(value.get()).unwrap_or_default());
+        let mut found = *value;
+        if let Some(item) = steps.next().and_then(|step| step.parse::<usize>().ok()).and_then(|at| items.get(at)) {
+            found = item;
+            for step in steps {
+                match inside(found, &step) {
+                    Some(inner) => found = inner,
+                    None => break,
+                }
+            }
+        }
+        places.push((offset(text, found), fault));
+    }
+    places.sort_by_key(|(offset, _)| *offset);
+    let (mut line, mut counted) = (1, 0);
+    for (offset, fault) in places {
+        line += text.as_bytes().get(counted..offset).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count());
+        counted = offset.max(counted);
+        fault.line = Some(line);
+    }
+    faults.sort_by_key(|fault| fault.line);
+}
+
+fn inside<'t>(value: &'t RawValue, step: &str) -> Option<&'t RawValue> {
+    if let Ok(object) = serde_json::from_str::<Object<'t>>(value.get()) {
+        // Of a field given twice, the second is the fault.
+        return object.0.into_iter().rfind(|(name, _)| name == step).map(|(_, inner)| inner);
+    }
+    let items: Vec<&'t RawValue> = serde_json::from_str(value.get()).ok()?;
+    items.get(step.parse::<usize>().ok()?).copied()
+}
+
+/// Where a value borrowed from the text begins in it.
+fn offset(text: &str, value: &RawValue) -> usize {
+    (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
+}

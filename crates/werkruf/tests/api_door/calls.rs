@@ -1,0 +1,85 @@
+//! Tool calls: listed, shown, explained, stopped, run again.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use werkruf_bench::fake_model::{Reply, call};
+
+use crate::support::{House, body, refusal};
+
+#[tokio::test]
+async fn a_call_is_listed_shown_and_explained() {
+    let house = House::open().await;
+    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1})).with_id("call_x")]), Reply::text("One.")]);
+    let turn = body(house.chat(3, json!({"message": "one?"})).await).await;
+    let id = turn["tool_results"][0]["job_id"].as_str().unwrap();
+    let get = async |path: &str| body(house.as_user(3, Method::GET, path).send().await.unwrap()).await;
+    for (query, count) in [
+        ("", 1),
+        ("?tool=test_echo&status=succeeded", 1),
+        ("?status=failed", 0),
+        ("?tool=other", 0),
+        (&format!("?conversation_id={}", turn["conversation_id"].as_str().unwrap()), 1),
+    ] {
+        assert_eq!(get(&format!("/api/tool-calls{query}")).await["tool_calls"].as_array().unwrap().len(), count, "{query}");
+    }
+    let bad = house.as_user(3, Method::GET, "/api/tool-calls?status=lost").send().await.unwrap();
+    assert_eq!(refusal(bad).await, (400, "invalid_request".to_owned()));
+
+    let shown = get(&format!("/api/tool-calls/{id}")).await;
+    assert_eq!((&shown["request"], &shown["response"]), (&json!({"value": 1}), &json!({"value": 1})));
+    assert_eq!((&shown["call_id"], &shown["attempt"], &shown["effect"]), (&json!("call_x"), &json!(1), &json!("read")));
+    assert_eq!(shown["attempts"].as_array().unwrap().len(), 1);
+    assert_eq!((&shown["attempts"][0]["attempt"], &shown["attempts"][0]["status"]), (&json!(1), &json!("succeeded")));
+    let names: Vec<&Value> = shown["events"].as_array().unwrap().iter().map(|event| &event["type"]).collect();
+    assert_eq!(names, [&json!("tool_started"), &json!("tool_finished")]);
+    assert!(shown["took_ms"].is_u64() && shown["context"]["tenant_id"].is_string());
+    let random = &id[id.len() - 12..];
+    assert_eq!(get(&format!("/api/tool-calls/{}", &id[..id.len() - 2])).await["id"], id, "a unique prefix is enough");
+    let wrong = house.as_user(3, Method::GET, &format!("/api/tool-calls/{random}")).send().await.unwrap();
+    assert_eq!(refusal(wrong).await.0, 404);
+
+    let explained = get(&format!("/api/tool-calls/{id}/explain")).await;
+    assert_eq!(explained["message"]["content"], "one?");
+    assert_eq!(explained["model_answer"]["tool_calls"][0]["id"], "call_x");
+    assert_eq!((&explained["arguments"], &explained["outcome"]["status"]), (&json!({"value": 1}), &json!("succeeded")));
+    let key = house.key(Some(4), &["read"]).await;
+    let foreign = house.with_key(&key, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap();
+    assert_eq!(refusal(foreign).await, (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn only_a_failed_call_is_run_again() {
+    let house = House::open().await;
+    let invoke = async |tool: &str, input: Value| {
+        let request = house.as_user(3, Method::POST, &format!("/api/tools/{tool}/invoke")).json(&json!({"input": input}));
+        request.send().await.unwrap().headers()["x-tool-call-id"].to_str().unwrap().to_owned()
+    };
+    let post = async |path: String| house.operator(Method::POST, &path).send().await.unwrap();
+    let good = invoke("test_echo", json!({"value": 1})).await;
+    assert_eq!(post(format!("/api/tool-calls/{good}/retry")).await.status(), 409);
+    let ended = post(format!("/api/tool-calls/{good}/cancel")).await;
+    assert_eq!(refusal(ended).await, (409, "already_finished".to_owned()));
+    let failed = invoke("test_panic", json!({})).await;
+    let retried = post(format!("/api/tool-calls/{failed}/retry")).await;
+    assert_eq!(retried.status(), 202);
+    let job = body(retried).await["job_id"].as_str().unwrap().to_owned();
+    assert_ne!(job, failed);
+    let row = body(house.operator(Method::GET, &format!("/api/tool-calls/{job}")).send().await.unwrap()).await;
+    assert_eq!(row["retry_of"], failed);
+    let nowhere = post("/api/tool-calls/00000000-0000-7000-8000-00000000ffff/retry".to_owned()).await;
+    assert_eq!(refusal(nowhere).await, (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn a_running_call_is_stopped() {
+    let house = House::open().await;
+    house.model.script(vec![Reply::calls(vec![call("test_sleep", json!({"ms": 25000}))]), Reply::text("Stopped.")]);
+    let mut stream = house.stream(3, json!({"message": "sleep"})).await;
+    let started = stream.until("tool_started").await.pop().unwrap();
+    let path = format!("/api/tool-calls/{}/cancel", started.data["job_id"].as_str().unwrap());
+    assert_eq!(house.as_user(3, Method::POST, &path).send().await.unwrap().status(), 202);
+    let events = stream.rest().await;
+    let finished = events.iter().find(|event| event.name == "tool_finished").unwrap();
+    assert_eq!(finished.data["status"], "canceled");
+    assert_eq!(events.last().unwrap().name, "final", "the turn goes on");
+}

@@ -1,0 +1,19 @@
+//! The HTTP door, driven from outside: the whole app on a socket, a scripted model behind it.
+//!
+//! `cfg(test)` on the modules tells the lints that their helpers are tests too.
+
+#[cfg(test)]
+mod auth;
+#[cfg(test)]
+mod calls;
+#[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod conversations;
+#[cfg(test)]
+mod idempotency;
+#[cfg(test)]
+mod invoke;
+#[cfg(test)]
+#[path = "../support/mod.rs"]
+mod support;

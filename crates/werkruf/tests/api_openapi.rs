@@ -1,0 +1,50 @@
+//! The committed description of the door is the one the code makes.
+
+use std::path::PathBuf;
+
+#[test]
+fn the_committed_document_is_current() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let made = werkruf::api::openapi();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == made,
+        "docs/openapi.json is out of date; run `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi` and commit it"
+    );
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    let document: serde_json::Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
+    let mut open = vec![&document];
+    let mut seen = 0;
+    while let Some(value) = open.pop() {
+        if let Some(target) = value.get("$ref").and_then(|target| target.as_str()) {
+            let pointer = target.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{target} is not there");
+            seen += 1;
+        }
+        match value {
+            serde_json::Value::Object(fields) => open.extend(fields.values()),
+            serde_json::Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    assert!(seen > 20);
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let document: serde_json::Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
+    let mut names: Vec<&str> = Vec::new();
+    for methods in document["paths"].as_object().unwrap().values() {
+        names.extend(methods.as_object().unwrap().values().map(|operation| operation["operationId"].as_str().unwrap()));
+    }
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}

@@ -1,0 +1,14 @@
+//! The command line, through the real binary. One test program, so that it is linked once.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also outside its own function")]
+
+#[path = "cli/config.rs"]
+mod config;
+#[path = "cli/contract.rs"]
+mod contract;
+#[path = "cli/model.rs"]
+mod model;
+#[path = "cli/serve.rs"]
+mod serve;
+#[path = "cli/support.rs"]
+mod support;
