@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use werkruf_bench::fake_model::fixed_router;
 
@@ -35,5 +36,5 @@ async fn main() -> ExitCode {
 async fn serve(port: u16) -> std::io::Result<()> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).await?;
     println!("listening on http://{}/v1", listener.local_addr()?);
-    axum::serve(listener, fixed_router()).await
+    axum::serve(listener.tap_io(|stream| drop(stream.set_nodelay(true))), fixed_router()).await
 }

@@ -72,9 +72,7 @@ impl Floor {
                     let frame = format!("event: assistant_token\ndata: {}\n\n", json!({"content": content, "step": 1}));
                     out.send(Bytes::from(frame)).await.ok()?;
                 }
-                if delta["tool_calls"][0]["function"]["name"].is_string() {
-                    call = Some(delta["tool_calls"][0].clone());
-                }
+                gather(&mut call, &delta["tool_calls"][0]);
             }
         }
         Some((text, call))
@@ -100,6 +98,19 @@ impl Floor {
         let (text, _) = self.ask(&messages, out).await?;
         self.writer.commit(turn.completed(&text)).await?;
         frame(out, "final", &json!({"conversation_id": conversation, "message": {"role": "assistant", "content": text}})).await
+    }
+}
+
+/// The first piece of a call names it, later ones add to its arguments.
+fn gather(call: &mut Option<Value>, piece: &Value) {
+    match call {
+        None if piece["function"]["name"].is_string() => *call = Some(piece.clone()),
+        None => {}
+        Some(call) => {
+            let more = piece["function"]["arguments"].as_str().unwrap_or_default();
+            let so_far = call["function"]["arguments"].as_str().unwrap_or_default();
+            call["function"]["arguments"] = Value::from(format!("{so_far}{more}"));
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 mod process;
 mod table;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,9 @@ pub use process::{Child, cpu_seconds, resident_mib};
 pub use table::{Comparison, median};
 
 const TURNS_PER_CHAT: u32 = 5;
+
+/// Numbers every turn of this process, so that no round repeats another's keys.
+static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 /// Where the load goes.
 #[derive(Clone)]
@@ -51,10 +53,7 @@ impl Load {
     pub async fn run(&self, target: &Target, client: &reqwest::Client) -> Result<Measured, String> {
         let begin = Instant::now() + self.warm_up;
         let end = begin + self.window;
-        let sequence = Arc::new(AtomicU64::new(0));
-        let chats: Vec<_> = (0..self.chats)
-            .map(|_| tokio::spawn(chat(target.clone(), client.clone(), self.shape, begin, end, Arc::clone(&sequence))))
-            .collect();
+        let chats: Vec<_> = (0..self.chats).map(|_| tokio::spawn(chat(target.clone(), client.clone(), self.shape, begin, end))).collect();
         tokio::time::sleep_until(begin.into()).await;
         let cpu_before = cpu_seconds(target.pid)?;
         tokio::time::sleep_until(end.into()).await;
@@ -85,19 +84,12 @@ impl Load {
 
 /// One chat; the latencies in milliseconds of the turns that ended inside the window.
 #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
-async fn chat(
-    target: Target,
-    client: reqwest::Client,
-    shape: &'static str,
-    begin: Instant,
-    end: Instant,
-    sequence: Arc<AtomicU64>,
-) -> Result<Vec<f64>, String> {
+async fn chat(target: Target, client: reqwest::Client, shape: &'static str, begin: Instant, end: Instant) -> Result<Vec<f64>, String> {
     let mut latencies = Vec::new();
     let mut conversation: Option<String> = None;
     let mut turns = 0;
     while Instant::now() < end {
-        let number = sequence.fetch_add(1, Ordering::Relaxed);
+        let number = SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let mut body = json!({"message": format!("Turn {number} {shape}")});
         if let Some(id) = &conversation {
             body["conversation_id"] = Value::from(id.as_str());

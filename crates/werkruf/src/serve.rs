@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::serve::ListenerExt;
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -46,6 +47,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { watcher.watch_over().await });
 
     let stop = CancellationToken::new();
+    // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     let server = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut server = Box::pin(server.into_future());
     loop {
