@@ -31,6 +31,6 @@ pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};
 pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_state};
 
-pub use words::{Language, fold};
+pub use words::{Language, Part, Words, fold};
 
 pub use uuid::Uuid;

@@ -9,6 +9,7 @@ mod chat;
 mod error;
 mod http;
 mod inspect;
+mod offline;
 mod request;
 mod retry_after;
 mod sse;
@@ -18,6 +19,7 @@ pub use chat::{ChatConfig, ChatProvider, ConfigError};
 pub use error::{ModelError, ModelFault};
 pub use http::{HttpLimits, http_client, install_tls};
 pub use inspect::{InspectError, WireApi, inspect};
+pub use offline::{OfflineProvider, Proposer};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 

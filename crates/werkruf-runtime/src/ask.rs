@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError};
+use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError, Words};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
 use werkruf_store::{NewUsage, StoreError};
 
@@ -77,7 +77,7 @@ impl Question<'_> {
             };
             self.note_fault(&error, &shown, usage);
             if sent >= SENDS || !error.is_retryable() {
-                return Err(Stop::Failed(give_up(&error)));
+                return Err(Stop::Failed(give_up(&error, &self.request.locale)));
             }
             if !shown.is_empty() {
                 self.reset().await?;
@@ -130,7 +130,7 @@ impl Question<'_> {
     async fn pause(&self, sent: u32, error: &ModelError) -> Result<(), Stop> {
         let pause = error.retry_after.unwrap_or(FIRST_PAUSE * 2_u32.pow(sent - 1));
         if pause > LONGEST_PAUSE || pause > self.deadline.left() {
-            let mut failure = give_up(error);
+            let mut failure = give_up(error, &self.request.locale);
             failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
             return Err(Stop::Failed(failure));
         }
@@ -205,23 +205,16 @@ impl Question<'_> {
 }
 
 /// What the person reads; the provider's own words stay in the log.
-fn give_up(error: &ModelError) -> TurnError {
-    let mut failure = match error.fault {
-        ModelFault::Incomplete | ModelFault::Idle => {
-            TurnError::new(ToolErrorType::Upstream, "model_incomplete", "The language model broke off before its answer was complete.")
-        }
-        ModelFault::Refused { status: 429 } => {
-            TurnError::new(ToolErrorType::RateLimit, "model_unavailable", "The language model is taking no more requests right now.")
-        }
-        ModelFault::Refused { status } if status < 500 => TurnError::new(
-            ToolErrorType::Upstream,
-            "model_unavailable",
-            "The language model refused the request. The operator finds the reason in the log.",
-        ),
+fn give_up(error: &ModelError, locale: &str) -> TurnError {
+    let (kind, code, key) = match error.fault {
+        ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, "model_incomplete", "error-model_incomplete"),
+        ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, "model_unavailable", "error-model_busy"),
+        ModelFault::Refused { status } if status < 500 => (ToolErrorType::Upstream, "model_unavailable", "error-model_refused"),
         ModelFault::Connect | ModelFault::Refused { .. } | ModelFault::FirstByte | ModelFault::Protocol => {
-            TurnError::new(ToolErrorType::Upstream, "model_unavailable", "The language model does not answer.")
+            (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable")
         }
     };
+    let mut failure = TurnError::new(kind, code, Words::of(locale).say(key, &[]));
     failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
     failure
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use crate::arguments;
@@ -97,6 +97,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) state: &'a Arc<State>,
     /// Correlation for every call of the batch; each gets its own `invocation_id`.
     pub(crate) context: &'a ToolContext,
+    /// The turn's calls so far: a read that only lives as long as the turn needs no other memory.
+    pub(crate) earlier: &'a [Walked],
 }
 
 impl Walk<'_> {
@@ -109,7 +111,7 @@ impl Walk<'_> {
         let mut prepared = Vec::with_capacity(asked.len());
         for asked in asked {
             let mut row = new_row(ground, self.step, self.context, &asked);
-            let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
+            let plan = match self.decide(&asked, &mut row, principal.as_deref()).await {
                 Ok(plan) => plan,
                 Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()))),
                 Err(Halt::Store(error)) => return Err(error),
@@ -222,7 +224,10 @@ impl Walk<'_> {
             Flight::Lead(lead) => lead,
         };
         // A retry is a deliberate second time; the operator's `force` has been checked at the door.
-        if row.retry_of.is_some() {
+        let deliberate = row.retry_of.is_some();
+        let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
+        let only_in_turn = spec.effect == Effect::Read && spec.reuse.is_zero();
+        if deliberate || (only_in_turn && !in_turn()) {
             return Ok(Boarding::Lead(lead));
         }
         let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;

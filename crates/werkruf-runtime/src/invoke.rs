@@ -65,7 +65,7 @@ impl Runtime {
         }
         let turn = records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
         let principal = self.house.parts.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
-        let caller = Caller { principal: Arc::new(principal), key_id: caller.key_id, admin: false };
+        let caller = Caller { principal, key_id: caller.key_id, admin: false };
         let arguments = match call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
             Some(request) => Arguments::Given(request),
             None => Arguments::Raw(call.raw_arguments.clone().unwrap_or_default()),
@@ -130,7 +130,7 @@ impl Entered {
     /// Commits A and B in one.
     async fn open(&self, ground: &mut Arc<Ground>, direct: Direct) -> Result<(Vec<Prepared>, Uuid), Refusal> {
         debug_assert!(self.ticket.is_first(), "nobody is ahead in the lane");
-        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context };
+        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         let prepared = walk.prepare(vec![direct.asked]).await?;
         let Some(call) = prepared.first() else { return Err(Refusal::UnknownCall) };
         let job_id = call.row.id;
@@ -188,7 +188,7 @@ impl Entered {
 
     /// Commits C and D in one.
     async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<CallRow, StoreError> {
-        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context };
+        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         let (walked, mut draft) = walk.finish(prepared).await?;
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
             return Err(StoreError::Broken("a call vanished on its way".to_owned()));

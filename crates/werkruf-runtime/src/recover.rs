@@ -75,7 +75,7 @@ impl Orphan {
         let (parts, turn) = (&self.house.parts, &self.turn);
         let principal = parts.people.principal(turn.tenant_id, turn.user_id.clone()).await?;
         let Some(principal) = principal else { return self.abandon(alive).await };
-        let caller = Caller { principal: Arc::new(principal), key_id: turn.key_id, admin: false };
+        let caller = Caller { principal, key_id: turn.key_id, admin: false };
         let fence = self.claim().await?;
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
@@ -154,7 +154,7 @@ impl Orphan {
         ground.fence = fence;
         let ground = Arc::new(ground);
         let entered = Entered { context, state, ticket, alive };
-        let walk = Walk { ground: &ground, step: 1, state: &entered.state, context: &entered.context };
+        let walk = Walk { ground: &ground, step: 1, state: &entered.state, context: &entered.context, earlier: &[] };
         let mut draft = ground.draft();
         let prepared = walk.resume(calls.into_iter().map(|call| (call, None)).collect(), &mut draft).await?;
         ground.commit(draft).await?;

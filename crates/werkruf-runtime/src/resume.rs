@@ -68,7 +68,7 @@ impl Turn {
             ground.commit(draft).await?;
             return Ok(());
         }
-        let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context };
+        let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &[] };
         let prepared = walk.resume(open, &mut draft).await?;
         ground.commit(draft).await?;
         let (walked, outcomes) = walk.finish(prepared).await?;
@@ -135,7 +135,7 @@ impl Walk<'_> {
         let principal = ground.people.principal(ground.fence.tenant_id, ground.caller.principal.user_id.clone()).await?;
         let mut prepared = Vec::with_capacity(open.len());
         for (mut row, history_id) in open {
-            let plan = match self.go_on(&mut row, principal.as_ref(), draft) {
+            let plan = match self.go_on(&mut row, principal.as_deref(), draft) {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let attempt = row.attempt;

@@ -1,6 +1,6 @@
 //! One message and all the work until its answer: ask the model, walk its calls through the corridor, ask again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use werkruf_contract::{
     AssistantSnapshot, AssistantToken, CallKind, ChatMessage, Deadline, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
-    TurnError, TurnStatus, Usage, merge_state,
+    TurnError, TurnStatus, Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange};
@@ -68,13 +68,13 @@ enum Limit {
 }
 
 impl Limit {
-    fn error(self) -> TurnError {
-        let (kind, code, message) = match self {
-            Self::Steps => (ToolErrorType::Fatal, "step_limit", "The assistant needed more steps than are allowed and found no answer."),
-            Self::Repeats => (ToolErrorType::Fatal, "repeat_limit", "The assistant repeated itself and found no answer."),
-            Self::Deadline => (ToolErrorType::Timeout, "turn_deadline", "The time for this answer is up."),
+    fn error(self, locale: &str) -> TurnError {
+        let (kind, code) = match self {
+            Self::Steps => (ToolErrorType::Fatal, "step_limit"),
+            Self::Repeats => (ToolErrorType::Fatal, "repeat_limit"),
+            Self::Deadline => (ToolErrorType::Timeout, "turn_deadline"),
         };
-        TurnError::new(kind, code, message)
+        TurnError::new(kind, code, Words::of(locale).say(&format!("error-{code}"), &[]))
     }
 }
 
@@ -108,7 +108,7 @@ impl Turn {
                     self.progress.last_word = Some(Limit::Deadline);
                     continue;
                 }
-                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error())),
+                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error(&self.locale))),
                 answered => answered?,
             };
             self.progress.step += 1;
@@ -117,11 +117,11 @@ impl Turn {
                 object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
             });
             if let Some(limit) = self.progress.last_word {
-                return if answer.text.is_empty() { Err(Stop::Failed(limit.error())) } else { Ok(answer.text) };
+                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(answer.text) };
             }
             if !answer.executable && !answer.calls.is_empty() {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
-                let message = "The language model's answer was cut off before its tool calls were complete.";
+                let message = Words::of(&self.locale).say("error-model_cut", &[]);
                 return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
             }
             if answer.calls.is_empty() {
@@ -183,7 +183,7 @@ impl Turn {
 
     /// Commit B, then the calls. Returns where this step's calls begin, and their last outcomes, not yet durable.
     async fn act(&mut self, answer: Answer) -> Result<(usize, Draft), Stop> {
-        let asked = self.asked(&answer).await?;
+        let asked = self.asked(&answer);
         let calls: Vec<HistoryCall> = asked
             .iter()
             .map(|call| HistoryCall {
@@ -196,7 +196,8 @@ impl Turn {
             })
             .collect();
         let ground = Arc::clone(&self.ground);
-        let walk = Walk { ground: &ground, step: self.progress.step, state: &self.state, context: &self.context };
+        let walk =
+            Walk { ground: &ground, step: self.progress.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
         let prepared = walk.prepare(asked).await?;
         let mut draft = ground.draft();
         let tokens = answer.usage.map(|usage| usage.output_tokens);
@@ -222,18 +223,22 @@ impl Turn {
     }
 
     /// The model's calls as the corridor takes them, with ids the conversation does not know yet.
-    async fn asked(&mut self, answer: &Answer) -> Result<Vec<Asked>, StoreError> {
-        let taken = self.taken_ids(&answer.calls).await?;
-        let mut used: Vec<&str> = taken.iter().map(String::as_str).collect();
+    fn asked(&mut self, answer: &Answer) -> Vec<Asked> {
+        let history = Arc::clone(&self.messages);
+        // The history is whole, so every id the conversation has used is in it.
+        let mut used = HashSet::new();
+        if answer.calls.iter().any(|call| call.call_id.is_some()) {
+            used.extend(history.iter().filter_map(|message| match message {
+                Message::Tool { call_id, .. } => Some(call_id.as_str()),
+                Message::User { .. } | Message::Assistant { .. } => None,
+            }));
+        }
         let mut repeated: HashMap<String, bool> = HashMap::new();
         let mut asked = Vec::with_capacity(answer.calls.len());
         for (at, call) in answer.calls.iter().enumerate() {
             let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
             let history_id = match wire {
-                Some(id) if !used.contains(&id) => {
-                    used.push(id);
-                    id.to_owned()
-                }
+                Some(id) if used.insert(id) => id.to_owned(),
                 Some(_) | None => format!("call_{}", self.ground.clock.new_id()),
             };
             let refused = if at >= self.ground.limits.calls_per_step {
@@ -258,19 +263,7 @@ impl Turn {
                 refused,
             });
         }
-        Ok(asked)
-    }
-
-    async fn taken_ids(&self, calls: &[AskedCall]) -> Result<Vec<String>, StoreError> {
-        // A conversation without results cannot have used an id.
-        let fresh = !self.messages.iter().any(|message| matches!(message, Message::Tool { .. }));
-        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
-        match self.ground.conversation_id {
-            Some(conversation_id) if !fresh && !ids.is_empty() => {
-                self.ground.turns.taken_call_ids(self.ground.fence.tenant_id, conversation_id, ids).await
-            }
-            Some(_) | None => Ok(Vec::new()),
-        }
+        asked
     }
 
     /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
@@ -335,11 +328,11 @@ impl Turn {
         match ended {
             Ok(text) => self.complete(&mut draft, text),
             Err(Stop::Canceled) => {
-                let error = TurnError::new(ToolErrorType::Fatal, "canceled", "The turn was canceled.");
+                let error = TurnError::new(ToolErrorType::Fatal, "canceled", Words::of(&self.locale).say("error-canceled", &[]));
                 fail(&ground, &mut draft, TurnStatus::Canceled, self.progress.step, error);
             }
             Err(Stop::Failed(error)) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, error),
-            Err(Stop::Deadline) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, Limit::Deadline.error()),
+            Err(Stop::Deadline) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, Limit::Deadline.error(&self.locale)),
             Err(Stop::Store(error)) => return Err(error),
         }
         ground.commit(draft).await.map(|_| ())

@@ -38,6 +38,8 @@ pub use write::{
     TurnKind, TurnWrite, Written,
 };
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
@@ -103,7 +105,7 @@ pub trait People: Send + Sync {
     /// Makes the tenant when it is new.
     fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow>;
     /// A person with all roles and the permissions of all of them, as of now.
-    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Principal>>;
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>>;
     /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
     fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow>;

@@ -126,7 +126,8 @@ pub(crate) fn check_references(batch: &WorkspaceBatch, mut stored: Stored, fault
 /// A login leads to one person. Somebody in the file gives up the one stored for them.
 fn check_external_ids(batch: &WorkspaceBatch, stored: &HashMap<String, i64>, faults: &mut Faults) {
     let renewed: HashSet<i64> = batch.users.iter().map(|user| user.id).collect();
-    let mut taken: HashMap<&str, i64> = stored.iter().filter(|(_, id)| !renewed.contains(id)).map(|(name, id)| (name.as_str(), *id)).collect();
+    let mut taken: HashMap<&str, i64> =
+        stored.iter().filter(|(_, id)| !renewed.contains(id)).map(|(name, id)| (name.as_str(), *id)).collect();
     for (at, user) in batch.users.iter().enumerate() {
         let Some(name) = user.external_id.as_deref() else { continue };
         match taken.get(name) {

@@ -14,9 +14,7 @@ use werkruf_contract::{Access, Permission, Scope};
 
 use crate::workspace_check::{Checked, Faults};
 use crate::workspace_lines::add_lines;
-use crate::{
-    Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch,
-};
+use crate::{Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch};
 
 /// Reads an import file, or says everything that is wrong with its shape, each fault with path and line.
 pub fn parse_batch(text: &str) -> Result<WorkspaceBatch, Vec<ImportFault>> {

@@ -5,9 +5,11 @@
 
 mod http_tool;
 mod test_tools;
+mod workspace;
 
 pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig};
 pub use test_tools::test_tools;
+pub use workspace::workspace_tools;
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

@@ -16,7 +16,7 @@ use werkruf_store::{KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStor
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::new_secret;
-use crate::offline::OfflineProvider;
+use crate::planner::Planner;
 use crate::{provider, sample, setup};
 
 /// Facts about the installation, kept in the store's settings.
@@ -43,7 +43,7 @@ pub enum StartError {
         "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
     )]
     Unprotected(std::net::SocketAddr),
-    #[error("the sample people cannot be read: {0}")]
+    #[error("the sample data cannot be read: {0}")]
     Sample(#[from] serde_json::Error),
 }
 
@@ -86,29 +86,37 @@ pub struct App {
     pub started_at: Timestamp,
     pub tasks: TaskTracker,
     client: reqwest::Client,
+    planner: Planner,
 }
 
 impl App {
     /// Opens everything the configuration names.
     pub async fn open(config: Config) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
-        let provider = provider::build(&config, &client).await?;
-        Self::open_with(config, provider, client).await
+        let planner = Planner::default();
+        let provider = provider::build_with(&config, &client, &planner).await?;
+        Self::open_with(config, provider, planner, client).await
     }
 
     /// Opens the store for a command that asks no model, so that a missing model stops nobody from reading.
     pub async fn open_for_command(config: Config) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
-        Self::open_with(config, Arc::new(OfflineProvider), client).await
+        let planner = Planner::default();
+        Self::open_with(config, Arc::new(planner.provider()), planner, client).await
     }
 
-    async fn open_with(config: Config, provider: Arc<dyn Provider>, client: reqwest::Client) -> Result<Arc<Self>, StartError> {
-        let setup = setup::build(&config, &client).map_err(StartError::Config)?;
+    async fn open_with(
+        config: Config,
+        provider: Arc<dyn Provider>,
+        planner: Planner,
+        client: reqwest::Client,
+    ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
         make_folder(&config.database)?;
         let store = SqliteStore::open(&config.database, &clock)?;
+        let setup = setup::build(&config, &client, store.clone(), &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
-        settle(&config, store.as_ref(), started_at).await?;
+        settle(&config, &store, started_at).await?;
         let parts = Parts {
             turns: store.clone(),
             records: store.clone(),
@@ -118,8 +126,9 @@ impl App {
             limits: config.limits.clone(),
         };
         let runtime = Runtime::new(parts, setup);
+        planner.follow(runtime.setup());
         let operator_token = SecretString::from(new_secret(rand::random()));
-        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tasks: TaskTracker::new(), client }))
+        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tasks: TaskTracker::new(), client, planner }))
     }
 
     /// What turns write.
@@ -140,13 +149,14 @@ impl App {
     /// Reads the configuration again and takes over tools, assistants and safety profiles; running turns keep theirs.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
-        let client = self.client.clone();
+        let (client, store, clock) = (self.client.clone(), Arc::clone(&self.store), self.clock.clone());
         // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::read(&flags, &environment, &client);
+        let read = move || setup::read_with(&flags, &environment, &client, store, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
         self.runtime.reload(setup);
+        self.planner.follow(self.runtime.setup());
         Ok(())
     }
 
@@ -193,14 +203,14 @@ fn make_folder(database: &Path) -> Result<(), StartError> {
     std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
-/// What every opened store has: tenant `demo`, and the sample people where they are wanted.
-async fn settle(config: &Config, people: &dyn People, now: Timestamp) -> Result<(), StartError> {
+/// What every opened store has: tenant `demo`, and the sample data where it is wanted.
+async fn settle(config: &Config, people: &SqliteStore, now: Timestamp) -> Result<(), StartError> {
     people.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
     let new = people.setting(INSTALLED_AT.to_owned()).await?.is_none();
     let by_itself = new && config.listen.ip().is_loopback() && config.file.is_none();
     let wanted = config.sample_data.unwrap_or(by_itself);
     if wanted && people.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
-        people.put_people(sample::DEMO_ID, sample::people()?).await?;
+        sample::write(people, now).await?;
         people.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
     }
     if new {

@@ -105,7 +105,7 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         }
     };
     let principal = match user_id {
-        Some(user_id) => Some(Arc::new(person(app, tenant_id, user_id).await?)),
+        Some(user_id) => Some(person(app, tenant_id, user_id).await?),
         None => None,
     };
     Ok(Identity { tenant_id, scopes, key_id: key.map(|key| key.id), principal })
@@ -154,7 +154,7 @@ fn unknown_tenant() -> ApiError {
 }
 
 /// The person behind `3` or `ext:<external id>`, made as a guest where the house allows it.
-async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Principal, ApiError> {
+async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
         Some(external) => app.people().user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),

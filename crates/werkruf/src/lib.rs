@@ -6,10 +6,11 @@
 pub mod api;
 pub mod app;
 pub mod cli;
+mod closed;
 pub mod config;
 pub mod identity;
 pub mod lockfile;
-pub mod offline;
+pub mod planner;
 pub mod provider;
 pub mod sample;
 pub mod serve;

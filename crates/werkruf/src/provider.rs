@@ -7,14 +7,19 @@ use werkruf_llm::{ChatConfig, ChatProvider, Provider};
 
 use crate::app::StartError;
 use crate::config::{ChatModel, Config, ModelConfig};
-use crate::offline::OfflineProvider;
+use crate::planner::Planner;
 
 /// Stands in for a model's name while the server is asked what it offers.
 const NAMELESS: &str = "unnamed";
 
 /// Makes the provider; connects only when a model's name is missing, to say which there are.
 pub async fn build(config: &Config, client: &reqwest::Client) -> Result<Arc<dyn Provider>, StartError> {
-    let ModelConfig::Chat(model) = &config.model else { return Ok(Arc::new(OfflineProvider)) };
+    build_with(config, client, &Planner::default()).await
+}
+
+/// The same; where no model is configured, this planner stands in.
+pub async fn build_with(config: &Config, client: &reqwest::Client, planner: &Planner) -> Result<Arc<dyn Provider>, StartError> {
+    let ModelConfig::Chat(model) = &config.model else { return Ok(Arc::new(planner.provider())) };
     let Some(name) = &model.model else { return Err(StartError::Model(missing_name(config, model, client).await)) };
     Ok(Arc::new(chat(config, model, name, client)?))
 }

@@ -1,7 +1,19 @@
-//! The people of tenant `demo`: one for each kind of right, so that permissions can be tried at once.
+//! Tenant `demo`: an office with one person for each kind of right, and work that is due today, so that everything can
+//! be tried at once.
+//!
+//! Days are those of the people they belong to: "today" of somebody in New York is not always today in Madrid.
 
+mod calendar;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde::de::Error as _;
 use werkruf_contract::Uuid;
-use werkruf_store::PeopleBatch;
+use werkruf_store::{NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, Workspace, WorkspaceBatch};
+
+use crate::app::StartError;
+use calendar::{Due, Stretch};
 
 /// Slug of the tenant that always exists.
 pub const DEMO: &str = "demo";
@@ -13,13 +25,19 @@ pub const DEMO_ID: Uuid = Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0
 pub const DEMO_USER: i64 = 1;
 
 const PEOPLE: &str = include_str!("sample/people.json");
+const WORK: &str = include_str!("sample/work.json");
 
-/// All six, with their roles and branches.
-pub fn people() -> Result<PeopleBatch, serde_json::Error> {
-    serde_json::from_str(PEOPLE)
+/// Writes the whole sample, as of now.
+pub async fn write(workspace: &dyn Workspace, now: Timestamp) -> Result<(), StartError> {
+    let written = workspace.import(batch(now)?, DEMO_ID, now).await?;
+    // The sample is part of the program: a fault in it is ours, and the first one says which.
+    written.map(|_| ()).map_err(|faults| {
+        let first = faults.first().map(|fault| format!("{}: {}", fault.path, fault.message)).unwrap_or_default();
+        StartError::Sample(serde_json::Error::custom(first))
+    })
 }
 
-/// Only the one the demo key speaks for.
+/// Only the person the demo key speaks for.
 pub fn demo_user_alone() -> Result<PeopleBatch, serde_json::Error> {
     let mut batch = people()?;
     batch.users.retain(|user| user.id == DEMO_USER);
@@ -28,24 +46,101 @@ pub fn demo_user_alone() -> Result<PeopleBatch, serde_json::Error> {
     Ok(batch)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sample_is_whole() {
-        let batch = people().unwrap();
-        assert_eq!(batch.users.iter().map(|user| user.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
-        for user in &batch.users {
-            assert!(batch.branches.iter().any(|branch| Some(branch.id) == user.branch_id), "{}", user.first_name);
-            assert!(user.role_ids.iter().all(|id| batch.roles.iter().any(|role| role.id == *id)), "{}", user.first_name);
-        }
-        assert_eq!(DEMO_ID.to_string(), "00000000-0000-7000-8000-000000000001");
-    }
-
-    #[test]
-    fn the_demo_user_stands_alone() {
-        let batch = demo_user_alone().unwrap();
-        assert_eq!((batch.users.len(), batch.roles.len(), batch.branches.len()), (1, 1, 1));
-    }
+fn people() -> Result<PeopleBatch, serde_json::Error> {
+    serde_json::from_str(PEOPLE)
 }
+
+#[derive(Deserialize)]
+struct Work {
+    requests: Vec<SampleRequest>,
+    tasks: Vec<SampleTask>,
+    worktimes: Vec<SampleWorktime>,
+    cerebro_articles: Vec<NewArticle>,
+}
+
+#[derive(Deserialize)]
+struct SampleRequest {
+    id: i64,
+    title: String,
+    description: Option<String>,
+    status: String,
+    due: Due,
+    requester_id: i64,
+    responsible_id: Option<i64>,
+    branch_id: i64,
+    hours_ago: i64,
+}
+
+#[derive(Deserialize)]
+struct SampleTask {
+    id: i64,
+    title: String,
+    status: String,
+    due: Due,
+    user_id: i64,
+    branch_id: i64,
+    hours_ago: i64,
+}
+
+#[derive(Deserialize)]
+struct SampleWorktime {
+    id: i64,
+    user_id: i64,
+    branch_id: i64,
+    #[serde(flatten)]
+    stretch: Stretch,
+}
+
+fn batch(now: Timestamp) -> Result<WorkspaceBatch, serde_json::Error> {
+    let people = people()?;
+    let work: Work = serde_json::from_str(WORK)?;
+    let here = |user: i64| zone_of(&people, user).map(|zone| now.to_zoned(zone));
+    let requests = work.requests.into_iter().map(|row| {
+        Ok(NewRequest {
+            id: row.id,
+            title: row.title,
+            description: row.description,
+            status: row.status,
+            due_date: Some(row.due.date(&here(row.requester_id)?)?),
+            requester_id: row.requester_id,
+            responsible_id: row.responsible_id,
+            branch_id: row.branch_id,
+            created_at: Some(calendar::hours_before(now, row.hours_ago)?),
+        })
+    });
+    let tasks = work.tasks.into_iter().map(|row| {
+        Ok(NewTask {
+            id: row.id,
+            title: row.title,
+            description: None,
+            status: row.status,
+            due_date: Some(row.due.date(&here(row.user_id)?)?),
+            user_id: row.user_id,
+            branch_id: row.branch_id,
+            created_at: Some(calendar::hours_before(now, row.hours_ago)?),
+        })
+    });
+    let worktimes = work.worktimes.into_iter().map(|row| {
+        let (started_at, ended_at) = row.stretch.times(&here(row.user_id)?)?;
+        Ok(NewWorktime { id: row.id, user_id: row.user_id, branch_id: row.branch_id, started_at, ended_at })
+    });
+    let wrong = |error: jiff::Error| serde_json::Error::custom(error);
+    let requests = requests.collect::<Result<_, _>>().map_err(wrong)?;
+    let tasks = tasks.collect::<Result<_, _>>().map_err(wrong)?;
+    let worktimes = worktimes.collect::<Result<_, _>>().map_err(wrong)?;
+    let PeopleBatch { branches, roles, users } = people;
+    let cerebro_articles = work.cerebro_articles;
+    Ok(WorkspaceBatch { tenant: DEMO_ID.to_string(), branches, roles, users, requests, tasks, worktimes, cerebro_articles })
+}
+
+/// The person's own time zone, or their branch's.
+fn zone_of(people: &PeopleBatch, id: i64) -> Result<TimeZone, jiff::Error> {
+    let user = people.users.iter().find(|user| user.id == id);
+    let branch = user.and_then(|user| people.branches.iter().find(|branch| Some(branch.id) == user.branch_id));
+    let name = user.and_then(|user| user.time_zone.as_deref()).or(branch.map(|branch| branch.time_zone.as_str()));
+    name.map_or(Ok(TimeZone::UTC), TimeZone::get)
+}
+
+#[cfg(test)]
+#[path = "sample/sample_tests.rs"]
+mod tests;

@@ -4,17 +4,31 @@
 
 use std::sync::Arc;
 
+use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
-use werkruf_tools::{HttpTool, test_tools};
+use werkruf_store::Workspace;
+use werkruf_tools::{HttpTool, test_tools, workspace_tools};
 
+use crate::closed::ClosedWorkspace;
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 
-/// Reads the configuration and builds what it asks for; finds the faults of both steps together.
+/// Reads the configuration and builds what it asks for; finds the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
+    read_with(flags, environment, client, Arc::new(ClosedWorkspace), &Clock::system(0))
+}
+
+/// The same, with the rows the tools look into.
+pub fn read_with(
+    flags: &Flags,
+    environment: &Environment,
+    client: &reqwest::Client,
+    workspace: Arc<dyn Workspace>,
+    clock: &Clock,
+) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // A declaration that could not be read left no name behind, so nothing can be said about who uses it.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, client) {
+    match build(&config, client, workspace, clock) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -23,9 +37,19 @@ pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) 
 }
 
 /// Builds what the configuration asks for, or says everything that is wrong with it.
-pub fn build(config: &Config, client: &reqwest::Client) -> Result<Setup, Vec<ConfigViolation>> {
+pub fn build(
+    config: &Config,
+    client: &reqwest::Client,
+    workspace: Arc<dyn Workspace>,
+    clock: &Clock,
+) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
+    for tool in workspace_tools(workspace, clock.clone()) {
+        if let Err(fault) = registry.add_object(tool) {
+            violations.push(ConfigViolation::new("", fault.to_string()));
+        }
+    }
     if config.test_tools {
         for tool in test_tools() {
             if let Err(fault) = registry.add_object(tool) {

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also outside its own function")]
 
+#[path = "cli/chat.rs"]
+mod chat;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/contract.rs"]
 mod contract;
+#[path = "cli/conversations.rs"]
+mod conversations;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/serve.rs"]

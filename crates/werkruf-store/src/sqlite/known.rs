@@ -4,11 +4,11 @@
 //! was read before such a write began is not kept after it: the generation has moved on.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use werkruf_contract::{Principal, Uuid};
 
-use crate::KeyRow;
+use crate::{KeyRow, TenantRow};
 
 /// Entries of a kind at most; beyond that it starts over, which costs look-ups and nothing else.
 const ROOM: usize = 10_000;
@@ -21,9 +21,11 @@ pub(super) struct Known {
 #[derive(Default)]
 struct Inner {
     generation: u64,
-    principals: HashMap<Uuid, HashMap<String, Principal>>,
+    principals: HashMap<Uuid, HashMap<String, Arc<Principal>>>,
     people: usize,
     keys: HashMap<String, KeyRow>,
+    /// By the name they were asked for, slug or id.
+    tenants: HashMap<String, TenantRow>,
 }
 
 /// When a read began.
@@ -41,12 +43,12 @@ impl Known {
         *inner = Inner { generation, ..Inner::default() };
     }
 
-    pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str) -> Result<Principal, Generation> {
+    pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str) -> Result<Arc<Principal>, Generation> {
         let inner = self.lock();
         inner.principals.get(&tenant_id).and_then(|people| people.get(user_id)).cloned().ok_or(Generation(inner.generation))
     }
 
-    pub(super) fn keep_principal(&self, since: Generation, principal: &Principal) {
+    pub(super) fn keep_principal(&self, since: Generation, principal: &Arc<Principal>) {
         let mut inner = self.lock();
         if inner.generation != since.0 {
             return;
@@ -56,7 +58,7 @@ impl Known {
             inner.people = 0;
         }
         let people = inner.principals.entry(principal.tenant_id).or_default();
-        if people.insert(principal.user_id.clone(), principal.clone()).is_none() {
+        if people.insert(principal.user_id.clone(), Arc::clone(principal)).is_none() {
             inner.people += 1;
         }
     }
@@ -75,5 +77,21 @@ impl Known {
             inner.keys.clear();
         }
         inner.keys.insert(digest, key);
+    }
+
+    pub(super) fn tenant(&self, name: &str) -> Result<TenantRow, Generation> {
+        let inner = self.lock();
+        inner.tenants.get(name).cloned().ok_or(Generation(inner.generation))
+    }
+
+    pub(super) fn keep_tenant(&self, since: Generation, name: String, tenant: TenantRow) {
+        let mut inner = self.lock();
+        if inner.generation != since.0 {
+            return;
+        }
+        if inner.tenants.len() >= ROOM {
+            inner.tenants.clear();
+        }
+        inner.tenants.insert(name, tenant);
     }
 }

@@ -1,5 +1,7 @@
 //! [`People`] on SQLite: who exists, what they may do, which keys there are.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::{Access, Permission, Principal, Role, Scope, Uuid};
@@ -13,10 +15,21 @@ use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreE
 
 impl People for SqliteStore {
     fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
-        Box::pin(self.readers.look_up(move |c| {
-            let mut statement = c.prepare_cached("SELECT id, slug FROM tenants WHERE slug = ?1 OR id = lower(?1)")?;
-            first(&mut statement, params![name], tenant)
-        }))
+        Box::pin(async move {
+            let since = match self.known.tenant(&name) {
+                Ok(tenant) => return Ok(Some(tenant)),
+                Err(since) => since,
+            };
+            let found = self.readers.look_up(|c| {
+                let mut statement = c.prepare_cached("SELECT id, slug FROM tenants WHERE slug = ?1 OR id = lower(?1)")?;
+                first(&mut statement, params![name], tenant)
+            });
+            let found = found.await?;
+            if let Some(tenant) = &found {
+                self.known.keep_tenant(since, name, tenant.clone());
+            }
+            Ok(found)
+        })
     }
 
     fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
@@ -27,13 +40,13 @@ impl People for SqliteStore {
         Box::pin(self.about_people(move |c| write::ensure_tenant(c, id, &slug, now)))
     }
 
-    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Principal>> {
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
             let since = match self.known.principal(tenant_id, &user_id) {
                 Ok(principal) => return Ok(Some(principal)),
                 Err(since) => since,
             };
-            let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id)).await?;
+            let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id)).await?.map(Arc::new);
             if let Some(principal) = &found {
                 self.known.keep_principal(since, principal);
             }

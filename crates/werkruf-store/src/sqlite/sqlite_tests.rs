@@ -43,6 +43,13 @@ tell! {
     a_guest_is_made_once,
     keys_are_found_by_digest_until_deleted,
     tenants_and_settings_are_remembered,
+    a_reach_never_shows_more_than_its_grant,
+    work_is_filtered_ordered_and_cut,
+    worktimes_are_those_that_overlap,
+    articles_are_found_by_words_tags_and_branch,
+    an_import_replaces_what_it_names_and_nothing_else,
+    external_ids_lead_to_one_person,
+    a_batch_with_faults_tells_all_and_writes_nothing,
 }
 
 /// As a person with `sqlite3 file:w.db?mode=ro` sees it.
@@ -205,7 +212,7 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     let mut names: Vec<_> = names.split(',').collect();
     names.sort_unstable();
     assert_eq!(names, ["schema_migrations", "settings"]);
-    for sql in super::turns::hot_statements() {
+    for sql in super::turns::hot_statements().into_iter().chain(super::workspace::statements().into_iter().map(str::to_owned)) {
         let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let mut rows = statement.raw_query();
         let mut plan: Vec<String> = Vec::new();

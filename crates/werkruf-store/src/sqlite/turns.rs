@@ -40,7 +40,8 @@ impl Turns for SqliteStore {
     }
 
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
-        Box::pin(self.readers.list(move |c| {
+        // Read in place: most histories are short, and handing one to another thread costs more than reading it.
+        Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&history_sql())?;
             let mut found = all(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], row::message)?;
             found.sort_by_key(|message| message.seq);

@@ -5,11 +5,13 @@
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_turns;
+mod chapters_workspace;
 mod world;
 
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_turns::*;
+pub(crate) use chapters_workspace::*;
 pub(crate) use world::{Store, World};
 
 /// One test per chapter, each on a store of its own.

@@ -8,12 +8,12 @@ use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, Tu
 
 use crate::{
     CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records, TurnChange,
-    TurnKind, TurnWrite, Turns, Written,
+    TurnKind, TurnWrite, Turns, Workspace, Written,
 };
 
 /// Everything a database does.
-pub(crate) trait Store: Turns + Records + People + 'static {}
-impl<T: Turns + Records + People + 'static> Store for T {}
+pub(crate) trait Store: Turns + Records + People + Workspace + 'static {}
+impl<T: Turns + Records + People + Workspace + 'static> Store for T {}
 
 pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,

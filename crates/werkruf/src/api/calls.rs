@@ -213,5 +213,5 @@ async fn retry(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, b
 async fn owner(door: &Door, who: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
     let principal = door.app.people().principal(who.tenant_id, turn.user_id.clone()).await?;
     let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The person of this call does not exist any more."))?;
-    Ok(Caller { principal: Arc::new(principal), key_id: who.key_id, admin: who.scopes.admin })
+    Ok(Caller { principal, key_id: who.key_id, admin: who.scopes.admin })
 }

@@ -32,6 +32,7 @@ mod sse;
 mod tools;
 mod turns;
 mod view;
+mod workspace;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -78,6 +79,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(invoke::routes())
         .merge(keys::routes())
         .merge(reload::routes())
+        .merge(workspace::routes())
 }
 
 /// The whole door.

@@ -11,9 +11,14 @@ pub(super) fn call_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/tool-calls/{}", spelled(typed)?))
 }
 
+/// Where the API keeps this conversation; it takes the beginning of an id as well.
+pub(super) fn conversation_path(typed: &str) -> Result<String, CliError> {
+    Ok(format!("/api/conversations/{}", spelled(typed)?))
+}
+
 /// The whole id of a conversation.
 pub(super) async fn conversation(backend: &Backend, typed: &str) -> Result<String, CliError> {
-    let row = backend.get(&format!("/api/conversations/{}", spelled(typed)?)).await?;
+    let row = backend.get(&conversation_path(typed)?).await?;
     Ok(text(&row, "id")?.to_owned())
 }
 

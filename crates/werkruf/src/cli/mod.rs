@@ -4,8 +4,10 @@
 
 mod backend;
 mod calls;
+mod chat;
 mod config;
 mod contract;
+mod conversations;
 mod error;
 mod explain;
 mod ids;
@@ -14,6 +16,7 @@ pub(crate) mod print;
 mod tools;
 mod version;
 mod wire;
+mod workspace;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,6 +40,7 @@ const ABOUT: &str = "A self-hosted tool-call server for LLM assistants";
 
 const EXAMPLES: &str = "Examples:
   werkruf serve                                   start on 127.0.0.1:8080
+  werkruf chat 'Which requests are open?'         ask, here or beside the server
   werkruf tools list                              what can be called
   werkruf calls list --status failed              what went wrong
   werkruf explain 0197f2c4                        why it went wrong
@@ -94,6 +98,16 @@ enum Command {
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<String>,
     },
+    /// Talk to an assistant: one message, or line by line
+    #[command(
+        after_help = "Examples:\n  werkruf chat 'Which requests are open?'\n  werkruf chat                                    line by line; Ctrl-D ends\n  \
+                            werkruf chat 'And for Bernd?' --conversation last --user 1\n  \
+                            werkruf chat 'Wer bin ich?' --user 3 --json | jq -r 'select(.event == \"final\").data.message.content'"
+    )]
+    Chat(chat::Command),
+    /// List, read, export and delete conversations
+    #[command(subcommand)]
+    Conversations(conversations::Command),
     /// List, describe and call tools
     #[command(subcommand)]
     Tools(tools::Command),
@@ -109,6 +123,9 @@ enum Command {
     /// Make, list and delete API keys
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Import the office: people, requests, tasks, working times, articles
+    #[command(subcommand)]
+    Workspace(workspace::Command),
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
@@ -190,10 +207,13 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
             session.listen = listen;
             Ok(serve::serve(session.config()?, json).await?)
         }
+        Some(Command::Chat(command)) => chat::run(&session, command).await,
+        Some(Command::Conversations(command)) => conversations::run(&session, command).await,
         Some(Command::Tools(command)) => tools::run(&session, command).await,
         Some(Command::Calls(command)) => calls::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
+        Some(Command::Workspace(command)) => workspace::run(&session, command).await,
         Some(Command::Contract(command)) => contract::run(&command, json),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

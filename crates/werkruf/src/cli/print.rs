@@ -12,6 +12,17 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Text on stdout as it comes, without a line of its own.
+pub(super) fn piece(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Text that only prints: what a model or a person wrote must not steer the terminal.
+pub(super) fn harmless(text: &str) -> String {
+    text.replace('\t', "    ").chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
+}
+
 /// One line on stderr.
 pub(crate) fn error_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");

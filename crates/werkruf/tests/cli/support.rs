@@ -26,7 +26,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn of(output: &Output) -> Self {
+    pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
@@ -84,9 +84,19 @@ impl Place {
         Done::of(&child.wait_with_output().unwrap())
     }
 
+    /// A command that runs beside the test.
+    pub fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// A server that has said where it listens.
     pub fn serve(&self, arguments: &[&str]) -> Server {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        self.serve_at("127.0.0.1:0", arguments)
+    }
+
+    /// The same, at this address.
+    pub fn serve_at(&self, address: &str, arguments: &[&str]) -> Server {
+        let mut all = vec!["serve", "--listen", address];
         all.extend(arguments);
         let mut child = self.command(&all).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());

@@ -1,0 +1,98 @@
+# What people read in German. The same keys and variables stand in all three files; a test compares them.
+
+# How a turn fails, by error code.
+error-step_limit = Der Assistent brauchte mehr Schritte als erlaubt und fand keine Antwort.
+error-repeat_limit = Der Assistent hat sich wiederholt und keine Antwort gefunden.
+error-turn_deadline = Die Zeit für diese Antwort ist abgelaufen.
+error-canceled = Die Anfrage wurde abgebrochen.
+error-model_incomplete = Das Sprachmodell hat mitten in seiner Antwort aufgehört.
+error-model_cut = Die Antwort des Sprachmodells wurde abgeschnitten, bevor seine Werkzeugaufrufe vollständig waren.
+error-model_busy = Das Sprachmodell nimmt gerade keine weiteren Anfragen an.
+error-model_refused = Das Sprachmodell hat die Anfrage abgelehnt. Der Grund steht im Protokoll des Betreibers.
+error-model_unavailable = Das Sprachmodell antwortet nicht.
+
+# How a call fails, by error code, where nobody else puts it into words.
+call-permission_denied = Dafür fehlt dir die Berechtigung.
+call-invalid_arguments = Diese Abfrage war so nicht möglich: { $reason }
+call-unknown_user = Es gibt keine Person mit dieser Nummer.
+worktime-too-long = Dieser Zeitraum ist zu lang. Frag bitte nach einem kürzeren.
+call-tool_timeout = Das Nachsehen hat zu lange gedauert. Versuch es bitte gleich noch einmal.
+call-canceled = Das Nachsehen wurde abgebrochen.
+call-outcome_unknown = Ob das ausgeführt wurde, ist nicht bekannt. Prüf bitte das Ergebnis, bevor du es wiederholst.
+call-approval_denied = Das wurde nicht genehmigt.
+call-approval_expired = Die Genehmigung kam nicht rechtzeitig.
+call-interrupted = Das Nachsehen wurde unterbrochen; das Ergebnis ist nicht bekannt.
+call-other = Das hat gerade nicht geklappt ({ $code }).
+
+# The planner that is no language model.
+offline-notice = (Hier antwortet der Offline-Planer, kein Sprachmodell.)
+offline-lost = Das habe ich nicht verstanden. Ich bin kein Sprachmodell, sondern ein einfacher Planer.
+offline-can = Nachsehen kann ich: { $things }.
+offline-can-nothing = Mir ist hier kein Werkzeug gegeben, das ich benutzen könnte.
+offline-connect = Wer frei fragen will, verbindet ein Sprachmodell: mit OPENAI_API_KEY oder OPENAI_BASE_URL.
+offline-done = Fertig. Das Werkzeug { $tool } hat ohne Text geantwortet.
+offline-thing-get_requests = Anfragen („Welche Anfragen sind offen?“)
+offline-thing-get_todos = Aufgaben („Meine Aufgaben für heute“)
+offline-thing-get_worktime = Arbeitszeit („Wie lange habe ich heute gearbeitet?“)
+offline-thing-get_cerebro_articles = Artikel („Artikel zu Notfällen“)
+offline-thing-get_user_info = deine Angaben („Wer bin ich?“)
+
+# Requests and tasks.
+requests-found = { $count ->
+    [one] Eine Anfrage{ $filter }:
+   *[other] { $count } Anfragen{ $filter }:
+}
+requests-none = Keine Anfragen gefunden{ $filter }.
+todos-found = { $count ->
+    [one] Eine Aufgabe{ $filter }:
+   *[other] { $count } Aufgaben{ $filter }:
+}
+todos-none = Keine Aufgaben gefunden{ $filter }.
+filter-due-day = fällig am { $day }
+filter-due-span = fällig vom { $from } bis { $to }
+filter-user = Person { $id }
+filter-branch = Standort { $id }
+row-due = fällig { $day }
+row-requester = von { $name }
+row-responsible = zuständig: { $name }
+rows-more = Es gibt noch mehr; gezeigt sind die neuesten { $count }.
+status-open = offen
+status-in_progress = in Arbeit
+status-improval = in Nachbesserung
+status-quality_control = in der Qualitätskontrolle
+status-done = erledigt
+status-cancelled = storniert
+
+# Working time.
+worktime-day = Arbeitszeit am { $day }{ $filter }: { $total }
+worktime-span = Arbeitszeit vom { $from } bis { $to }{ $filter }: { $total }
+worktime-none-day = Keine Arbeitszeit erfasst am { $day }{ $filter }.
+worktime-none-span = Keine Arbeitszeit erfasst vom { $from } bis { $to }{ $filter }.
+worktime-running = Die Zeiterfassung läuft gerade.
+worktime-stopped = Die Zeiterfassung läuft gerade nicht.
+worktime-line = { $day }, { $start } bis { $end } ({ $total })
+worktime-line-running = { $day }, seit { $start } ({ $total }, läuft)
+worktime-more = { $count ->
+    [one] Ein weiterer Eintrag ist nicht einzeln aufgeführt.
+   *[other] { $count } weitere Einträge sind nicht einzeln aufgeführt.
+}
+duration-minutes = { $minutes } Min.
+duration-hours = { $hours } Std.
+duration-hours-minutes = { $hours } Std. { $minutes } Min.
+
+# Articles.
+articles-found = { $count ->
+    [one] Ein Artikel{ $filter }:
+   *[other] { $count } Artikel{ $filter }:
+}
+articles-none = Keine Artikel gefunden{ $filter }.
+articles-term = zu „{ $term }“
+articles-tags = mit den Schlagwörtern { $tags }
+articles-more = Es gibt noch mehr; gezeigt sind { $count }.
+
+# People.
+person-name = { $first } { $last } (Nr. { $id })
+person-email = E-Mail: { $email }
+person-branch = Standort: { $branch }
+person-roles = Rollen: { $roles }
+person-no-roles = Keine Rollen

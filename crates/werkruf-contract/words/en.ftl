@@ -1,0 +1,98 @@
+# What people read in English; also what stands in for a word another language lacks.
+
+# How a turn fails, by error code.
+error-step_limit = The assistant needed more steps than are allowed and found no answer.
+error-repeat_limit = The assistant repeated itself and found no answer.
+error-turn_deadline = The time for this answer is up.
+error-canceled = The turn was canceled.
+error-model_incomplete = The language model broke off before its answer was complete.
+error-model_cut = The language model's answer was cut off before its tool calls were complete.
+error-model_busy = The language model is taking no more requests right now.
+error-model_refused = The language model refused the request. The operator finds the reason in the log.
+error-model_unavailable = The language model does not answer.
+
+# How a call fails, by error code, where nobody else puts it into words.
+call-permission_denied = You are not permitted to see this.
+call-invalid_arguments = This could not be looked up: { $reason }
+call-unknown_user = There is no person with this number.
+worktime-too-long = This span of time is too long. Please ask for a shorter one.
+call-tool_timeout = Looking this up took too long. Please try again in a moment.
+call-canceled = Looking this up was canceled.
+call-outcome_unknown = It is not known whether this was carried out. Please check the result before you repeat it.
+call-approval_denied = This was not approved.
+call-approval_expired = The approval did not come in time.
+call-interrupted = Looking this up was interrupted; its result is not known.
+call-other = This did not work just now ({ $code }).
+
+# The planner that is no language model.
+offline-notice = (This is the offline planner answering, not a language model.)
+offline-lost = I did not understand that. I am not a language model but a simple planner.
+offline-can = I can look up: { $things }.
+offline-can-nothing = I was given no tool that I could use here.
+offline-connect = To ask freely, connect a language model with OPENAI_API_KEY or OPENAI_BASE_URL.
+offline-done = Done. The tool { $tool } answered without a text.
+offline-thing-get_requests = requests (“Which requests are open?”)
+offline-thing-get_todos = tasks (“My tasks for today”)
+offline-thing-get_worktime = working time (“How long have I worked today?”)
+offline-thing-get_cerebro_articles = articles (“Articles about emergencies”)
+offline-thing-get_user_info = who you are (“Who am I?”)
+
+# Requests and tasks.
+requests-found = { $count ->
+    [one] One request{ $filter }:
+   *[other] { $count } requests{ $filter }:
+}
+requests-none = No requests found{ $filter }.
+todos-found = { $count ->
+    [one] One task{ $filter }:
+   *[other] { $count } tasks{ $filter }:
+}
+todos-none = No tasks found{ $filter }.
+filter-due-day = due { $day }
+filter-due-span = due { $from } to { $to }
+filter-user = person { $id }
+filter-branch = branch { $id }
+row-due = due { $day }
+row-requester = from { $name }
+row-responsible = responsible: { $name }
+rows-more = There are more; the newest { $count } are shown.
+status-open = open
+status-in_progress = in progress
+status-improval = in improvement
+status-quality_control = in quality control
+status-done = done
+status-cancelled = cancelled
+
+# Working time.
+worktime-day = Working time on { $day }{ $filter }: { $total }
+worktime-span = Working time from { $from } to { $to }{ $filter }: { $total }
+worktime-none-day = No working time recorded on { $day }{ $filter }.
+worktime-none-span = No working time recorded from { $from } to { $to }{ $filter }.
+worktime-running = The clock is running.
+worktime-stopped = The clock is not running.
+worktime-line = { $day }, { $start } to { $end } ({ $total })
+worktime-line-running = { $day }, since { $start } ({ $total }, running)
+worktime-more = { $count ->
+    [one] One more entry is not listed.
+   *[other] { $count } more entries are not listed.
+}
+duration-minutes = { $minutes } min
+duration-hours = { $hours } h
+duration-hours-minutes = { $hours } h { $minutes } min
+
+# Articles.
+articles-found = { $count ->
+    [one] One article{ $filter }:
+   *[other] { $count } articles{ $filter }:
+}
+articles-none = No articles found{ $filter }.
+articles-term = about “{ $term }”
+articles-tags = tagged { $tags }
+articles-more = There are more; { $count } are shown.
+
+# People.
+person-name = { $first } { $last } (no. { $id })
+person-email = Email: { $email }
+person-branch = Branch: { $branch }
+person-roles = Roles: { $roles }
+person-no-roles = No roles

@@ -1,0 +1,98 @@
+# What people read in Spanish. The same keys and variables stand in all three files; a test compares them.
+
+# How a turn fails, by error code.
+error-step_limit = El asistente necesitó más pasos de los permitidos y no encontró respuesta.
+error-repeat_limit = El asistente se repitió y no encontró respuesta.
+error-turn_deadline = Se agotó el tiempo para esta respuesta.
+error-canceled = La consulta se canceló.
+error-model_incomplete = El modelo de lenguaje se interrumpió antes de completar su respuesta.
+error-model_cut = La respuesta del modelo de lenguaje se cortó antes de que sus llamadas a herramientas estuvieran completas.
+error-model_busy = El modelo de lenguaje no acepta más peticiones en este momento.
+error-model_refused = El modelo de lenguaje rechazó la petición. El motivo está en el registro del operador.
+error-model_unavailable = El modelo de lenguaje no responde.
+
+# How a call fails, by error code, where nobody else puts it into words.
+call-permission_denied = No tienes permiso para ver esto.
+call-invalid_arguments = No se pudo consultar así: { $reason }
+call-unknown_user = No hay ninguna persona con ese número.
+worktime-too-long = Ese periodo es demasiado largo. Pregunta por uno más corto.
+call-tool_timeout = La consulta tardó demasiado. Inténtalo de nuevo en un momento.
+call-canceled = La consulta se canceló.
+call-outcome_unknown = No se sabe si esto se llevó a cabo. Comprueba el resultado antes de repetirlo.
+call-approval_denied = Esto no fue aprobado.
+call-approval_expired = La aprobación no llegó a tiempo.
+call-interrupted = La consulta se interrumpió; no se conoce su resultado.
+call-other = Esto no ha funcionado ahora mismo ({ $code }).
+
+# The planner that is no language model.
+offline-notice = (Responde el planificador sin conexión, no un modelo de lenguaje.)
+offline-lost = No lo he entendido. No soy un modelo de lenguaje, sino un planificador sencillo.
+offline-can = Puedo consultar: { $things }.
+offline-can-nothing = No tengo ninguna herramienta que pueda usar aquí.
+offline-connect = Para preguntar libremente, conecta un modelo de lenguaje con OPENAI_API_KEY u OPENAI_BASE_URL.
+offline-done = Hecho. La herramienta { $tool } respondió sin texto.
+offline-thing-get_requests = solicitudes («¿Qué solicitudes hay abiertas?»)
+offline-thing-get_todos = tareas («Mis tareas de hoy»)
+offline-thing-get_worktime = horas de trabajo («¿Cuánto he trabajado hoy?»)
+offline-thing-get_cerebro_articles = artículos («Artículos sobre emergencias»)
+offline-thing-get_user_info = tus datos («¿Quién soy?»)
+
+# Requests and tasks.
+requests-found = { $count ->
+    [one] Una solicitud{ $filter }:
+   *[other] { $count } solicitudes{ $filter }:
+}
+requests-none = No se encontraron solicitudes{ $filter }.
+todos-found = { $count ->
+    [one] Una tarea{ $filter }:
+   *[other] { $count } tareas{ $filter }:
+}
+todos-none = No se encontraron tareas{ $filter }.
+filter-due-day = vence el { $day }
+filter-due-span = vence del { $from } al { $to }
+filter-user = persona { $id }
+filter-branch = sucursal { $id }
+row-due = vence el { $day }
+row-requester = de { $name }
+row-responsible = responsable: { $name }
+rows-more = Hay más; se muestran las { $count } más recientes.
+status-open = abierta
+status-in_progress = en curso
+status-improval = en mejora
+status-quality_control = en control de calidad
+status-done = hecha
+status-cancelled = cancelada
+
+# Working time.
+worktime-day = Tiempo de trabajo del { $day }{ $filter }: { $total }
+worktime-span = Tiempo de trabajo del { $from } al { $to }{ $filter }: { $total }
+worktime-none-day = No hay tiempo de trabajo registrado el { $day }{ $filter }.
+worktime-none-span = No hay tiempo de trabajo registrado del { $from } al { $to }{ $filter }.
+worktime-running = El registro está en marcha.
+worktime-stopped = El registro no está en marcha.
+worktime-line = { $day }, de { $start } a { $end } ({ $total })
+worktime-line-running = { $day }, desde { $start } ({ $total }, en marcha)
+worktime-more = { $count ->
+    [one] Hay una entrada más que no se detalla.
+   *[other] Hay { $count } entradas más que no se detallan.
+}
+duration-minutes = { $minutes } min
+duration-hours = { $hours } h
+duration-hours-minutes = { $hours } h { $minutes } min
+
+# Articles.
+articles-found = { $count ->
+    [one] Un artículo{ $filter }:
+   *[other] { $count } artículos{ $filter }:
+}
+articles-none = No se encontraron artículos{ $filter }.
+articles-term = sobre «{ $term }»
+articles-tags = con las etiquetas { $tags }
+articles-more = Hay más; se muestran { $count }.
+
+# People.
+person-name = { $first } { $last } (n.º { $id })
+person-email = Correo: { $email }
+person-branch = Sucursal: { $branch }
+person-roles = Roles: { $roles }
+person-no-roles = Sin roles

@@ -1,0 +1,78 @@
+//! The planner's sentences: results in the order of their calls, refusals in polite words, and what it can do.
+
+use serde_json::Value;
+use werkruf_contract::Words;
+
+use crate::{Message, ToolDefinition};
+
+/// One result, and the tool it came from.
+pub(super) struct Outcome<'a> {
+    id: &'a str,
+    tool: &'a str,
+    content: &'a str,
+}
+
+/// The results after the last call, in the order of the calls; empty when the last word was not a tool's.
+pub(super) fn results(messages: &[Message]) -> Vec<Outcome<'_>> {
+    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+    for message in messages.iter().rev() {
+        match message {
+            Message::Tool { call_id, name, content } => outcomes.push(Outcome { id: call_id, tool: name, content }),
+            Message::Assistant { calls, .. } => {
+                // Results are stored as they came in; people expect them as they were asked for.
+                outcomes.sort_by_key(|outcome| calls.iter().position(|call| call.id == outcome.id));
+                return outcomes;
+            }
+            Message::User { .. } => break,
+        }
+    }
+    outcomes.reverse();
+    outcomes
+}
+
+/// All results in the tools' own words. The first answer of a conversation says who is speaking.
+pub(super) fn compose(words: &Words, messages: &[Message], outcomes: &[Outcome<'_>]) -> String {
+    let mut parts: Vec<String> = outcomes.iter().map(|outcome| tell(words, outcome)).collect();
+    let spoke = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
+    if !messages.iter().any(spoke) {
+        parts.push(words.say("offline-notice", &[]));
+    }
+    parts.join("\n\n")
+}
+
+fn tell(words: &Words, outcome: &Outcome<'_>) -> String {
+    let value: Value = serde_json::from_str(outcome.content).unwrap_or(Value::Null);
+    if let Some(error) = value.get("error") {
+        return refuse(words, error);
+    }
+    match value.get("message").and_then(Value::as_str) {
+        Some(message) if !message.is_empty() => message.to_owned(),
+        Some(_) | None => words.say("offline-done", &[("tool", outcome.tool.into())]),
+    }
+}
+
+/// An error by its code; one nobody has words for is named.
+fn refuse(words: &Words, error: &Value) -> String {
+    let code = error.get("code").and_then(Value::as_str).unwrap_or("error");
+    let reason = error.get("message").and_then(Value::as_str).unwrap_or(code);
+    let key = format!("call-{code}");
+    let key = if words.knows(&key) { key.as_str() } else { "call-other" };
+    words.say(key, &[("code", code.into()), ("reason", reason.into())])
+}
+
+/// What is said when no tool knows the text.
+pub(super) fn lost(words: &Words, tools: &[ToolDefinition]) -> String {
+    // A tool without words of its own is offered to models, and not to people.
+    let things: Vec<String> = tools
+        .iter()
+        .map(|tool| format!("offline-thing-{}", tool.name))
+        .filter(|key| words.knows(key))
+        .map(|key| words.say(&key, &[]))
+        .collect();
+    let can = if things.is_empty() {
+        words.say("offline-can-nothing", &[])
+    } else {
+        words.say("offline-can", &[("things", things.join(", ").into())])
+    };
+    [words.say("offline-lost", &[]), can, words.say("offline-connect", &[])].join(" ")
+}

@@ -1,0 +1,282 @@
+//! The customer's own rows: whose are seen, what an import writes, what it refuses.
+
+use jiff::civil::{Date, date};
+use serde_json::{Value, json};
+use werkruf_contract::{Grant, Uuid};
+
+use super::{Store, World};
+use crate::{ArticleQuery, DateSpan, ImportFault, Reach, Target, WorkQuery, WorkspaceBatch, WorktimeQuery, add_lines, parse_batch};
+
+/// Two branches. User 1 sits in branch 1 and has a row in branch 2; user 2 likewise; user 3 is of branch 2; user 4 of none.
+fn office() -> Value {
+    let user = |id: i64, name: &str, branch: Value| json!({"id": id, "first_name": name, "last_name": "Test", "email": null, "locale": "de-DE", "branch_id": branch, "role_ids": [1]});
+    let request = |id: i64, asker: i64, doer: Value, branch: i64, status: &str, due: &str| {
+        json!({"id": id, "title": format!("r{id}"), "status": status, "due_date": due, "requester_id": asker, "responsible_id": doer,
+               "branch_id": branch, "created_at": format!("2026-11-0{id}T08:00:00Z")})
+    };
+    let task = |id: i64, user: i64, branch: i64| json!({"id": id, "title": format!("t{id}"), "status": "open", "user_id": user, "branch_id": branch});
+    let worktime = |id: i64, user: i64, branch: i64| json!({"id": id, "user_id": user, "branch_id": branch, "started_at": format!("2026-11-15T0{id}:00:00Z"), "ended_at": format!("2026-11-15T0{id}:30:00Z")});
+    json!({
+        "tenant": "acme",
+        "branches": [{"id": 1, "name": "Berlin", "time_zone": "Europe/Berlin"}, {"id": 2, "name": "Madrid", "time_zone": "Europe/Madrid"}],
+        "roles": [{"id": 1, "name": "employee", "permissions": []}, {"id": 2, "name": "lead", "permissions": []}],
+        "users": [user(1, "Ida", json!(1)), user(2, "Ben", json!(1)), user(3, "Eva", json!(2)), user(4, "Tom", Value::Null)],
+        "requests": [
+            request(1, 1, Value::Null, 1, "open", "2026-11-15"),
+            request(2, 1, json!(3), 2, "done", "2026-11-16"),
+            request(3, 2, json!(1), 1, "open", "2026-11-17"),
+            request(4, 2, Value::Null, 2, "open", "2026-11-15"),
+            request(5, 3, Value::Null, 2, "open", "2026-11-15")
+        ],
+        "tasks": [task(1, 1, 1), task(2, 1, 2), task(3, 2, 1), task(4, 2, 2), task(5, 3, 2)],
+        "worktimes": [worktime(1, 1, 1), worktime(2, 1, 2), worktime(3, 2, 1), worktime(4, 2, 2), worktime(5, 3, 2)],
+        "cerebro_articles": [
+            {"id": 1, "title": "Notfall", "content": "Wer hilft?", "tags": ["notfall"]},
+            {"id": 2, "title": "Berlin", "content": "Notfall und Notfälle", "tags": [], "branch_id": 1},
+            {"id": 3, "title": "Madrid", "content": "Emergencia", "tags": ["notfall"], "branch_id": 2}
+        ]
+    })
+}
+
+fn batch(value: &Value) -> WorkspaceBatch {
+    parse_batch(&value.to_string()).unwrap()
+}
+
+async fn settled<S: Store>(world: &World<S>) {
+    let report = world.store.import(batch(&office()), world.tenant, world.now).await.unwrap().unwrap();
+    assert_eq!(report.tenant_id, world.tenant);
+    assert_eq!(report.written.get("requests"), Some(&5));
+}
+
+fn reach(caller: i64, grant: Grant, target: Target) -> Reach {
+    let caller_branch = match caller {
+        1 | 2 => Some(1),
+        3 => Some(2),
+        _ => None,
+    };
+    Reach { caller, caller_branch, grant, target }
+}
+
+async fn requests<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+    let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
+    world.store.requests(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
+}
+
+async fn tasks<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+    let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
+    world.store.tasks(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
+}
+
+async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+    let (from, to) = ("2026-11-15T00:00:00Z".parse().unwrap(), "2026-11-16T00:00:00Z".parse().unwrap());
+    let found = world.store.worktimes(tenant, WorktimeQuery { reach, from, to, limit: 20 }).await.unwrap();
+    found.rows.iter().map(|row| row.id).collect()
+}
+
+pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: World<S>) {
+    settled(&world).await;
+    // Caller, grant, target; then requests, tasks (newest first) and worktimes (oldest first), and whether the person is seen.
+    type Case<'a> = (i64, Grant, Target, &'a [i64], &'a [i64], Option<i64>);
+    let cases: &[Case<'_>] = &[
+        (1, Grant::Own, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::Branch, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::All, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::Own, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::Branch, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::All, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Grant::Own, Target::User(2), &[], &[], None),
+        (1, Grant::Branch, Target::User(2), &[3], &[3], Some(2)),
+        (1, Grant::All, Target::User(2), &[4, 3], &[4, 3], Some(2)),
+        (1, Grant::Own, Target::User(3), &[], &[], None),
+        (1, Grant::Branch, Target::User(3), &[], &[], None),
+        (1, Grant::All, Target::User(3), &[5, 2], &[5], Some(3)),
+        (1, Grant::All, Target::User(99), &[], &[], None),
+        (1, Grant::Own, Target::Branch(1), &[], &[], None),
+        (1, Grant::Branch, Target::Branch(1), &[3, 1], &[3, 1], None),
+        (1, Grant::All, Target::Branch(1), &[3, 1], &[3, 1], None),
+        (1, Grant::Own, Target::Branch(2), &[], &[], None),
+        (1, Grant::Branch, Target::Branch(2), &[], &[], None),
+        (1, Grant::All, Target::Branch(2), &[5, 4, 2], &[5, 4, 2], None),
+        // Without a branch, a grant over the branch is a grant over nobody else.
+        (4, Grant::Branch, Target::User(1), &[], &[], None),
+        (4, Grant::Branch, Target::Branch(1), &[], &[], None),
+        (4, Grant::Branch, Target::Own, &[], &[], Some(4)),
+    ];
+    let elsewhere = world.id();
+    for (caller, grant, target, wanted_requests, wanted_rows, person) in cases {
+        let reach = reach(*caller, *grant, *target);
+        let mut oldest_first = wanted_rows.to_vec();
+        oldest_first.reverse();
+        assert_eq!(requests(&world, world.tenant, reach.clone()).await, *wanted_requests, "requests {reach:?}");
+        assert_eq!(tasks(&world, world.tenant, reach.clone()).await, *wanted_rows, "tasks {reach:?}");
+        assert_eq!(worktimes(&world, world.tenant, reach.clone()).await, oldest_first, "worktimes {reach:?}");
+        let seen = world.store.person(world.tenant, reach.clone()).await.unwrap();
+        assert_eq!(seen.map(|row| row.id), *person, "person {reach:?}");
+        assert_eq!(requests(&world, elsewhere, reach.clone()).await, [0_i64; 0], "another tenant's");
+        assert_eq!(world.store.person(elsewhere, reach).await.unwrap(), None, "another tenant's");
+    }
+}
+
+pub(crate) async fn work_is_filtered_ordered_and_cut<S: Store>(world: World<S>) {
+    settled(&world).await;
+    let all = reach(1, Grant::All, Target::Branch(2));
+    let find = async |status: Option<&str>, from: Option<Date>, to: Option<Date>, limit: u32| {
+        let query = WorkQuery { reach: all.clone(), status: status.map(str::to_owned), due: DateSpan { from, to }, limit };
+        let found = world.store.requests(world.tenant, query).await.unwrap();
+        (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
+    };
+    let day = date(2026, 11, 15);
+    assert_eq!(find(Some("open"), None, None, 20).await, (vec![5, 4], false));
+    assert_eq!(find(None, Some(day), Some(day), 20).await, (vec![5, 4], false));
+    assert_eq!(find(None, Some(day.tomorrow().unwrap()), None, 20).await, (vec![2], false));
+    assert_eq!(find(None, None, None, 2).await, (vec![5, 4], true));
+    assert_eq!(find(None, None, None, 3).await, (vec![5, 4, 2], false));
+    let query = WorkQuery { reach: reach(3, Grant::Own, Target::Own), status: Some("done".to_owned()), due: DateSpan::default(), limit: 1 };
+    let row = world.store.requests(world.tenant, query).await.unwrap().rows.remove(0);
+    assert_eq!((row.requester.as_str(), row.responsible.as_deref()), ("Ida Test", Some("Eva Test")));
+    assert_eq!(row.due_date, Some(date(2026, 11, 16)));
+    let person = world.store.person(world.tenant, reach(1, Grant::Own, Target::Own)).await.unwrap().unwrap();
+    assert_eq!((person.first_name.as_str(), person.branch.as_deref(), person.roles), ("Ida", Some("Berlin"), vec!["employee".to_owned()]));
+}
+
+pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) {
+    settled(&world).await;
+    let running = json!({"tenant": "acme", "worktimes": [{"id": 9, "user_id": 1, "branch_id": 1, "started_at": "2026-11-15T20:00:00Z"}]});
+    world.store.import(batch(&running), world.id(), world.now).await.unwrap().unwrap();
+    let find = async |from: &str, to: &str, limit: u32| {
+        let query = WorktimeQuery { reach: reach(1, Grant::Own, Target::Own), from: from.parse().unwrap(), to: to.parse().unwrap(), limit };
+        let found = world.store.worktimes(world.tenant, query).await.unwrap();
+        (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
+    };
+    assert_eq!(find("2026-11-15T01:15:00Z", "2026-11-15T01:20:00Z", 9).await, (vec![1], false), "inside it");
+    assert_eq!(find("2026-11-15T01:30:00Z", "2026-11-15T02:00:00Z", 9).await, (vec![], false), "end and beginning only touch");
+    assert_eq!(find("2026-11-16T00:00:00Z", "2026-11-17T00:00:00Z", 9).await, (vec![9], false), "still running");
+    assert_eq!(find("2026-11-15T00:00:00Z", "2026-11-16T00:00:00Z", 2).await, (vec![1, 2], true));
+}
+
+pub(crate) async fn articles_are_found_by_words_tags_and_branch<S: Store>(world: World<S>) {
+    settled(&world).await;
+    let find = async |caller: i64, grant: Grant, search: Option<&str>, tags: &[&str], limit: u32| {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let query = ArticleQuery { reach: reach(caller, grant, Target::Own), search: search.map(str::to_owned), tags, limit };
+        let found = world.store.articles(world.tenant, query).await.unwrap();
+        (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
+    };
+    assert_eq!(find(1, Grant::Own, None, &[], 10).await, (vec![1, 2], false));
+    assert_eq!(find(3, Grant::Branch, None, &[], 10).await, (vec![1, 3], false));
+    assert_eq!(find(4, Grant::Branch, None, &[], 10).await, (vec![1], false));
+    assert_eq!(find(4, Grant::All, None, &[], 10).await, (vec![1, 2, 3], false));
+    assert_eq!(
+        find(1, Grant::All, Some("NOTFÄLLE"), &[], 10).await,
+        (vec![1, 2, 3], false),
+        "title, content or tag; two matches before one"
+    );
+    assert_eq!(find(1, Grant::Own, Some("notfall berlin"), &[], 10).await, (vec![2], false));
+    assert_eq!(find(1, Grant::All, None, &["Notfall", "x"], 1).await, (vec![1], true));
+    assert_eq!(find(1, Grant::All, Some("urlaub"), &[], 10).await, (vec![], false));
+}
+
+pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(world: World<S>) {
+    settled(&world).await;
+    let ida = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+    assert!(ida.has_role("employee"));
+    let mut change = json!({
+        "tenant": world.tenant.to_string(),
+        "users": [{"id": 1, "first_name": "Ida", "last_name": "Neu", "locale": "de-DE", "branch_id": 2, "role_ids": [2]}],
+        "requests": [{"id": 1, "title": "new title", "status": "done", "requester_id": 1, "branch_id": 1}]
+    });
+    let report = world.store.import(batch(&change), world.id(), world.now).await.unwrap().unwrap();
+    assert_eq!(report.tenant_id, world.tenant, "by id, not a new one");
+    assert_eq!(report.written, [("requests".to_owned(), 1), ("users".to_owned(), 1)].into_iter().collect());
+    let ida = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+    assert_eq!((ida.name.as_str(), ida.branch_id, ida.has_role("employee"), ida.has_role("lead")), ("Ida Neu", Some(2), false, true));
+    let own = WorkQuery { reach: reach(1, Grant::Own, Target::Own), status: None, due: DateSpan::default(), limit: 20 };
+    let rows = world.store.requests(world.tenant, own).await.unwrap().rows;
+    let first = rows.iter().find(|row| row.id == 1).unwrap();
+    assert_eq!((first.title.as_str(), first.status.as_str(), first.due_date), ("new title", "done", None));
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1], "it keeps the time it was made");
+    assert_eq!(tasks(&world, world.tenant, reach(1, Grant::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
+
+    change["tenant"] = json!("beta");
+    change["users"][0]["branch_id"] = Value::Null;
+    let beta = world.id();
+    let refused = world.store.import(batch(&change), beta, world.now).await.unwrap().unwrap_err();
+    assert_eq!(paths(&refused), ["/users/0/role_ids/0", "/requests/0/branch_id"], "another tenant's roles and branches are not known");
+    assert_eq!(world.store.tenant("beta".to_owned()).await.unwrap(), None, "nor is the tenant made");
+}
+
+pub(crate) async fn external_ids_lead_to_one_person<S: Store>(world: World<S>) {
+    settled(&world).await;
+    let user = |id: i64, external: &str| json!({"id": id, "first_name": "A", "last_name": "B", "locale": "de", "external_id": external, "role_ids": []});
+    let put =
+        async |users: Value| world.store.import(batch(&json!({"tenant": "acme", "users": users})), world.id(), world.now).await.unwrap();
+    put(json!([user(1, "x"), user(2, "y")])).await.unwrap();
+    put(json!([user(1, "y"), user(2, "x")])).await.unwrap();
+    let found = world.store.user_by_external_id(world.tenant, "x".to_owned()).await.unwrap().unwrap();
+    assert_eq!(found.id, 2, "two may exchange theirs");
+    let twice = put(json!([user(3, "z"), user(4, "z")])).await.unwrap_err();
+    assert_eq!(paths(&twice), ["/users/1/external_id"]);
+    let taken = put(json!([user(3, "x")])).await.unwrap_err();
+    assert_eq!(paths(&taken), ["/users/0/external_id"]);
+}
+
+fn paths(faults: &[ImportFault]) -> Vec<&str> {
+    faults.iter().map(|fault| fault.path.as_str()).collect()
+}
+
+pub(crate) async fn a_batch_with_faults_tells_all_and_writes_nothing<S: Store>(world: World<S>) {
+    let mut bad = office();
+    bad["branches"][0]["time_zone"] = json!("Europe/Atlantis");
+    bad["users"][0]["locale"] = json!("german please");
+    bad["users"][1]["email"] = json!("ben");
+    bad["users"][1]["phone"] = json!("call me");
+    bad["users"][2]["branch_id"] = json!(9);
+    bad["users"][3]["role_ids"] = json!([1, 8]);
+    bad["users"][3]["time_zone"] = json!("Nowhere");
+    bad["requests"][0]["title"] = json!("  ");
+    bad["requests"][3]["status"] = json!("improval");
+    bad["requests"][4]["responsible_id"] = json!(77);
+    bad["tasks"][1]["id"] = json!(1);
+    bad["tasks"][2]["status"] = json!("cancelled");
+    bad["tasks"][4]["user_id"] = json!(78);
+    bad["worktimes"][0]["ended_at"] = json!("2026-11-14T00:00:00Z");
+    bad["cerebro_articles"][0]["branch_id"] = json!(10);
+    let text = format!("{bad:#}");
+    let mut faults = world.store.import(parse_batch(&text).unwrap(), world.tenant, world.now).await.unwrap().unwrap_err();
+    assert!(faults.iter().all(|fault| fault.line.is_none() && !fault.message.is_empty()));
+    add_lines(&text, &mut faults);
+    let wanted = [
+        "/branches/0/time_zone",
+        "/users/0/locale",
+        "/users/1/email",
+        "/users/1/phone",
+        "/users/2/branch_id",
+        "/users/3/role_ids/1",
+        "/users/3/time_zone",
+        "/requests/0/title",
+        "/requests/3/status",
+        "/requests/4/responsible_id",
+        "/tasks/1/id",
+        "/tasks/2/status",
+        "/tasks/4/user_id",
+        "/worktimes/0/ended_at",
+        "/cerebro_articles/0/branch_id",
+    ];
+    let mut found = paths(&faults);
+    found.sort_unstable();
+    let mut sorted = wanted;
+    sorted.sort_unstable();
+    assert_eq!(found, sorted);
+    for fault in &faults {
+        let field = fault.path.rsplit('/').find(|step| step.parse::<usize>().is_err()).unwrap();
+        let line = text.lines().nth(fault.line.unwrap() - 1).unwrap();
+        assert!(line.contains(field) || fault.path.contains("role_ids"), "{fault:?} is not in {line}");
+    }
+    assert_eq!(world.store.tenants().await.unwrap(), [], "nothing was written");
+    assert_eq!(requests(&world, world.tenant, reach(1, Grant::All, Target::Branch(2))).await, [0_i64; 0]);
+    for (name, expected) in [("", 1), ("Two Words", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
+        let batch = WorkspaceBatch { tenant: name.to_owned(), ..WorkspaceBatch::default() };
+        let refused = world.store.import(batch, world.id(), world.now).await.unwrap().err().unwrap_or_default();
+        assert_eq!(paths(&refused), vec!["/tenant"; expected], "{name}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Days as arguments name them: `today`, `this_week`, a date. Weeks run from Monday to Sunday.
+
+use jiff::civil::{Date, Weekday};
+use jiff::{Span, ToSpan};
+use werkruf_contract::Failure;
+
+/// What a date argument may be.
+pub(super) const ALLOWED: &str =
+    "YYYY-MM-DD, today, tomorrow, yesterday, this_week, next_week, last_week, this_month, next_month or last_month";
+
+/// One day or several, by name or by date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Day {
+    Today,
+    Tomorrow,
+    Yesterday,
+    ThisWeek,
+    NextWeek,
+    LastWeek,
+    ThisMonth,
+    NextMonth,
+    LastMonth,
+    On(Date),
+}
+
+/// From and to, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Days {
+    pub(super) from: Date,
+    pub(super) to: Date,
+}
+
+const NAMES: [(&str, Day); 9] = [
+    ("today", Day::Today),
+    ("tomorrow", Day::Tomorrow),
+    ("yesterday", Day::Yesterday),
+    ("this_week", Day::ThisWeek),
+    ("next_week", Day::NextWeek),
+    ("last_week", Day::LastWeek),
+    ("this_month", Day::ThisMonth),
+    ("next_month", Day::NextMonth),
+    ("last_month", Day::LastMonth),
+];
+
+impl Day {
+    /// Reads an argument; the failure names what is allowed.
+    pub(super) fn read(field: &str, text: &str) -> Result<Self, Failure> {
+        Self::parse(text.trim()).ok_or_else(|| {
+            Failure::validation("invalid_arguments", format!("{field} must be {ALLOWED}; \"{}\" is none of them.", cut(text)))
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let named = NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)).map(|(_, day)| *day);
+        // Exactly ten characters: the library also reads other notations, which nobody was promised.
+        named.or_else(|| if text.len() == 10 { text.parse().ok().map(Self::On) } else { None })
+    }
+
+    /// As an argument spells it.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::On(date) => date.to_string(),
+            named => NAMES.iter().find(|(_, day)| *day == named).map_or_else(String::new, |(name, _)| (*name).to_owned()),
+        }
+    }
+
+    /// Whether it is one day by its nature.
+    pub(super) const fn is_single(self) -> bool {
+        matches!(self, Self::Today | Self::Tomorrow | Self::Yesterday | Self::On(_))
+    }
+
+    /// The days meant, seen from today.
+    pub(super) fn days(self, today: Date) -> Days {
+        match self {
+            Self::Today => Days::one(today),
+            Self::Tomorrow => Days::one(moved(today, 1.day())),
+            Self::Yesterday => Days::one(moved(today, -1.day())),
+            Self::ThisWeek => week(today),
+            Self::NextWeek => week(moved(today, 7.days())),
+            Self::LastWeek => week(moved(today, -7.days())),
+            Self::ThisMonth => month(today),
+            Self::NextMonth => month(moved(today.first_of_month(), 1.month())),
+            Self::LastMonth => month(moved(today.first_of_month(), -1.month())),
+            Self::On(date) => Days::one(date),
+        }
+    }
+}
+
+impl Days {
+    const fn one(date: Date) -> Self {
+        Self { from: date, to: date }
+    }
+}
+
+fn week(date: Date) -> Days {
+    let since_monday = date.weekday().since(Weekday::Monday);
+    let monday = moved(date, -i64::from(since_monday).days());
+    Days { from: monday, to: moved(monday, 6.days()) }
+}
+
+fn month(date: Date) -> Days {
+    Days { from: date.first_of_month(), to: date.last_of_month() }
+}
+
+/// At the end of all time the days stand still.
+pub(super) fn moved(date: Date, span: Span) -> Date {
+    date.saturating_add(span)
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::{Day, Days};
+
+    fn days(text: &str) -> Days {
+        // A Sunday: the week that began on Monday is still this one.
+        Day::read("dueDate", text).unwrap().days(date(2026, 11, 15))
+    }
+
+    #[test]
+    fn names_and_dates_are_days() {
+        let span = |from, to| Days { from, to };
+        assert_eq!(days("today"), span(date(2026, 11, 15), date(2026, 11, 15)));
+        assert_eq!(days(" Tomorrow "), span(date(2026, 11, 16), date(2026, 11, 16)));
+        assert_eq!(days("this_week"), span(date(2026, 11, 9), date(2026, 11, 15)));
+        assert_eq!(days("next_week"), span(date(2026, 11, 16), date(2026, 11, 22)));
+        assert_eq!(days("last_month"), span(date(2026, 10, 1), date(2026, 10, 31)));
+        assert_eq!(days("2024-02-29"), span(date(2024, 2, 29), date(2024, 2, 29)));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_is_allowed() {
+        for text in ["", "soon", "2026-02-30", "20261115", "2026-11-15T00:00:00Z", "15.11.2026", "today "].map(str::to_owned) {
+            let read = Day::read("dueDate", &text);
+            if text.trim() == "today" {
+                continue;
+            }
+            let failure = read.unwrap_err();
+            assert_eq!(failure.code, "invalid_arguments");
+            assert!(failure.message.contains("this_week") && failure.message.starts_with("dueDate"), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_day_reads_back_what_it_writes() {
+        for (name, day) in super::NAMES {
+            assert_eq!((day.text().as_str(), Day::parse(name)), (name, Some(day)));
+        }
+        assert_eq!(Day::On(date(2026, 1, 2)).text(), "2026-01-02");
+    }
+}

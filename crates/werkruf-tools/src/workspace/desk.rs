@@ -1,0 +1,110 @@
+//! What the five tools have in common: the rows, the clock, and who may see whose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use werkruf_contract::{Clock, Effect, Failure, Grant, Invocation, Need, ToolErrorType, ToolSpec, Words};
+use werkruf_store::{Reach, StoreError, Target, Workspace};
+
+use super::whole::Whole;
+
+/// The workspace as a tool sees it.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) workspace: Arc<dyn Workspace>,
+    pub(super) clock: Clock,
+}
+
+/// Whose rows the arguments name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Whose {
+    pub(super) user_id: Option<Whole>,
+    pub(super) branch_id: Option<Whole>,
+}
+
+impl Desk {
+    /// Today where the person is.
+    pub(super) fn today(&self, invocation: &Invocation) -> Date {
+        self.clock.now().to_zoned(zone(invocation)).date()
+    }
+
+    /// Whose rows may be asked for, or the one refusal there is: its words are the same for a person outside the
+    /// scope and for one that does not exist.
+    pub(super) async fn reach(&self, invocation: &Invocation, grant: Grant, whose: Whose) -> Result<Reach, Failure> {
+        let principal = &invocation.principal;
+        let Ok(caller) = principal.user_id.parse::<i64>() else { return Err(denied(invocation)) };
+        let reach = |target| Reach { caller, caller_branch: principal.branch_id, grant, target };
+        let target = match (whose.user_id, whose.branch_id) {
+            (None, None) => Target::Own,
+            (Some(Whole(user)), None) if user == caller => Target::Own,
+            (Some(Whole(user)), None) => {
+                self.may_see(invocation, &reach(Target::User(user))).await?;
+                Target::User(user)
+            }
+            (None, Some(Whole(branch))) => {
+                may_list(invocation, grant, branch)?;
+                Target::Branch(branch)
+            }
+            (Some(_), Some(_)) if grant == Grant::Own => return Err(denied(invocation)),
+            (Some(_), Some(_)) => return Err(Failure::validation("invalid_arguments", "Give userId or branchId, not both.")),
+        };
+        Ok(reach(target))
+    }
+
+    /// Another person's rows need a scope that covers that person.
+    async fn may_see(&self, invocation: &Invocation, reach: &Reach) -> Result<(), Failure> {
+        let covered = match reach.grant {
+            Grant::Own => false,
+            Grant::Branch => {
+                self.workspace.person(invocation.principal.tenant_id, reach.clone()).await.map_err(|error| failed(&error))?.is_some()
+            }
+            Grant::All => true,
+        };
+        if covered { Ok(()) } else { Err(denied(invocation)) }
+    }
+}
+
+fn may_list(invocation: &Invocation, grant: Grant, branch: i64) -> Result<(), Failure> {
+    let covered = match grant {
+        Grant::Own => false,
+        Grant::Branch => invocation.principal.branch_id == Some(branch),
+        Grant::All => true,
+    };
+    if covered { Ok(()) } else { Err(denied(invocation)) }
+}
+
+/// The refusal. It says nothing about what there would have been to see.
+pub(super) fn denied(invocation: &Invocation) -> Failure {
+    Failure::fatal("permission_denied", words(invocation).say("call-permission_denied", &[])).nothing_happened()
+}
+
+/// The person's words.
+pub(super) fn words(invocation: &Invocation) -> Words {
+    Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
+}
+
+/// The person's time zone; UTC where it is not known to the clock's library.
+pub(super) fn zone(invocation: &Invocation) -> TimeZone {
+    TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC)
+}
+
+/// A store that fails changed nothing: these tools only read.
+pub(super) fn failed(error: &StoreError) -> Failure {
+    let message = "The data cannot be read right now.";
+    let failure = match error {
+        StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "store_unavailable", message),
+        _ => Failure::fatal("store_unavailable", message),
+    };
+    failure.nothing_happened().because(error.to_string())
+}
+
+/// The spec all five share: a read that takes no longer than a look.
+pub(super) fn spec(name: &'static str, description: &'static str, need: Option<&str>) -> ToolSpec {
+    let mut spec = ToolSpec::new(name, description, Effect::Read);
+    spec.permission = need.and_then(Need::parse);
+    spec.timeout = Duration::from_secs(5);
+    spec.attempts = 2;
+    spec
+}

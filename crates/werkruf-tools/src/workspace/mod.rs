@@ -1,0 +1,43 @@
+//! The tools that look into the customer's own rows: requests, tasks, working times, articles, people.
+//!
+//! Whose rows are seen is settled once, in `reach`, before anything is asked of the store. Every answer carries a
+//! `message`: the whole answer for a person, in their language. `phrase` and its neighbours say what a sentence asks
+//! for, so that a planner that is no language model can use the tools.
+
+mod days;
+mod desk;
+mod get_cerebro_articles;
+mod get_requests;
+mod get_todos;
+mod get_user_info;
+mod get_worktime;
+mod moment;
+mod phrase;
+mod phrase_articles;
+mod phrase_user;
+mod render;
+mod state;
+mod stretch;
+mod token;
+mod vocabulary;
+mod whole;
+mod work_list;
+
+use std::sync::Arc;
+
+use werkruf_contract::{Clock, ToolObject, Typed};
+use werkruf_store::Workspace;
+
+use desk::Desk;
+
+/// All five, ready for the registry.
+pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
+    let desk = Desk { workspace, clock };
+    vec![
+        Arc::new(Typed::new(get_requests::GetRequests(desk.clone()))),
+        Arc::new(Typed::new(get_todos::GetTodos(desk.clone()))),
+        Arc::new(Typed::new(get_worktime::GetWorktime(desk.clone()))),
+        Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(desk.clone()))),
+        Arc::new(Typed::new(get_user_info::GetPerson(desk))),
+    ]
+}

@@ -1,0 +1,375 @@
+//! What a sentence asks of the workspace, found by its words and not by whole sentences.
+//!
+//! Deterministic and careful: where a sentence does not clearly ask for rows of the person who speaks, or of a person
+//! it names by number, nothing is wanted. Showing somebody's own rows as the answer to another question is worse than
+//! saying that it was not understood.
+
+use std::ops::Range;
+
+use jiff::civil::Date;
+use werkruf_contract::Language;
+
+use super::days::{Day, Days};
+use super::moment::{Reading, Towards, is_time, moment};
+use super::state::{State, state_of, states};
+use super::token::{Token, clauses, is_ending, is_slip, tokens};
+use super::vocabulary as known;
+use super::vocabulary::List;
+
+/// A text of more words is no question to these tools.
+pub(super) const MOST_WORDS: usize = 60;
+
+/// Requests or tasks that are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WantedWork {
+    pub(super) state: Option<State>,
+    pub(super) due: Option<Day>,
+    pub(super) person: Option<i64>,
+}
+
+/// Working time that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WantedTime {
+    pub(super) day: Option<Day>,
+    pub(super) span: Option<Days>,
+    pub(super) person: Option<i64>,
+}
+
+/// A sentence, read once.
+pub(super) struct Phrase<'a> {
+    pub(super) text: &'a str,
+    pub(super) tokens: Vec<Token<'a>>,
+    /// Where each wish begins; parts are joined by "and".
+    pub(super) clauses: Vec<Range<usize>>,
+    /// What an article is to be about; its words mean nothing else.
+    pub(super) topic: Range<usize>,
+    language: Language,
+    american: bool,
+    today: Date,
+}
+
+impl<'a> Phrase<'a> {
+    pub(super) fn read(text: &'a str, locale: &str, today: Date) -> Self {
+        let tokens = tokens(text);
+        let language = Language::guess(text).unwrap_or_else(|| Language::of(locale));
+        let american = language == Language::English && (locale.len() < 5 || locale.to_ascii_lowercase().ends_with("us"));
+        let clauses = clauses(&tokens);
+        let mut phrase = Self { text, tokens, clauses, topic: 0..0, language, american, today };
+        phrase.topic = phrase.topic_range();
+        phrase
+    }
+
+    /// Requests, if that is what it is about.
+    pub(super) fn requests(&self) -> Option<WantedWork> {
+        let at = self.noun(known::REQUESTS)?;
+        // "I request", "to request": a verb.
+        if at > 0 && ["i", "to", "we", "ich"].contains(&self.word(at - 1)) && self.word(at) == "request" {
+            return None;
+        }
+        self.work(at)
+    }
+
+    /// Tasks, if that is what it is about.
+    pub(super) fn todos(&self) -> Option<WantedWork> {
+        if let Some(at) = self.noun(known::TASKS).or_else(|| self.todo_noun()) {
+            return self.work(at);
+        }
+        let duty = self.duty()?;
+        self.work(duty)
+    }
+
+    /// Working time, if that is what it is about.
+    pub(super) fn worktime(&self) -> Option<WantedTime> {
+        let at = self.worktime_noun().or_else(|| self.worked())?;
+        if self.is_elsewhere() {
+            return None;
+        }
+        let reading = self.reading(Towards::Past);
+        let (day, span) = self
+            .in_clause_or_all(at, |tokens| {
+                let (day, span) = moment(tokens, self.text, reading);
+                (day.is_some() || span.is_some()).then_some((day, span))
+            })
+            .unwrap_or_default();
+        let week = day.filter(|day| !day.is_single()).map(|day| day.days(self.today));
+        Some(WantedTime { day, span: span.or(week), person: self.person() })
+    }
+
+    fn work(&self, at: usize) -> Option<WantedWork> {
+        if self.is_elsewhere() {
+            return None;
+        }
+        let reading = self.reading(Towards::Future);
+        let due = self.in_clause_or_all(at, |tokens| moment(tokens, self.text, reading).0);
+        let state = self.in_clause_or_all(at, states).flatten();
+        let person = self.person();
+        let unknown = self.unknown().count();
+        let supported = self.any(&known::ASKING) || self.any(&known::POSSESSIVE) || state.is_some() || due.is_some() || person.is_some();
+        let bare = unknown == 0 && (at == 0 || self.tokens.len() <= 2);
+        // "That is not my task" speaks of one thing and asks for none.
+        let first = self.word(0);
+        let one = ["anfrage", "request", "solicitud", "aufgabe", "task", "tarea"].contains(&self.word(at));
+        if one && !(known::ASKING.contains(first) || known::POSSESSIVE.contains(first) || state.is_some() || at == 0) {
+            return None;
+        }
+        let clear = unknown <= 2 && unknown * 2 <= self.tokens.len();
+        ((supported && clear) || bare).then_some(WantedWork { state, due, person })
+    }
+
+    /// Not a question about rows the person who speaks may mean.
+    fn is_elsewhere(&self) -> bool {
+        let third = self.any(&known::THIRD_PERSON) && !self.any(&known::FIRST_PERSON);
+        self.tokens.len() > MOST_WORDS
+            || self.any(&known::DEEDS)
+            || self.any(&known::FOREIGN)
+            || self.any(&known::OTHERS)
+            || self.defines()
+            || self.person().is_none() && (third || self.of_somebody())
+    }
+
+    /// "What is a request?"
+    pub(super) fn defines(&self) -> bool {
+        let forms: [&[&str]; 7] = [
+            &["was", "ist", "ein"],
+            &["was", "ist", "eine"],
+            &["what", "is", "a"],
+            &["what", "is", "an"],
+            &["que", "es", "un"],
+            &["que", "es", "una"],
+            &["was", "bedeutet"],
+        ];
+        forms.iter().any(|form| self.sequence(form))
+    }
+
+    /// "… of Clara", "Clara's …", "Claras …": somebody who is not named by number.
+    fn of_somebody(&self) -> bool {
+        let strange = |at: usize| at < self.tokens.len() && !self.topic.contains(&at) && !self.is_known(at);
+        self.tokens.iter().enumerate().any(|(at, token)| {
+            let word = token.folded.as_str();
+            let after = if known::DETERMINERS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
+            let of = known::OF.contains(word) && strange(after);
+            let apostrophe = word == "s" && at > 0 && strange(at - 1);
+            let noun_next = self.is_noun(at + 1, known::REQUESTS) || self.is_noun(at + 1, known::TASKS) || self.word(at + 1) == "todos";
+            let genitive = strange(at) && self.language == Language::German && word.ends_with('s') && noun_next;
+            let first_of_two = at == 0 && self.tokens.len() <= 2 && strange(0) && noun_next;
+            of || apostrophe || genitive || first_of_two
+        })
+    }
+
+    /// A person named by number.
+    pub(super) fn person(&self) -> Option<i64> {
+        self.tokens.iter().enumerate().find_map(|(at, token)| {
+            let word = token.folded.as_str();
+            if let Some(digits) = word.strip_prefix("user").filter(|digits| !digits.is_empty()) {
+                return digits.parse().ok();
+            }
+            if !known::PERSONS.contains(word) {
+                return None;
+            }
+            let next = if known::NUMBER_SIGNS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
+            self.tokens.get(next)?.number()
+        })
+    }
+
+    fn worktime_noun(&self) -> Option<usize> {
+        let pairs = known::WORKTIME_PAIRS.iter().find_map(|pair| self.find(pair));
+        let triples = || known::WORKTIME_TRIPLES.iter().find_map(|triple| self.find(triple));
+        let at = self.noun(known::WORKTIME).or(pairs).or_else(triples).filter(|at| !self.topic.contains(at));
+        if let Some(at) = at {
+            let asked = self.any(&known::ASKING)
+                || self.any(&known::POSSESSIVE)
+                || at == 0
+                || self.tokens.iter().any(|token| is_time(&token.folded));
+            return (asked && self.unknown().count() <= 2).then_some(at);
+        }
+        // "My hours this week", "horas": only where nothing else is said.
+        let at = self.tokens.iter().position(|token| known::HOURS.contains(token.folded.as_str()))?;
+        let counted = at > 0 && self.tokens[at - 1].number().is_some();
+        let timed = self.tokens.iter().any(|token| is_time(&token.folded));
+        let bare = self.any(&known::POSSESSIVE) || self.tokens.len() == 1 || (at == 0 && timed);
+        (!counted && bare && self.unknown().count() == 0).then_some(at)
+    }
+
+    /// "How long have I worked", "am I clocked in".
+    fn worked(&self) -> Option<usize> {
+        let word_at = |list: &List| self.tokens.iter().position(|token| list.contains(token.folded.as_str()));
+        let spanish_he = self.language == Language::Spanish && (self.has("he") || self.has("hemos"));
+        let whose = self.any(&known::FIRST_PERSON) || spanish_he || self.person().is_some();
+        if !whose || self.unknown().count() > 1 {
+            return None;
+        }
+        let quantity = known::HOW_MUCH.iter().any(|pair| self.sequence(pair)) || self.any(&known::HOW_MUCH_WORDS);
+        let first = self.word(0);
+        let question = ["habe", "hab", "have", "did", "he", "hat", "am", "bin", "estoy"].contains(&first) || self.text.contains('?');
+        let timed = self.tokens.iter().any(|token| is_time(&token.folded));
+        let verb = word_at(&known::WORKED).filter(|_| quantity || (question && timed && !self.has("work")));
+        let hours = word_at(&known::HOURS).filter(|_| quantity && timed);
+        let clocked = word_at(&known::CLOCKED).filter(|_| question || quantity || timed);
+        // "When did I start working today?"
+        let when = ["wann", "when", "cuando"].iter().any(|word| self.has(word))
+            || self.sequence(&["what", "time"])
+            || self.sequence(&["que", "hora"]);
+        let begun = word_at(&known::BEGUN).filter(|_| when);
+        verb.or(hours).or(clocked).or(begun).filter(|at| !self.topic.contains(at))
+    }
+
+    /// `todo` where it means a task: never where it means "all".
+    fn todo_noun(&self) -> Option<usize> {
+        self.tokens.iter().enumerate().position(|(at, token)| {
+            let word = token.folded.as_str();
+            let (before, after) = (if at > 0 { self.word(at - 1) } else { "" }, self.word(at + 1));
+            let all = known::TODO_ALL.contains(after) || known::OF.contains(before) && self.language == Language::Spanish;
+            let spelled_apart = word == "to" && ["dos", "do"].contains(&after) && {
+                let hyphen = self.text.get(token.end..token.end + 1) == Some("-");
+                hyphen || after == "dos"
+            };
+            let meant = match word {
+                "todos" => {
+                    self.language != Language::Spanish
+                        || self.tokens.len() == 1
+                        || ["mis", "my", "los", "que"].contains(&before) && after != "los"
+                }
+                "todo" => self.language != Language::Spanish && self.tokens.len() > 1 || before == "mi" || self.tokens.len() == 1,
+                _ => spelled_apart,
+            };
+            meant && !all && !self.topic.contains(&at)
+        })
+    }
+
+    /// "What do I have to do today", "was steht heute an", "mis pendientes".
+    fn duty(&self) -> Option<usize> {
+        let timed = self.tokens.iter().any(|token| is_time(&token.folded));
+        let asked = self.any(&known::ASKING) || self.has("anything") || self.has("pendientes");
+        if !asked || self.unknown().count() > 0 {
+            return None;
+        }
+        let doing = known::DUTIES.iter().find_map(|pair| Some((self.find(pair)?, self.word(self.find(pair)? + 2))));
+        let mine = doing.filter(|(_, next)| self.any(&known::FIRST_PERSON) && !["with", "mit", "con"].contains(next));
+        let must = self.find(&["muss", "ich"]).filter(|_| timed);
+        let standing = || (self.has("steht") || self.has("liegt")) && self.has("an");
+        let due = || {
+            (self.has("due") || self.has("fallig") || self.has("vence"))
+                && (self.word(0).starts_with("wh") || ["was", "que"].contains(&self.word(0)))
+        };
+        mine.map(|(at, _)| at).or(must).or_else(|| (timed && (standing() || due())).then_some(0))
+    }
+
+    fn noun(&self, nouns: &[&str]) -> Option<usize> {
+        (0..self.tokens.len()).find(|at| !self.topic.contains(at) && self.is_noun(*at, nouns))
+    }
+
+    pub(super) fn is_noun(&self, at: usize, nouns: &[&str]) -> bool {
+        let Some(token) = self.tokens.get(at) else { return false };
+        let word = token.folded.as_str();
+        let begins = |noun: &&str| word.strip_prefix(*noun).is_some_and(is_ending);
+        nouns.iter().any(begins) || known::SLIPS.iter().any(|(meant, noun)| nouns.contains(noun) && is_slip(word, meant))
+    }
+
+    pub(super) fn is_known(&self, at: usize) -> bool {
+        let word = self.word(at);
+        let lists = [
+            known::STOP,
+            known::ASKING,
+            known::FIRST_PERSON,
+            known::POSSESSIVE,
+            known::PERSONS,
+            known::NUMBER_SIGNS,
+            known::HOURS,
+            known::WORKED,
+            known::CLOCKED,
+            known::TAGS,
+            known::THIRD_PERSON,
+            known::HOW_MUCH_WORDS,
+            known::BEGUN,
+            known::AND,
+        ];
+        let nouns = [known::REQUESTS, known::TASKS, known::ARTICLES, known::WORKTIME];
+        let facts = [
+            "cerebro",
+            "dos",
+            "wer",
+            "who",
+            "quien",
+            "rolle",
+            "rollen",
+            "role",
+            "roles",
+            "rol",
+            "profil",
+            "profile",
+            "perfil",
+            "email",
+            "mail",
+            "correo",
+            "rechte",
+            "permisos",
+            "permissions",
+            "filiale",
+            "standort",
+            "branch",
+            "sucursal",
+            "weisst",
+            "sabes",
+            "whoami",
+            "heisse",
+            "como",
+            "llamo",
+            "jornada",
+            "laboral",
+            "daten",
+            "datos",
+            "account",
+            "konto",
+            "time",
+            "clock",
+            "hemos",
+            "adresse",
+            "address",
+        ];
+        lists.iter().any(|list| list.contains(word))
+            || nouns.iter().any(|nouns| self.is_noun(at, nouns))
+            || facts.contains(&word)
+            || is_time(word)
+            || state_of(word).is_some()
+            || ["arbeit", "bearbeitung", "progress", "curso", "progreso", "proceso", "kontrolle", "quality", "control", "calidad"]
+                .contains(&word)
+            || word.starts_with("user")
+    }
+
+    /// Words that say something these tools do not understand.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
+        (0..self.tokens.len()).filter(|at| !self.topic.contains(at) && !self.is_known(*at))
+    }
+
+    /// What the clause says, else what the whole sentence says.
+    fn in_clause_or_all<T>(&self, at: usize, read: impl Fn(&[Token<'a>]) -> Option<T>) -> Option<T> {
+        let clause = self.clauses.iter().find(|clause| clause.contains(&at)).cloned().unwrap_or(0..0);
+        let own = self.tokens.get(clause).and_then(&read);
+        let rest = || if self.topic.is_empty() { read(&self.tokens) } else { self.tokens.get(..self.topic.start).and_then(&read) };
+        own.or_else(rest)
+    }
+
+    const fn reading(&self, towards: Towards) -> Reading {
+        Reading { today: self.today, language: self.language, american: self.american, towards }
+    }
+
+    pub(super) fn word(&self, at: usize) -> &str {
+        self.tokens.get(at).map_or("", |token| token.folded.as_str())
+    }
+
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.tokens.iter().any(|token| token.folded == word)
+    }
+
+    pub(super) fn any(&self, list: &List) -> bool {
+        self.tokens.iter().enumerate().any(|(at, token)| !self.topic.contains(&at) && list.contains(token.folded.as_str()))
+    }
+
+    pub(super) fn sequence(&self, words: &[&str]) -> bool {
+        self.find(words).is_some()
+    }
+
+    fn find(&self, words: &[&str]) -> Option<usize> {
+        self.tokens.windows(words.len()).position(|window| window.iter().zip(words).all(|(token, word)| token.folded == *word))
+    }
+}

@@ -1,0 +1,77 @@
+//! Pieces of an answer for a person: what was asked for, in brackets, and one line per row.
+
+use werkruf_contract::{Part, Words};
+use werkruf_store::Target;
+
+use super::days::Days;
+
+/// Characters of a text that stand in a line.
+const EXCERPT: usize = 280;
+
+/// " (a, b)", or nothing.
+pub(super) fn brackets(parts: &[String]) -> String {
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// Whose rows, where they are not the caller's own.
+pub(super) fn whose(words: &Words, target: Target) -> Option<String> {
+    match target {
+        Target::Own => None,
+        Target::User(id) => Some(words.say("filter-user", &[("id", id.to_string().into())])),
+        Target::Branch(id) => Some(words.say("filter-branch", &[("id", id.to_string().into())])),
+    }
+}
+
+/// `<key>-day` or `<key>-span`.
+pub(super) fn days(words: &Words, key: &str, days: Days, more: &[(&str, Part<'_>)]) -> String {
+    let (from, to) = (words.date(days.from), words.date(days.to));
+    let mut parts: Vec<(&str, Part<'_>)> = more.to_vec();
+    if days.from == days.to {
+        parts.push(("day", from.into()));
+        return words.say(&format!("{key}-day"), &parts);
+    }
+    parts.extend([("from", from.into()), ("to", to.into())]);
+    words.say(&format!("{key}-span"), &parts)
+}
+
+/// A row's text on one line.
+pub(super) fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of a long text, on one line.
+pub(super) fn excerpt(text: &str) -> String {
+    let line = line(text);
+    match line.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
+    }
+}
+
+/// A list under its headline.
+pub(super) fn list(headline: String, lines: impl IntoIterator<Item = String>, tail: Option<String>) -> String {
+    let mut text = headline;
+    for line in lines {
+        text.push_str("\n• ");
+        text.push_str(&line);
+    }
+    if let Some(tail) = tail {
+        text.push('\n');
+        text.push_str(&tail);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{brackets, excerpt, list};
+
+    #[test]
+    fn long_texts_are_cut_and_lines_stay_lines() {
+        assert_eq!(excerpt("a\n\n  b"), "a b");
+        let long = excerpt(&"ä".repeat(1000));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (281, true));
+        assert_eq!(brackets(&["a".into(), "b".into()]), " (a, b)");
+        assert_eq!(list("h:".into(), ["x".into()], Some("t".into())), "h:\n• x\nt");
+    }
+}

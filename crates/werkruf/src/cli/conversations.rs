@@ -1,0 +1,201 @@
+//! `werkruf conversations …`: what was said, kept, taken along and deleted.
+
+mod dialogue;
+
+use std::io::{BufRead, IsTerminal};
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Outcome, Session, encode, ids, print};
+
+/// The longest page the API gives.
+const PAGE: u32 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Conversations, the newest first (--user: only this person's)
+    #[command(after_help = "Examples:\n  werkruf conversations list\n  werkruf conversations list --user 3 --limit 5")]
+    List {
+        /// At most so many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// Read a conversation
+    #[command(after_help = "Examples:\n  werkruf conversations show 0197f2c4-77aa\n  werkruf conversations show 0197f2c4-77aa --json")]
+    Show {
+        /// Id of the conversation, or the beginning of it
+        id: String,
+    },
+    /// Take a conversation along: as JSON all of it, as Markdown what was said
+    #[command(after_help = "Examples:\n  werkruf conversations export 0197f2c4-77aa conversation.json\n  \
+                            werkruf conversations export 0197f2c4-77aa --format markdown > conversation.md")]
+    Export {
+        /// Id of the conversation, or the beginning of it
+        id: String,
+        /// How it is written
+        #[arg(long, default_value = "json")]
+        format: Format,
+        /// Where to; stdout without it
+        file: Option<String>,
+    },
+    /// Delete a conversation and everything in it
+    #[command(after_help = "Examples:\n  werkruf conversations delete 0197f2c4-77aa\n  werkruf conversations delete 0197f2c4-77aa --yes")]
+    Delete {
+        /// Id of the conversation, or the beginning of it
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Json,
+    Markdown,
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let backend = Backend::open(session).await?;
+    let done = act(&backend, command, session.globals.json).await;
+    backend.close().await;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
+    match command {
+        Command::List { limit } => {
+            let mut path = format!("/api/conversations?order=desc&limit={limit}");
+            if let Some(user) = backend.user() {
+                path.push_str(&format!("&user_id={}", encode(user)));
+            }
+            let answer = backend.get(&path).await?;
+            if json { print::json(&answer) } else { list(&answer) }
+        }
+        Command::Show { id } => {
+            let (conversation, messages) = read(backend, &id).await?;
+            if json {
+                print::json(&json!({"conversation": conversation, "messages": messages}));
+            } else {
+                print::line(&shown(&dialogue::plain(&conversation, &messages)));
+            }
+        }
+        Command::Export { id, format, file } => export(backend, &id, format, file.as_deref(), json).await?,
+        Command::Delete { id, yes } => {
+            let conversation = backend.get(&ids::conversation_path(&id)?).await?;
+            let id = ids::text(&conversation, "id")?;
+            if !yes {
+                confirm(&format!("Delete conversation {id} \"{}\" for good?", shown(&print::field(&conversation, "title"))))?;
+            }
+            backend.delete(&format!("/api/conversations/{id}")).await?;
+            if json { print::json(&json!({"deleted": id})) } else { print::line(&format!("deleted {id}")) }
+        }
+    }
+    Ok(())
+}
+
+fn list(answer: &Value) {
+    let conversations = answer["conversations"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if conversations.is_empty() {
+        print::line("No conversations.");
+        return;
+    }
+    let fields = ["id", "user_id", "channel", "updated_at", "title"];
+    let row = |row: &Value| fields.iter().map(|name| shown(&print::field(row, name)).replace('\n', " ")).collect();
+    print::table(&["CONVERSATION", "USER", "CHANNEL", "LAST", "TITLE"], conversations.iter().map(row).collect());
+}
+
+/// On a terminal, text that cannot steer it.
+fn shown(text: &str) -> String {
+    if std::io::stdout().is_terminal() { print::harmless(text) } else { text.to_owned() }
+}
+
+async fn read(backend: &Backend, typed: &str) -> Result<(Value, Vec<Value>), CliError> {
+    let conversation = backend.get(&ids::conversation_path(typed)?).await?;
+    let id = ids::text(&conversation, "id")?;
+    let messages = all(backend, &format!("/api/conversations/{id}/messages?limit={PAGE}"), "messages").await?;
+    Ok((conversation, messages))
+}
+
+/// Every page of a list.
+async fn all(backend: &Backend, path: &str, name: &str) -> Result<Vec<Value>, CliError> {
+    let mut rows = Vec::new();
+    let mut next = path.to_owned();
+    loop {
+        let mut page = backend.get(&next).await?;
+        if let Some(found) = page[name].as_array_mut() {
+            rows.append(found);
+        }
+        match &page["next_after"] {
+            Value::Null => return Ok(rows),
+            Value::String(after) => next = format!("{path}&after={after}"),
+            after => next = format!("{path}&after={after}"),
+        }
+    }
+}
+
+async fn export(backend: &Backend, typed: &str, format: Format, file: Option<&str>, json: bool) -> Result<(), CliError> {
+    let (conversation, messages) = read(backend, typed).await?;
+    let text = match format {
+        Format::Markdown => dialogue::markdown(&conversation, &messages),
+        Format::Json => format!("{:#}\n", whole(backend, conversation, messages).await?),
+    };
+    match file {
+        None | Some("-") => {
+            if json && format == Format::Markdown {
+                print::json(&json!({"markdown": text}));
+            } else {
+                print::piece(&text);
+            }
+        }
+        Some(file) => {
+            std::fs::write(file, text).map_err(|error| CliError::refused("io", format!("cannot write {file}: {error}")))?;
+            if json { print::json(&json!({"written": file})) } else { print::line(&format!("wrote {file}")) }
+        }
+    }
+    Ok(())
+}
+
+/// Everything the server keeps of a conversation.
+async fn whole(backend: &Backend, conversation: Value, messages: Vec<Value>) -> Result<Value, CliError> {
+    let id = ids::text(&conversation, "id")?;
+    let state = backend.get(&format!("/api/conversations/{id}/state")).await?;
+    let events = all(backend, &format!("/api/conversations/{id}/events?limit={PAGE}"), "events").await?;
+    let mut calls = Vec::new();
+    for row in all(backend, &format!("/api/tool-calls?conversation_id={id}&limit={PAGE}"), "tool_calls").await? {
+        // The list has no attempts; the call's own events are among the conversation's.
+        let mut call = backend.get(&ids::call_path(ids::text(&row, "id")?)?).await?;
+        if let Some(fields) = call.as_object_mut() {
+            fields.remove("events");
+        }
+        calls.push(call);
+    }
+    let mut named: Vec<&str> = events.iter().chain(&messages).chain(&calls).filter_map(|row| row["turn_id"].as_str()).collect();
+    // Ids sort by time.
+    named.sort_unstable();
+    named.dedup();
+    let mut turns = Vec::new();
+    for turn in named {
+        turns.push(backend.get(&format!("/api/turns/{turn}")).await?);
+    }
+    Ok(json!({"conversation": conversation, "state": state, "messages": messages, "turns": turns, "tool_calls": calls, "events": events}))
+}
+
+/// Asks a person; nobody to ask is a no.
+fn confirm(question: &str) -> Result<(), CliError> {
+    let refused = |message: &str| Err(CliError::refused("not_confirmed", message));
+    if !std::io::stdin().is_terminal() {
+        return refused("nobody can be asked here; --yes deletes without asking");
+    }
+    print::piece(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" if read.is_ok() => Ok(()),
+        _ => refused("nothing was deleted"),
+    }
+}

@@ -1,0 +1,82 @@
+//! `werkruf workspace …`: the customer's own rows.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use werkruf_store::{ImportFault, add_lines, parse_batch};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Globals, Outcome, Session, print, read_input};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Import branches, roles, users, requests, tasks, working times and articles; all of the file or nothing
+    #[command(after_help = "Examples:\n  werkruf workspace import office.json\n  ./export.py | werkruf workspace import - --json\n\n\
+                            The file names its tenant; a new slug makes the tenant. The same id replaces, a missing list changes nothing.")]
+    Import {
+        /// A JSON file, or - for stdin
+        file: String,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let Command::Import { file } = command;
+    let text = String::from_utf8(read_input(&file)?).map_err(|_| CliError::refused("unreadable", format!("{file} is not UTF-8")))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    // Faults of shape are told without a server, and the tenant must be known before one is asked.
+    let tenant = parse_batch(text).map_err(|faults| invalid(&faults))?.tenant;
+    if let Some(other) = session.globals.tenant.as_ref().filter(|named| **named != tenant) {
+        return Err(CliError::Usage(format!("the file is for tenant `{tenant}`, not for `{other}`; leave --tenant out")));
+    }
+    // The tenant may be new, so no request can be made in its name.
+    let operator = Session {
+        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
+        listen: None,
+        environment: session.environment.clone(),
+    };
+    let body: Value = serde_json::from_str(text).map_err(|error| CliError::refused("unreadable", format!("{file}: {error}")))?;
+    let backend = Backend::open(&operator).await?;
+    let answer = backend.post("/api/workspace/import", &body).await.map_err(|error| with_lines(error, text));
+    backend.close().await;
+    let answer = answer?;
+    if session.globals.json {
+        print::json(&answer)
+    } else {
+        show(&tenant, &answer)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(tenant: &str, answer: &Value) {
+    print::line(&format!("Imported into {tenant} ({})", print::field(answer, "tenant_id")));
+    let rows: Vec<Vec<String>> =
+        answer["written"].as_object().into_iter().flatten().map(|(table, count)| vec![table.clone(), count.to_string()]).collect();
+    if rows.is_empty() {
+        print::line("The file has no rows.");
+    } else {
+        print::table(&["TABLE", "ROWS"], rows);
+    }
+}
+
+fn invalid(faults: &[ImportFault]) -> CliError {
+    let message = format!("the file has {} fault(s), so nothing was written", faults.len());
+    CliError::Refused { code: "import_invalid".to_owned(), message, details: Some(json!(faults)) }
+}
+
+/// The server was sent the same rows on one line; the lines a person looks for are those of the file.
+fn with_lines(error: CliError, text: &str) -> CliError {
+    match error {
+        CliError::Refused { code, details: Some(Value::Array(details)), .. } if code == "import_invalid" => {
+            let field = |detail: &Value, name: &str| detail[name].as_str().unwrap_or_default().to_owned();
+            let mut faults: Vec<ImportFault> = details
+                .iter()
+                .map(|detail| ImportFault { path: field(detail, "path"), line: None, message: field(detail, "message") })
+                .collect();
+            add_lines(text, &mut faults);
+            invalid(&faults)
+        }
+        other => other,
+    }
+}
