@@ -7,7 +7,9 @@ use rand::RngExt;
 use serde_json::Value;
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
-use werkruf_contract::{CallStatus, Cancel, Deadline, Failure, Grant, Invocation, Reply, State, ToolContext, ToolErrorType, Uuid};
+use werkruf_contract::{
+    CallStatus, Cancel, Deadline, Failure, Grant, Invocation, Principal, Reply, State, ToolContext, ToolErrorType, Uuid,
+};
 use werkruf_store::{CallRetry, StoreError};
 
 use crate::ground::Ground;
@@ -22,6 +24,8 @@ pub(crate) struct Run {
     pub(crate) entry: Arc<Entry>,
     pub(crate) args: Value,
     pub(crate) grant: Grant,
+    /// With the rights of now, not of when the turn began.
+    pub(crate) principal: Arc<Principal>,
     pub(crate) job_id: Uuid,
     pub(crate) idempotency_key: String,
     pub(crate) context: Arc<ToolContext>,
@@ -84,7 +88,7 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
     };
     let invocation = Invocation {
         context: Arc::clone(&run.context),
-        principal: Arc::clone(&ground.caller.principal),
+        principal: Arc::clone(&run.principal),
         grant: run.grant,
         state: Arc::clone(&run.state),
         deadline,

@@ -111,7 +111,7 @@ impl Walk<'_> {
         let mut prepared = Vec::with_capacity(asked.len());
         for asked in asked {
             let mut row = new_row(ground, self.step, self.context, &asked);
-            let plan = match self.decide(&asked, &mut row, principal.as_deref()).await {
+            let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
                 Ok(plan) => plan,
                 Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()))),
                 Err(Halt::Store(error)) => return Err(error),
@@ -133,7 +133,7 @@ impl Walk<'_> {
     }
 
     /// The stages before anything is written.
-    async fn decide(&self, asked: &Asked, row: &mut CallRow, principal: Option<&Principal>) -> Result<Plan, Halt> {
+    async fn decide(&self, asked: &Asked, row: &mut CallRow, principal: Option<&Arc<Principal>>) -> Result<Plan, Halt> {
         if let Some(failure) = asked.refused.clone() {
             return Err(failure.into());
         }
@@ -165,6 +165,7 @@ impl Walk<'_> {
             entry: Arc::clone(entry),
             args: parsed.args,
             grant,
+            principal: Arc::clone(principal.unwrap_or(&self.ground.caller.principal)),
             job_id: row.id,
             idempotency_key: key,
             context: Arc::new(context),
@@ -183,7 +184,7 @@ impl Walk<'_> {
     }
 
     /// Rights over all roles, as they are now.
-    pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Principal>, row: &mut CallRow) -> Result<Grant, Failure> {
+    pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Grant, Failure> {
         let spec = entry.spec();
         let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
         let denied = profile.is_some_and(|profile| profile.tools_denied.iter().any(|name| *name == spec.name));

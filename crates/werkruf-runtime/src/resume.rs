@@ -135,7 +135,7 @@ impl Walk<'_> {
         let principal = ground.people.principal(ground.fence.tenant_id, ground.caller.principal.user_id.clone()).await?;
         let mut prepared = Vec::with_capacity(open.len());
         for (mut row, history_id) in open {
-            let plan = match self.go_on(&mut row, principal.as_deref(), draft) {
+            let plan = match self.go_on(&mut row, principal.as_ref(), draft) {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let attempt = row.attempt;
@@ -147,7 +147,7 @@ impl Walk<'_> {
         Ok(prepared)
     }
 
-    fn go_on(&self, row: &mut CallRow, principal: Option<&Principal>, draft: &mut Draft) -> Result<Plan, Failure> {
+    fn go_on(&self, row: &mut CallRow, principal: Option<&Arc<Principal>>, draft: &mut Draft) -> Result<Plan, Failure> {
         let ground = self.ground;
         if row.status.is_terminal() {
             return Ok(Plan::Ended(Box::new(ended_of(row))));
@@ -178,6 +178,7 @@ impl Walk<'_> {
             entry: Arc::clone(entry),
             args: row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
             grant,
+            principal: Arc::clone(principal.unwrap_or(&self.ground.caller.principal)),
             job_id: row.id,
             idempotency_key: row.idempotency_key.clone().unwrap_or_else(|| row.id.to_string()),
             context: Arc::new(context.unwrap_or_else(|| self.context.clone())),

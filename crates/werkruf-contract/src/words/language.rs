@@ -199,7 +199,6 @@ const SPANISH: &[&str] = &[
     "por",
     "favor",
     "todas",
-    "todos",
     "articulos",
     "articulo",
     "emergencia",

@@ -94,8 +94,8 @@ pub(super) fn zone(invocation: &Invocation) -> TimeZone {
 pub(super) fn failed(error: &StoreError) -> Failure {
     let message = "The data cannot be read right now.";
     let failure = match error {
-        StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "store_unavailable", message),
-        _ => Failure::fatal("store_unavailable", message),
+        StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
+        _ => Failure::fatal("internal", message),
     };
     failure.nothing_happened().because(error.to_string())
 }

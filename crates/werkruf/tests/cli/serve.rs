@@ -149,7 +149,7 @@ fn a_hangup_reads_the_tools_again() {
     place.file("werkruf.toml", "");
     let server = place.serve(&[]);
     let listed = || place.run(&["tools", "list", "--json"]).exits(0).json();
-    assert_eq!(names(&listed()), Vec::<&str>::new());
+    assert!(!names(&listed()).contains(&"fresh"));
     place.file(
         "werkruf.toml",
         "[[tools]]\nname = 'fresh'\ndescription = 'F.'\nurl = 'http://127.0.0.1:9/'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n",
