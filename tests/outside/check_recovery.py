@@ -140,9 +140,8 @@ def check_a_message_that_kills_the_server_is_given_up():
         gate = threading.Event()
         model.script = [lambda request: (gate.wait(60), text("Never."))[1]] * 10
         accepted = begin(house, "Poison")
-        for _ in range(3):
-            before = len(model.requests)
-            until(lambda: len(model.requests) > before or before == 0 and model.requests)
+        for times in range(1, 4):
+            until(lambda: len(model.requests) >= times)
             kill(house)
             house.start()
         turn = finished(house, accepted["turn_id"])
