@@ -29,6 +29,11 @@ impl EventType {
     pub const fn ends_turn(self) -> bool {
         matches!(self, Self::Final | Self::Error)
     }
+
+    /// After these the text of the step stands in a row, or is void.
+    pub const fn settles_text(self) -> bool {
+        matches!(self, Self::Final | Self::Error | Self::AssistantSnapshot | Self::AssistantReset)
+    }
 }
 
 /// `init`: the message is stored, the turn exists.

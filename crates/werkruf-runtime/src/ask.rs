@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError, Words};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
-use werkruf_store::{NewUsage, StoreError};
+use werkruf_store::{NewUsage, StoreError, crash};
 
 use crate::ground::{Draft, Ground};
 
@@ -93,7 +93,10 @@ impl Question<'_> {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
-        Ok((self.provider.ask(self.request.clone()).await?, slot))
+        crash::point("before_request");
+        let stream = self.provider.ask(self.request.clone()).await?;
+        crash::point("request_out");
+        Ok((stream, slot))
     }
 
     async fn listen(&self, mut stream: AnswerStream, shown: &mut String) -> Result<Answer, ModelError> {
@@ -101,7 +104,8 @@ impl Question<'_> {
             match delta? {
                 Delta::Text(content) => {
                     shown.push_str(&content);
-                    self.ground.say(EventType::AssistantToken, &AssistantToken { content, step: self.step });
+                    self.ground.say_text(&AssistantToken { content, step: self.step });
+                    crash::point("mid_stream");
                 }
                 Delta::Done(answer) => return Ok(*answer),
             }

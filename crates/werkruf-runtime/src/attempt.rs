@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use werkruf_contract::{
     CallStatus, Cancel, Deadline, Failure, Grant, Invocation, Principal, Reply, State, ToolContext, ToolErrorType, Uuid,
 };
-use werkruf_store::{CallRetry, StoreError};
+use werkruf_store::{CallRetry, StoreError, crash};
 
 use crate::ground::Ground;
 use crate::outcome::{Ended, Success};
@@ -99,6 +99,7 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
         attempt,
         idempotency_key: run.idempotency_key.clone(),
     };
+    crash::point("before_send");
     let tool = Arc::clone(&run.entry.tool);
     let args = run.args.clone();
     let task = AbortOnDropHandle::new(ground.tasks.spawn(async move { tool.call(args, invocation).await }));
@@ -111,6 +112,7 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
         () = run.cancel.raised() => return Err((canceled(), CallStatus::Canceled)),
         () = tokio::time::sleep_until(deadline.instant().into()) => return Err((timed_out(limit), CallStatus::Timeout)),
     };
+    crash::point("tool_answered");
     let judged = answered.and_then(|reply| Success::of(reply, spec));
     judged.map_err(|failure| {
         let cause = match failure.kind {

@@ -6,7 +6,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use werkruf_contract::{Clock, Init, Language, State, ToolContext};
 use werkruf_llm::Message;
-use werkruf_store::{Fence, StoreError};
+use werkruf_store::{Fence, StoreError, crash};
 
 use crate::assistant::Assistant;
 use crate::history;
@@ -31,6 +31,7 @@ impl Begun {
     /// Waits for the turns ahead, then runs to the end. The ticket goes last, with `self`: only then may the next turn begin.
     pub(crate) async fn run(mut self, fence: Option<Fence>, state: State) {
         self.ticket.called().await;
+        crash::point("called");
         let turn_id = self.init.turn_id;
         let started = match fence {
             Some(fence) => self.at_once(fence, state).await,
@@ -55,6 +56,7 @@ impl Begun {
     async fn after_waiting(&self) -> Result<Turn, StoreError> {
         let (parts, tenant_id) = (&self.house.parts, self.inbound.caller.principal.tenant_id);
         let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
+        crash::point("after_start");
         let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
         let history = parts.turns.history(tenant_id, self.init.conversation_id).await?;
         Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history::messages(&history)))

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
 use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
-use werkruf_store::{CallRow, StoreError};
+use werkruf_store::{CallRow, StoreError, crash};
 
 use crate::arguments;
 use crate::attempt::{Run, attempt, canceled};
@@ -327,6 +327,7 @@ impl Walk<'_> {
                 return Ok((walked, draft));
             }
             ground.commit(draft).await?;
+            crash::point("some_done");
             for (at, run, lead) in starting {
                 flying.push(self.fly(at, run, lead).boxed());
             }

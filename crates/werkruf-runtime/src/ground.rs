@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Cancel, Clock, Deadline, EventType, Uuid};
-use werkruf_store::{Fence, NewEvent, People, StoreError, TurnWrite, Turns, Written};
+use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, Uuid};
+use werkruf_store::{Fence, NewEvent, People, StoreError, TurnWrite, Turns, Written, crash};
 
 use crate::dedupe::InFlight;
 use crate::hub::{Hub, LiveEvent};
@@ -137,6 +137,7 @@ impl Ground {
         let heard: Vec<Arc<str>> =
             write.events.iter().zip(live).map(|(event, live)| live.map_or_else(|| Arc::from(event.data.as_str()), Arc::from)).collect();
         let written = self.write(write).await?;
+        crash::point("before_publish");
         if written.cancel_requested {
             self.live.cancel_all();
         }
@@ -159,7 +160,12 @@ impl Ground {
         self.turns.write(write).await
     }
 
-    /// Says something that is no row: a token, a debug entry.
+    /// A piece of the answer, as it comes.
+    pub(crate) fn say_text(&self, token: &AssistantToken) {
+        self.hub.publish_token(self.stream_id(), self.turn_id, token);
+    }
+
+    /// Says something that is no row and no text.
     pub(crate) fn say(&self, kind: EventType, payload: &impl Serialize) {
         if self.hub.is_watched(self.stream_id()) {
             let data = Arc::from(json(payload));

@@ -33,7 +33,7 @@ mod turn;
 
 pub use arguments::Repair;
 pub use assistant::{Assistant, Assistants};
-pub use hub::{LiveEvent, Watch};
+pub use hub::{LiveEvent, Shown, Watch};
 pub use inbound::{Accepted, Caller, Idempotency, Inbound, Invoke, Invoked, Refusal};
 pub use limits::Limits;
 pub use registry::{Registry, RegistryFault};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::{EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
-use werkruf_store::{CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow};
+use werkruf_store::{CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
 use crate::corridor::Walk;
@@ -77,6 +77,7 @@ impl Orphan {
         let Some(principal) = principal else { return self.abandon(alive).await };
         let caller = Caller { principal, key_id: turn.key_id, admin: false };
         let fence = self.claim().await?;
+        crash::point("after_claim");
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
         let mut calls = parts.records.calls(turn.tenant_id, filter, page).await?;

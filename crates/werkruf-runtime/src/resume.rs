@@ -7,7 +7,7 @@ use serde::Deserialize;
 use werkruf_contract::{
     AssistantReset, CallStatus, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType, TurnError,
 };
-use werkruf_store::{CallRetry, CallRow, MessageRow, StoreError, TurnRow};
+use werkruf_store::{CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
 
 use crate::ask::Stop;
 use crate::attempt::Run;
@@ -71,8 +71,10 @@ impl Turn {
         let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &[] };
         let prepared = walk.resume(open, &mut draft).await?;
         ground.commit(draft).await?;
+        crash::point("resumed");
         let (walked, outcomes) = walk.finish(prepared).await?;
         ground.commit(outcomes).await?;
+        crash::point("caught_up");
         self.progress.walked.extend(walked);
         if let Some(conversation_id) = ground.conversation_id {
             let history = ground.turns.history(ground.fence.tenant_id, conversation_id).await?;

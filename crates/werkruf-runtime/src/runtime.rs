@@ -9,14 +9,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid};
 use werkruf_llm::Provider;
-use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns};
+use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
 use crate::begun::Begun;
 use crate::dedupe::InFlight;
 use crate::ground::{Ground, Live, json};
-use crate::hub::{Hub, LiveEvent, Watch};
+use crate::hub::{Hub, LiveEvent, Shown, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
 use crate::lane::Lanes;
 use crate::limits::Limits;
@@ -116,12 +116,14 @@ impl Runtime {
         let alive = house.go_live(turn_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let open = house.open_chat(&inbound, &init, ticket.is_first());
+        crash::point("before_a");
         let (fence, seqs, state, assistant) = match house.parts.turns.open_turn(open).await? {
             Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
             Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
             Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
         };
-        let events = house.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
+        crash::point("after_a");
+        let (events, _) = house.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
         let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
         house.hub.publish(conversation_id, &heard);
         let begun = Begun { house: Arc::clone(house), setup, inbound, init, alive, ticket, assistant };
@@ -129,8 +131,8 @@ impl Runtime {
         Ok(Accepted { conversation_id, turn_id, created, events })
     }
 
-    /// Listens to a conversation from now on.
-    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> mpsc::Receiver<LiveEvent> {
+    /// Listens to a conversation from now on; also the text that is being written right now.
+    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
         self.house.hub.watch(stream_id, watch)
     }
 
@@ -162,10 +164,12 @@ impl Runtime {
         house.draining.store(true, Ordering::SeqCst);
         house.stopping.raise();
         house.tasks.close();
+        crash::point("in_drain");
         if tokio::time::timeout(house.limits.drain(), house.tasks.wait()).await.is_err() {
             for live in house.live.lock().unwrap_or_else(PoisonError::into_inner).values() {
                 live.released.raise();
             }
+            crash::point("in_release");
             // A released turn only has to give its lease back.
             let _ = tokio::time::timeout(RELEASE_WAIT, house.tasks.wait()).await;
         }

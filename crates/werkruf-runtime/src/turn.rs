@@ -12,7 +12,7 @@ use werkruf_contract::{
     TurnError, TurnStatus, Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
-use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange};
+use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 
 use crate::ask::{Question, Stop};
 use crate::assistant::Assistant;
@@ -111,6 +111,7 @@ impl Turn {
                 Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error(&self.locale))),
                 answered => answered?,
             };
+            crash::point("answered");
             self.progress.step += 1;
             self.ground.debug("llm_choice", || {
                 let calls: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
@@ -129,11 +130,12 @@ impl Turn {
             }
             let (first, outcomes) = self.act(answer).await?;
             *draft = Some(outcomes);
+            crash::point("between_rounds");
             if self.ground.live.cancel.is_raised() {
                 return Err(Stop::Canceled);
             }
             if let Some(text) = self.direct_answer(first) {
-                self.ground.say(EventType::AssistantToken, &AssistantToken { content: text.clone(), step: self.progress.step });
+                self.ground.say_text(&AssistantToken { content: text.clone(), step: self.progress.step });
                 return Ok(text);
             }
         }
@@ -214,7 +216,9 @@ impl Turn {
             }
             draft.write.calls.push(call.row.clone());
         }
+        crash::point("before_b");
         ground.commit(draft).await?;
+        crash::point("after_b");
         let (walked, outcomes) = walk.finish(prepared).await?;
         self.remember(answer.text, calls, &walked);
         let first = self.progress.walked.len();
@@ -335,7 +339,10 @@ impl Turn {
             Err(Stop::Deadline) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, Limit::Deadline.error(&self.locale)),
             Err(Stop::Store(error)) => return Err(error),
         }
-        ground.commit(draft).await.map(|_| ())
+        crash::point("before_d");
+        ground.commit(draft).await?;
+        crash::point("after_d");
+        Ok(())
     }
 
     fn complete(&self, draft: &mut Draft, text: String) {

@@ -8,6 +8,7 @@
 //! the lease has moved on; every update checks its row count; a commit is durable before its future resolves.
 
 mod article_match;
+pub mod crash;
 mod error;
 mod keys;
 mod rows;

@@ -6,7 +6,7 @@ use werkruf_contract::{State, TurnStatus, Uuid};
 use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
-use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, TurnKind};
+use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, TurnKind, crash};
 
 /// Inbox, conversation, lease, turn, message, calls and events, or nothing.
 pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError> {
@@ -35,6 +35,7 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
     let place = Place { tenant: &tenant, turn: &turn, now: &now };
     let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &place)?;
     let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
+    crash::point("inside_a");
     Ok(Opened::Stored { fence, event_seqs, state, assistant })
 }
 

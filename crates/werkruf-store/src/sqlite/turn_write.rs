@@ -7,7 +7,7 @@ use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
-use crate::{CallEnd, CallRetry, CallStart, StoreError, TurnChange, TurnWrite, Written};
+use crate::{CallEnd, CallRetry, CallStart, StoreError, TurnChange, TurnWrite, Written, crash};
 
 /// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -46,6 +46,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         Some(change) => change_turn(c, &place, write.turn_id, change)?,
         None => cancel_requested(c, &place)?,
     };
+    crash::point("inside_write");
     Ok(Written { event_seqs, state, cancel_requested })
 }
 

@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::Uuid;
-use werkruf_runtime::{Watch, complete_event};
+use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
+use werkruf_runtime::{Shown, Watch, complete_event};
 
 use super::body::{Named, Params};
 use super::error::ApiError;
@@ -100,7 +100,7 @@ async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64, l
 /// Listens first, then reads what is stored, then leaves out of the live events what was stored.
 async fn live(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64) -> Result<Response, ApiError> {
     let runtime = &door.app.runtime;
-    let receiver = runtime.watch(conversation_id, Watch { turn_id: None, debug: false });
+    let (receiver, shown) = runtime.watch(conversation_id, Watch { turn_id: None, debug: false });
     let records = door.app.records();
     let mut known = Known::up_to(after);
     let mut stored = BytesMut::new();
@@ -108,6 +108,11 @@ async fn live(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64) -
         let data = complete_event(records, tenant_id, conversation_id, &row).await?;
         frame(&mut stored, Some(row.seq), row.kind, &data);
         known.sent(row.seq, row.kind, row.turn_id, &data);
+    }
+    // The text of the step that is being written is no row yet: it comes whole, and what follows adds to it.
+    if let Some(Shown { turn_id, step, content }) = shown.filter(|shown| !known.is_settled(shown.turn_id, shown.step)) {
+        let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id }).map_err(|error| page::unwritable(&error))?;
+        frame(&mut stored, None, EventType::AssistantSnapshot, &data);
     }
     Ok(LiveBody::of_conversation(runtime, receiver, known, stored.freeze()).respond())
 }

@@ -84,6 +84,11 @@ impl Known {
         }
     }
 
+    /// Whether the text of this step is in what was sent already.
+    pub(crate) fn is_settled(&self, turn_id: Uuid, step: u32) -> bool {
+        self.settled.get(&turn_id).is_some_and(|settled| *settled >= step)
+    }
+
     /// Whether a live event is news.
     fn wants(&self, event: &LiveEvent) -> bool {
         match event.seq {

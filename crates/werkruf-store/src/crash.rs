@@ -1,0 +1,44 @@
+//! Named places where a test makes the process die as by `kill -9`: no destructor, no flush, no answer.
+//!
+//! `WERKRUF_CRASH="name:nth"` ends the process when the named place is reached for the nth time; `name:nth:ms` lets the
+//! other threads go on for so long first. Without the feature `crash-points`, which no release has, a place is nothing at all.
+//! Names are written where they are reached; `tests/chaos` reads them from the sources and refuses to run when it misses one.
+
+/// A place where the process may have to die.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub const fn point(_name: &str) {}
+
+/// A place where the process may have to die.
+#[cfg(feature = "crash-points")]
+pub fn point(name: &str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static ARMED: LazyLock<Option<Armed>> = LazyLock::new(Armed::read);
+    static REACHED: AtomicU64 = AtomicU64::new(0);
+    let Some(armed) = ARMED.as_ref().filter(|armed| armed.name == name) else { return };
+    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 == armed.nth {
+        std::thread::sleep(armed.pause);
+        std::process::abort();
+    }
+}
+
+/// Where to die.
+#[cfg(feature = "crash-points")]
+struct Armed {
+    name: String,
+    nth: u64,
+    pause: std::time::Duration,
+}
+
+#[cfg(feature = "crash-points")]
+impl Armed {
+    fn read() -> Option<Self> {
+        let text = std::env::var("WERKRUF_CRASH").ok()?;
+        let mut parts = text.split(':');
+        let name = parts.next().filter(|name| !name.is_empty())?.to_owned();
+        let mut number = |otherwise| parts.next().and_then(|part| part.parse().ok()).unwrap_or(otherwise);
+        Some(Self { name, nth: number(1), pause: std::time::Duration::from_millis(number(0)) })
+    }
+}
