@@ -266,6 +266,31 @@ def check_too_many_calls_and_odd_ids():
         assert "call_0" in stored, "the wire's id is kept as it came"
 
 
+def check_what_a_model_makes_up_never_bricks_the_chat():
+    with Scene() as (model, _, house):
+        huge = {"city": 5, "days": ["x" * 1000] * 200}
+        model.script = [calls(("multi_tool_use.parallel", "{broken"), ("", "[1]"), ("get_weather", huge), ("test_echo", {"value": 1}, "")), text("Odd.")]
+        status, answer, _ = house.chat("Odd")
+        assert (status, answer["message"]["content"]) == (200, "Odd."), answer
+        shown = [m for m in model.last()["messages"] if m["role"] == "tool"]
+        assert len(shown) == 4 and all(len(m["content"]) < 20000 for m in shown)
+        [row] = house.rows("SELECT id FROM tool_calls WHERE tool_name = 'test_echo'")
+        assert shown[3]["tool_call_id"] == "call_" + row["id"]
+        assert house.chat("Still usable?", answer["conversation_id"])[0] == 200
+        raw = [r["raw_arguments"] for r in house.rows("SELECT raw_arguments FROM tool_calls ORDER BY output_index")]
+        assert raw[0] == "{broken", "the registry keeps what the model wrote"
+
+
+def check_a_refused_invoke_is_not_mended_by_a_retry():
+    with Scene() as (_, tool, house):
+        _, out, headers = house.call("POST", "/api/tools/get_weather/invoke", {"input": {"days": "many"}})
+        assert out["error"]["code"] == "invalid_arguments" and out["input"] == {"days": "many"}, out
+        status, again, _ = house.call("POST", f"/api/tool-calls/{headers['x-tool-call-id']}/retry", {})
+        assert status == 202
+        [row] = until(lambda: house.rows("SELECT * FROM tool_calls WHERE id = ? AND finished_at IS NOT NULL", again["job_id"]))
+        assert (row["status"], row["error_code"], tool.requests) == ("failed", "invalid_arguments", []), row
+
+
 def check_nobody_sees_anybody_elses():
     with Scene() as (model, _, house):
         model.script = [calls(("test_echo", {"value": "secret"})), text("Ok.")]

@@ -1,5 +1,6 @@
 """A scripted model and a scripted tool, as programs outside would be: plain HTTP on loopback, standard library only."""
 import json
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,6 +124,13 @@ def invalid_history(messages):
             continue
         if open_ids:
             return f"calls without result: {open_ids}"
+        for call in message.get("tool_calls") or []:
+            if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call["function"]["name"]):
+                return f"invalid function name {call['function']['name']!r}"
+            try:
+                assert isinstance(json.loads(call["function"]["arguments"]), dict)
+            except (ValueError, AssertionError):
+                return f"arguments are no JSON object: {call['function']['arguments']!r}"
         open_ids = [c["id"] for c in message.get("tool_calls") or []]
         if len(open_ids) != len(set(open_ids)):
             return "call ids repeat"

@@ -187,10 +187,11 @@ pub struct ToolErrorDetail {
 }
 
 impl ToolErrorDetail {
-    /// The same, without what only the log may read.
+    /// The same, without what only the operator may read: the cause, and an address that may carry a secret in its path.
     #[must_use]
     pub fn for_readers(mut self) -> Self {
         self.cause = None;
+        self.endpoint = None;
         self
     }
 }

@@ -10,6 +10,8 @@ error-model_cut = Die Antwort des Sprachmodells wurde abgeschnitten, bevor seine
 error-model_busy = Das Sprachmodell nimmt gerade keine weiteren Anfragen an.
 error-model_refused = Das Sprachmodell hat die Anfrage abgelehnt. Der Grund steht im Protokoll des Betreibers.
 error-model_unavailable = Das Sprachmodell antwortet nicht.
+error-unknown_user = Die Person, von der diese Nachricht kam, ist nicht mehr bekannt.
+error-poison = Diese Nachricht hat den Server mehrmals angehalten und wird nicht noch einmal versucht.
 
 # How a call fails, by error code, where nobody else puts it into words.
 call-permission_denied = Dafür fehlt dir die Berechtigung.
@@ -22,6 +24,9 @@ call-outcome_unknown = Ob das ausgeführt wurde, ist nicht bekannt. Prüf bitte 
 call-approval_denied = Das wurde nicht genehmigt.
 call-approval_expired = Die Genehmigung kam nicht rechtzeitig.
 call-interrupted = Das Nachsehen wurde unterbrochen; das Ergebnis ist nicht bekannt.
+call-approval_unavailable = Das braucht die Zustimmung einer Person, die dieser Server noch nicht einholen kann.
+call-response_too_large = Die Antwort war zu groß. Bitte frage nach weniger.
+call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid.
 call-other = Das hat gerade nicht geklappt ({ $code }).
 
 # The planner that is no language model.

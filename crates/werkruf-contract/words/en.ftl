@@ -10,6 +10,8 @@ error-model_cut = The language model's answer was cut off before its tool calls 
 error-model_busy = The language model is taking no more requests right now.
 error-model_refused = The language model refused the request. The operator finds the reason in the log.
 error-model_unavailable = The language model does not answer.
+error-unknown_user = The person this message came from is no longer known.
+error-poison = This message made the server stop several times and is not tried again.
 
 # How a call fails, by error code, where nobody else puts it into words.
 call-permission_denied = You are not permitted to see this.
@@ -22,6 +24,9 @@ call-outcome_unknown = It is not known whether this was carried out. Please chec
 call-approval_denied = This was not approved.
 call-approval_expired = The approval did not come in time.
 call-interrupted = Looking this up was interrupted; its result is not known.
+call-approval_unavailable = This needs a person's approval, which this server cannot ask for yet.
+call-response_too_large = The answer was too large. Please ask for less.
+call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).
 
 # The planner that is no language model.

@@ -10,6 +10,8 @@ error-model_cut = La respuesta del modelo de lenguaje se cortó antes de que sus
 error-model_busy = El modelo de lenguaje no acepta más peticiones en este momento.
 error-model_refused = El modelo de lenguaje rechazó la petición. El motivo está en el registro del operador.
 error-model_unavailable = El modelo de lenguaje no responde.
+error-unknown_user = La persona de la que vino este mensaje ya no existe.
+error-poison = Este mensaje ha detenido el servidor varias veces y no se vuelve a intentar.
 
 # How a call fails, by error code, where nobody else puts it into words.
 call-permission_denied = No tienes permiso para ver esto.
@@ -22,6 +24,9 @@ call-outcome_unknown = No se sabe si esto se llevó a cabo. Comprueba el resulta
 call-approval_denied = Esto no fue aprobado.
 call-approval_expired = La aprobación no llegó a tiempo.
 call-interrupted = La consulta se interrumpió; no se conoce su resultado.
+call-approval_unavailable = Esto necesita la aprobación de una persona, que este servidor todavía no puede pedir.
+call-response_too_large = La respuesta era demasiado grande. Pide menos, por favor.
+call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
 
 # The planner that is no language model.

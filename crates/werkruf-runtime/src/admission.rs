@@ -57,10 +57,9 @@ impl Admission {
 
     /// The error is how many milliseconds to wait.
     pub(crate) fn admit(&self, limits: &Limits, tenant: Uuid, user: &str, key: Option<Uuid>, now: Timestamp) -> Result<(), u64> {
-        if let Some(key) = key {
-            self.keys.take(key, limits.turns_per_minute_key, now)?;
-        }
-        self.users.take((tenant, user.to_owned()), limits.turns_per_minute_user, now)
+        // The person first: what is refused to one must not use up the key they share with others.
+        self.users.take((tenant, user.to_owned()), limits.turns_per_minute_user, now)?;
+        key.map_or(Ok(()), |key| self.keys.take(key, limits.turns_per_minute_key, now))
     }
 }
 

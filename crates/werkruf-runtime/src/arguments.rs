@@ -7,6 +7,9 @@ use werkruf_contract::{Failure, Violation};
 use crate::registry::Entry;
 
 const MAX_BYTES: usize = 256 * 1024;
+/// More than this teaches a model nothing, and a violation may quote the value it is about.
+const MAX_VIOLATIONS: usize = 8;
+const MAX_MESSAGE: usize = 300;
 
 /// One coercion, for the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,15 +60,17 @@ pub(crate) fn check(mut value: Value, mut repairs: Vec<Repair>, entry: &Entry) -
 }
 
 fn refused(violations: &[Violation]) -> Failure {
-    let said: Vec<String> = violations
-        .iter()
-        .take(8)
-        .map(|v| if v.path.is_empty() { v.message.clone() } else { format!("{}: {}", v.path, v.message) })
-        .collect();
+    let kept: Vec<Violation> = violations.iter().take(MAX_VIOLATIONS).map(|v| Violation::new(v.path.clone(), cut(&v.message))).collect();
+    let said: Vec<String> =
+        kept.iter().map(|v| if v.path.is_empty() { v.message.clone() } else { format!("{}: {}", v.path, v.message) }).collect();
     let mut details = Map::new();
-    details.insert("violations".to_owned(), serde_json::to_value(violations).unwrap_or(Value::Null));
+    details.insert("violations".to_owned(), serde_json::to_value(&kept).unwrap_or(Value::Null));
     Failure::validation("invalid_arguments", format!("The arguments do not fit the tool's schema: {}", said.join("; ")))
         .with_details(details)
+}
+
+fn cut(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE { message.to_owned() } else { message.chars().take(MAX_MESSAGE).chain("…".chars()).collect() }
 }
 
 fn note(repairs: &mut Vec<Repair>, path: &str, from: &Value, to: &Value, rule: &str) {

@@ -56,9 +56,17 @@ impl Question<'_> {
                 Some(draft) => {
                     let (committed, opened) = tokio::join!(self.ground.commit(draft), opening);
                     committed?;
-                    opened?
+                    opened
                 }
-                None => opening.await?,
+                None => opening.await,
+            };
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(stop) => {
+                    // The request may have been out already.
+                    usage.push(self.lost());
+                    return Err(stop);
+                }
             };
             let mut shown = String::new();
             let error = match opened {
@@ -70,6 +78,9 @@ impl Question<'_> {
                     Ok(Err(error)) => error,
                     Err(stop) => {
                         usage.push(self.bill(None, &shown, None));
+                        if matches!(stop, Stop::Deadline) && !shown.is_empty() {
+                            self.reset().await?;
+                        }
                         return Err(stop);
                     }
                 },

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use werkruf_contract::{Principal, State};
 
+use crate::inbound::Refusal;
+
 /// Preferences and memory reach the prompt, but never more than this.
 const REMEMBERED_BYTES: usize = 4096;
 
@@ -60,6 +62,15 @@ impl Assistant {
     /// Whether this assistant may use the tool.
     pub fn may_use(&self, tool: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
+    }
+
+    /// Refuses a channel the assistant is not meant for.
+    pub(crate) fn speaks_on(&self, channel: &str) -> Result<(), Refusal> {
+        if self.channels.is_empty() || self.channels.iter().any(|own| own == channel) {
+            return Ok(());
+        }
+        let message = format!("the assistant \"{}\" does not speak on {channel}", self.name);
+        Err(Refusal::Invalid { code: "invalid_request", message })
     }
 
     /// The system prompt with its placeholders filled, and what is remembered of the person.

@@ -86,6 +86,9 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
         },
         None => None,
     };
+    if run.cancel.is_raised() {
+        return Err((canceled().nothing_happened(), CallStatus::Canceled));
+    }
     let invocation = Invocation {
         context: Arc::clone(&run.context),
         principal: Arc::clone(&run.principal),
@@ -126,19 +129,15 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
 }
 
 fn broke(error: &tokio::task::JoinError) -> Failure {
-    if error.is_panic() {
-        Failure::fatal("tool_panicked", "The tool broke while it ran. The operator has been told.").because(error.to_string())
-    } else {
-        canceled()
-    }
+    if error.is_panic() { Failure::fatal("tool_panicked", "").because(error.to_string()) } else { canceled() }
 }
 
 fn timed_out(limit: Duration) -> Failure {
-    Failure::new(ToolErrorType::Timeout, "tool_timeout", format!("The tool did not answer within {} ms.", limit.as_millis()))
+    Failure::new(ToolErrorType::Timeout, "tool_timeout", "").because(format!("no answer within {} ms", limit.as_millis()))
 }
 
 pub(crate) fn canceled() -> Failure {
-    Failure::fatal("canceled", "The call was canceled.")
+    Failure::fatal("canceled", "")
 }
 
 /// What the other side asked for, else twice as long each time, spread so that many callers do not return at once.

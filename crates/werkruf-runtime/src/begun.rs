@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Language, State, ToolContext};
+use werkruf_contract::{Clock, Init, Language, State, ToolContext, Words};
 use werkruf_llm::Message;
 use werkruf_store::{Fence, StoreError, crash};
 
@@ -72,6 +72,7 @@ impl Begun {
             .cloned()
             // The conversation's assistant may be gone from the file since; the default one goes on.
             .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
+        let (messages, trimmed) = history::within(messages, assistant.context_tokens);
         let offer = self.setup.registry.offer(&assistant);
         let locale = spoken(inbound);
         let today = today(&house.parts.clock, &principal.time_zone);
@@ -82,6 +83,7 @@ impl Begun {
             house.ground(Arc::clone(&self.setup), inbound.caller.clone(), self.init.turn_id, conversation_id, Arc::clone(&self.alive.live));
         ground.fence = fence;
         ground.debug = inbound.debug;
+        ground.words = Words::of(&locale);
         Turn {
             ground: Arc::new(ground),
             provider: Arc::clone(&house.parts.provider),
@@ -94,6 +96,7 @@ impl Begun {
             context,
             state: Arc::new(state),
             messages: Arc::new(messages),
+            trimmed,
             created: self.init.created,
             progress: Progress::default(),
         }

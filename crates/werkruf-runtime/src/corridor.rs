@@ -25,6 +25,7 @@ use crate::registry::Entry;
 /// A call as it arrives, whoever asks for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
+    pub(crate) job_id: Uuid,
     pub(crate) kind: CallKind,
     pub(crate) item_id: Option<String>,
     pub(crate) call_id: Option<String>,
@@ -113,7 +114,7 @@ impl Walk<'_> {
             let mut row = new_row(ground, self.step, self.context, &asked);
             let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
                 Ok(plan) => plan,
-                Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()))),
+                Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()).in_words(&ground.words))),
                 Err(Halt::Store(error)) => return Err(error),
             };
             match &plan {
@@ -151,7 +152,7 @@ impl Walk<'_> {
             object(json!({"tool": asked.name, "job_id": row.id, "raw": row.raw_arguments, "arguments": parsed.args, "repairs": parsed.repairs}))
         });
         let grant = self.permit(entry, principal, row)?;
-        let lead = match self.dedupe(entry, &parsed.args, row).await? {
+        let lead = match self.dedupe(entry, &parsed.args, row, principal).await? {
             Boarding::Over(ended) => return Ok(Plan::Ended(ended)),
             Boarding::Join(joined) => return Ok(Plan::Join(joined)),
             Boarding::Lead(lead) => lead,
@@ -187,7 +188,11 @@ impl Walk<'_> {
     pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Grant, Failure> {
         let spec = entry.spec();
         let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
-        let denied = profile.is_some_and(|profile| profile.tools_denied.iter().any(|name| *name == spec.name));
+        // A mode that is no longer configured allows nothing.
+        let denied = match profile {
+            Some(profile) => profile.tools_denied.iter().any(|name| *name == spec.name),
+            None => self.context.safety_mode.is_some(),
+        };
         let granted = match (&spec.permission, principal) {
             (_, None) => None,
             (None, Some(_)) => Some(Grant::Own),
@@ -198,14 +203,14 @@ impl Walk<'_> {
         row.permission =
             Some(json!({"needs": needs, "granted": granted.is_some(), "scope": granted.filter(|_| needs.is_some())}).to_string());
         granted.ok_or_else(|| {
-            let message = if denied { "This tool is switched off in this mode." } else { "You have no right to use this tool." };
-            Failure::fatal("permission_denied", message).nothing_happened()
+            let failure = Failure::fatal("permission_denied", "").nothing_happened();
+            if denied { failure.because("switched off by the safety mode") } else { failure }
         })
     }
 
-    async fn dedupe(&self, entry: &Entry, args: &Value, row: &mut CallRow) -> Result<Boarding, Halt> {
+    async fn dedupe(&self, entry: &Entry, args: &Value, row: &mut CallRow, principal: Option<&Arc<Principal>>) -> Result<Boarding, Halt> {
         let ground = self.ground;
-        let principal = &ground.caller.principal;
+        let principal = principal.unwrap_or(&ground.caller.principal);
         let spec = entry.spec();
         let sameness = Sameness {
             tenant: ground.fence.tenant_id,
@@ -242,10 +247,8 @@ impl Walk<'_> {
                 Ok(Boarding::Over(Box::new(ended)))
             }
             Earlier::Unknown(earlier) => {
-                let message =
-                    "The same call was interrupted before and may have been carried out. It is not sent again until the person says so.";
                 let details = object(json!({"earlier_job_id": earlier}));
-                Err(Failure::fatal("outcome_unknown", message).nothing_happened().with_details(details).into())
+                Err(Failure::fatal("outcome_unknown", "").nothing_happened().with_details(details).into())
             }
         }
     }
@@ -258,8 +261,7 @@ impl Walk<'_> {
         if !required {
             return Ok(());
         }
-        Err(Failure::fatal("approval_unavailable", "This tool needs a person's approval, which this server cannot ask for yet.")
-            .nothing_happened())
+        Err(Failure::fatal("approval_unavailable", "").nothing_happened())
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
@@ -286,7 +288,7 @@ impl Walk<'_> {
         for (at, call) in prepared.into_iter().enumerate() {
             match call.plan {
                 Plan::Ended(ended) => landed.push((at, Arc::from(ended))),
-                Plan::Join(joined) => flying.push(self.join(at, joined).boxed()),
+                Plan::Join(joined) => flying.push(self.join(at, call.row.id, joined).boxed()),
                 Plan::Run(run, lead) if call.row.status == CallStatus::Running => flying.push(self.fly(at, run, lead).boxed()),
                 Plan::Run(run, lead) => waiting.push_back((at, run, lead)),
             }
@@ -314,6 +316,13 @@ impl Walk<'_> {
             while flights < ground.limits.parallel
                 && let Some((at, run, lead)) = waiting.pop_front()
             {
+                if run.cancel.is_raised() {
+                    let ended = Arc::new(self.never_sent());
+                    lead.land(&ended);
+                    record(ground, &mut draft, &rows[at].0, rows[at].1.as_deref(), &ended);
+                    outcomes[at] = Some(ended);
+                    continue;
+                }
                 flights += 1;
                 start(ground, &mut draft, &mut rows[at].0);
                 starting.push((at, run, lead));
@@ -337,7 +346,7 @@ impl Walk<'_> {
     async fn fly(&self, at: usize, run: Box<Run>, lead: Lead) -> Landing {
         let ground = self.ground;
         ground.debug("tool_pipeline_start", || object(json!({"tool": run.entry.spec().name, "job_id": run.job_id, "arguments": run.args})));
-        let ended = attempt(ground, &run).await.map(Arc::new);
+        let ended = attempt(ground, &run).await.map(|ended| Arc::new(ended.in_words(&ground.words)));
         ground.live.forget(run.job_id);
         if let Ok(ended) = &ended {
             lead.land(ended);
@@ -345,18 +354,22 @@ impl Walk<'_> {
         (at, ended)
     }
 
-    async fn join(&self, at: usize, joined: Joined) -> Landing {
+    async fn join(&self, at: usize, job_id: Uuid, joined: Joined) -> Landing {
         let ground = self.ground;
+        let cancel = ground.live.register(job_id);
         let ended = tokio::select! {
             landed = joined.landed() => landed.map(|ended| ended.shared(ground.clock.now())),
-            () = ground.live.cancel.raised() => None,
+            () = cancel.raised() => None,
         };
-        let ended = ended.unwrap_or_else(|| {
-            let mut ended = Ended::refused(canceled().nothing_happened(), ground.clock.now());
-            ended.status = CallStatus::Canceled;
-            ended
-        });
-        (at, Ok(Arc::new(ended)))
+        ground.live.forget(job_id);
+        (at, Ok(Arc::new(ended.unwrap_or_else(|| self.never_sent()))))
+    }
+
+    /// Canceled before anything left.
+    fn never_sent(&self) -> Ended {
+        let mut ended = Ended::refused(canceled().nothing_happened(), self.ground.clock.now());
+        ended.status = CallStatus::Canceled;
+        ended.in_words(&self.ground.words)
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) struct InFlight {
 pub(crate) struct Lead {
     flights: Flights,
     key: String,
+    job_id: Uuid,
     sender: watch::Sender<Option<Arc<Ended>>>,
 }
 
@@ -113,7 +114,15 @@ impl InFlight {
         }
         let (sender, receiver) = watch::channel(None);
         flights.insert(key.to_owned(), (job_id, receiver));
-        Flight::Lead(Lead { flights: self.flights.clone(), key: key.to_owned(), sender })
+        Flight::Lead(Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, sender })
+    }
+
+    /// For a call that had been sent before a crash: it leads, whoever has the key by now. A repeated request holds it
+    /// until it is known for a copy, and then leaves without an outcome.
+    pub(crate) fn lead(&self, key: &str, job_id: Uuid) -> Lead {
+        let (sender, receiver) = watch::channel(None);
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), (job_id, receiver));
+        Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, sender }
     }
 }
 
@@ -127,7 +136,10 @@ impl Lead {
 impl Drop for Lead {
     fn drop(&mut self) {
         // Success, failure and cancel all free the key at once: whoever comes next asks the registry.
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        if flights.get(&self.key).is_some_and(|(leader, _)| *leader == self.job_id) {
+            flights.remove(&self.key);
+        }
     }
 }
 
@@ -143,7 +155,7 @@ mod tests {
     use serde_json::{Value, json};
     use werkruf_contract::Uuid;
 
-    use super::Sameness;
+    use super::{Flight, InFlight, Sameness};
 
     fn key(arguments: &Value, user: &str) -> Option<String> {
         Sameness { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
@@ -156,5 +168,17 @@ mod tests {
         assert_eq!(key(&a, "1"), key(&b, "1"));
         assert_ne!(key(&a, "1"), key(&a, "2"));
         assert_ne!(key(&json!({"a": 1}), "1"), key(&json!({"a": 2}), "1"));
+    }
+
+    #[test]
+    fn a_call_gone_on_with_keeps_its_key_when_a_copy_lets_go() {
+        let flights = InFlight::default();
+        let Flight::Lead(copy) = flights.board("key", Uuid::from_u128(2)) else { panic!("nobody has the key yet") };
+        let elder = flights.lead("key", Uuid::from_u128(1));
+        drop(copy);
+        let Flight::Joined(joined) = flights.board("key", Uuid::from_u128(3)) else { panic!("the elder call has the key") };
+        assert_eq!(joined.leader, Uuid::from_u128(1));
+        drop(elder);
+        assert!(matches!(flights.board("key", Uuid::from_u128(4)), Flight::Lead(_)));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, Uuid};
+use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, Uuid, Words};
 use werkruf_store::{Fence, NewEvent, People, StoreError, TurnWrite, Turns, Written, crash};
 
 use crate::dedupe::InFlight;
@@ -38,6 +38,8 @@ pub(crate) struct Ground {
     pub(crate) live: Arc<Live>,
     pub(crate) deadline: Deadline,
     pub(crate) debug: bool,
+    /// The language the person is answered in.
+    pub(crate) words: Words,
 }
 
 /// The part of a running turn that outsiders may touch: its stop buttons.

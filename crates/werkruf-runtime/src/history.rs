@@ -45,6 +45,38 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
     out
 }
 
+/// Bytes per token where nobody counted.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// The newest messages within so many tokens, cut before a person's message so that no call loses its result. The last
+/// message of the person and what follows it always stay. Also whether anything was left out.
+pub(crate) fn within(messages: Vec<Message>, tokens: Option<u64>) -> (Vec<Message>, bool) {
+    let Some(room) = tokens.and_then(|tokens| usize::try_from(tokens).ok()).map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN)) else {
+        return (messages, false);
+    };
+    let (mut taken, mut first) = (0_usize, None);
+    for (at, message) in messages.iter().enumerate().rev() {
+        taken = taken.saturating_add(size(message));
+        if taken > room && first.is_some() {
+            break;
+        }
+        if matches!(message, Message::User { .. }) {
+            first = Some(at);
+        }
+    }
+    let first = first.unwrap_or(0);
+    (messages.into_iter().skip(first).collect(), first > 0)
+}
+
+fn size(message: &Message) -> usize {
+    match message {
+        Message::User { content } | Message::Tool { content, .. } => content.len(),
+        Message::Assistant { content, calls } => {
+            content.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+        }
+    }
+}
+
 fn close(out: &mut Vec<Message>, open: &mut Vec<HistoryCall>) {
     for call in open.drain(..) {
         out.push(Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() });
@@ -90,7 +122,7 @@ mod tests {
     use werkruf_llm::{HistoryCall, Message};
     use werkruf_store::MessageRow;
 
-    use super::{INTERRUPTED, messages, stored_form};
+    use super::{INTERRUPTED, messages, stored_form, within};
 
     fn row(role: &str, content: &str, tool_calls: Option<String>, tool_call_id: Option<&str>) -> MessageRow {
         MessageRow {
@@ -112,6 +144,17 @@ mod tests {
 
     fn call(id: &str, arguments: &str) -> HistoryCall {
         HistoryCall { id: id.to_owned(), name: "t".to_owned(), arguments: arguments.to_owned() }
+    }
+
+    #[test]
+    fn a_budget_cuts_before_a_message_of_the_person_and_keeps_the_last() {
+        let user = |content: &str| Message::User { content: content.to_owned() };
+        let said = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new() };
+        let all = vec![user("aaaaaaaa"), said("bbbbbbbb"), user("cccc"), said("dddd"), user("eeee")];
+        assert_eq!(within(all.clone(), None), (all.clone(), false));
+        assert_eq!(within(all.clone(), Some(1000)), (all.clone(), false));
+        assert_eq!(within(all.clone(), Some(3)), (all[2..].to_vec(), true));
+        assert_eq!(within(all.clone(), Some(0)), (all[4..].to_vec(), true));
     }
 
     #[test]

@@ -65,7 +65,9 @@ impl Hub {
     pub(crate) fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let mut streams = self.lock();
-        streams.readers.entry(stream_id).or_default().push(Reader { watch, sender });
+        let readers = streams.readers.entry(stream_id).or_default();
+        readers.retain(|reader| !reader.sender.is_closed());
+        readers.push(Reader { watch, sender });
         (receiver, streams.shown.get(&stream_id).cloned())
     }
 
@@ -95,6 +97,14 @@ impl Hub {
     /// Whether anybody listens; saves building events nobody hears.
     pub(crate) fn is_watched(&self, stream_id: Uuid) -> bool {
         self.lock().readers.contains_key(&stream_id)
+    }
+
+    /// Forgets readers that left while nothing was said.
+    pub(crate) fn sweep(&self) {
+        self.lock().readers.retain(|_, readers| {
+            readers.retain(|reader| !reader.sender.is_closed());
+            !readers.is_empty()
+        });
     }
 
     /// Ends every reader's stream.

@@ -33,7 +33,7 @@ impl Runtime {
             return Err(Refusal::UnknownTool(invoke.tool));
         }
         self.house.admit(&invoke.caller)?;
-        let asked = asked(&invoke.tool, Arguments::Given(invoke.input), None, None);
+        let asked = asked(self.house.parts.clock.new_id(), &invoke.tool, Arguments::Given(invoke.input), None, None);
         let (job_id, ended) = self
             .enter(Direct {
                 caller: invoke.caller,
@@ -51,6 +51,7 @@ impl Runtime {
 
     /// Tries a call again that did not go well, for the person it was made for. The answer is the new call's id.
     pub async fn retry_call(&self, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
+        self.house.admit(caller)?;
         let records = &self.house.parts.records;
         let tenant_id = caller.principal.tenant_id;
         let call = records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
@@ -66,9 +67,13 @@ impl Runtime {
         let turn = records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
         let principal = self.house.parts.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
         let caller = Caller { principal, key_id: caller.key_id, admin: false };
-        let arguments = match call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
-            Some(request) => Arguments::Given(request),
-            None => Arguments::Raw(call.raw_arguments.clone().unwrap_or_default()),
+        let arguments = match (call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()), &call.raw_arguments) {
+            (Some(request), _) => Arguments::Given(request),
+            (None, Some(raw)) => Arguments::Raw(raw.clone()),
+            (None, None) => {
+                let message = "the call's arguments are no longer stored".to_owned();
+                return Err(Refusal::Conflict { code: "not_retryable", message });
+            }
         };
         let context = serde_json::from_str(&call.context)
             .ok()
@@ -81,7 +86,7 @@ impl Runtime {
             kind: TurnKind::Retry,
             conversation_id: call.conversation_id,
             context,
-            asked: asked(&call.tool_name, arguments, Some(call.id), key),
+            asked: asked(self.house.parts.clock.new_id(), &call.tool_name, arguments, Some(call.id), key),
             idempotency: None,
         };
         let (job_id, _) = self.enter(direct).await?;
@@ -93,16 +98,17 @@ impl Runtime {
         let house = Arc::clone(&self.house);
         let tenant_id = direct.caller.principal.tenant_id;
         let turn_id = house.parts.clock.new_id();
+        let seen = || async {
+            let Some(id) = direct.conversation_id else { return Ok(State::new()) };
+            let conversation = house.parts.records.conversation(tenant_id, id).await?;
+            let mine = conversation.filter(|c| direct.caller.admin || c.user_id == direct.caller.principal.user_id);
+            mine.map(|conversation| conversation.state).ok_or(Refusal::UnknownConversation)
+        };
+        // Before the lane, so that a stranger learns nothing by waiting in it; after it, because the state moves on.
+        seen().await?;
         let mut ticket = house.lanes.enter(direct.conversation_id.unwrap_or(turn_id));
         ticket.called().await;
-        let state = match direct.conversation_id {
-            Some(id) => {
-                let conversation = house.parts.records.conversation(tenant_id, id).await?;
-                let mine = conversation.filter(|c| direct.caller.admin || c.user_id == direct.caller.principal.user_id);
-                mine.ok_or(Refusal::UnknownConversation)?.state
-            }
-            None => State::new(),
-        };
+        let state = seen().await?;
         let alive = house.go_live(turn_id);
         let mut ground =
             Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, Arc::clone(&alive.live)));
@@ -229,8 +235,9 @@ fn concluded(mut row: CallRow, ended: &crate::outcome::Ended) -> CallRow {
     row
 }
 
-fn asked(tool: &str, arguments: Arguments, retry_of: Option<Uuid>, idempotency_key: Option<String>) -> Asked {
+fn asked(job_id: Uuid, tool: &str, arguments: Arguments, retry_of: Option<Uuid>, idempotency_key: Option<String>) -> Asked {
     Asked {
+        job_id,
         kind: CallKind::Function,
         item_id: None,
         call_id: None,

@@ -6,11 +6,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use werkruf_contract::{CallResult, CallStatus, Effect, Failure, Happened, Reply, State, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid};
+use werkruf_contract::{
+    CallResult, CallStatus, Effect, Failure, Happened, Reply, State, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid, Words,
+};
 use werkruf_store::{CallEnd, CallRow};
 
 /// More than this of one result is no help to a model.
 const MODEL_BYTES: usize = 200_000;
+/// Facts of an error beyond this are for programs, not for a model.
+const ERROR_BYTES: usize = 8_000;
 
 /// What a call left behind, once and for all.
 #[derive(Debug, Clone)]
@@ -61,10 +65,8 @@ impl Success {
     pub(crate) fn of(reply: Reply, spec: &ToolSpec) -> Result<Self, Failure> {
         let data = reply.data.to_string();
         if data.len() > spec.max_response_bytes {
-            return Err(Failure::fatal(
-                "response_too_large",
-                format!("The tool's answer has {} bytes; at most {} are kept. Ask for less.", data.len(), spec.max_response_bytes),
-            ));
+            let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
+            return Err(Failure::fatal("response_too_large", "").because(cause));
         }
         let meta = StoredMeta {
             source_counts: reply.source_counts,
@@ -113,6 +115,16 @@ impl Ended {
         shared
     }
 
+    /// What the corridor itself found wrong gets its words here, in the person's language; a tool brings its own.
+    pub(crate) fn in_words(mut self, words: &Words) -> Self {
+        if let Err(failure) = &mut self.result
+            && failure.message.is_empty()
+        {
+            failure.message = words.say(&format!("call-{}", failure.code), &[]);
+        }
+        self
+    }
+
     pub(crate) fn detail(&self) -> Option<ToolErrorDetail> {
         self.result.as_ref().err().map(|failure| failure.clone().into_detail(self.attempt))
     }
@@ -140,7 +152,10 @@ impl Ended {
             Ok(success) if success.data.len() <= MODEL_BYTES => (success.data.clone(), "success"),
             Ok(success) => (cut(&success.data), "success"),
             Err(failure) => {
-                let detail = failure.clone().into_detail(self.attempt).for_readers();
+                let mut detail = failure.clone().into_detail(self.attempt).for_readers();
+                if detail.details.as_ref().is_some_and(|details| json!(details).to_string().len() > ERROR_BYTES) {
+                    detail.details = None;
+                }
                 (json!({"error": detail}).to_string(), "error")
             }
         }
@@ -180,8 +195,7 @@ fn outcome_unknown(failure: Failure) -> Failure {
     Failure {
         kind: ToolErrorType::Fatal,
         code: "outcome_unknown".into(),
-        message: "The request may have been carried out, but no answer came back. It is not sent again by itself; check the result before you repeat it."
-            .to_owned(),
+        message: String::new(),
         cause: Some(cause),
         retry_after: None,
         ..failure

@@ -10,7 +10,7 @@ use crate::outcome::Ended;
 
 /// The row of a call nobody has judged yet.
 pub(crate) fn new_row(ground: &Ground, step: u32, context: &ToolContext, asked: &Asked) -> CallRow {
-    let id = ground.clock.new_id();
+    let id = asked.job_id;
     let now = ground.clock.now();
     let mut context = context.clone();
     context.invocation_id = id;
@@ -31,7 +31,7 @@ pub(crate) fn new_row(ground: &Ground, step: u32, context: &ToolContext, asked: 
         request: None,
         raw_arguments: match &asked.arguments {
             Arguments::Raw(raw) => Some(raw.clone()),
-            Arguments::Given(_) => None,
+            Arguments::Given(value) => Some(value.to_string()),
         },
         repairs: None,
         response: None,

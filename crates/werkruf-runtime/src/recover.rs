@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_contract::{EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
+use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
 use werkruf_store::{CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
@@ -14,7 +14,7 @@ use crate::history;
 use crate::inbound::{Caller, Inbound};
 use crate::invoke::Entered;
 use crate::lane::Ticket;
-use crate::resume::Left;
+use crate::resume::{Left, poison};
 use crate::runtime::{Alive, House, Runtime};
 use crate::turn::{Turn, fail};
 
@@ -46,6 +46,7 @@ impl Runtime {
                 () = self.house.stopping.raised() => return,
                 () = tokio::time::sleep(SCAN_EVERY) => {}
             }
+            self.house.hub.sweep();
             if let Err(error) = self.recover().await {
                 tracing::warn!(%error, "the recovery scan found the database out of reach");
             }
@@ -74,14 +75,14 @@ impl Orphan {
     async fn go_on(self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
         let (parts, turn) = (&self.house.parts, &self.turn);
         let principal = parts.people.principal(turn.tenant_id, turn.user_id.clone()).await?;
-        let Some(principal) = principal else { return self.abandon(alive).await };
-        let caller = Caller { principal, key_id: turn.key_id, admin: false };
         let fence = self.claim().await?;
         crash::point("after_claim");
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
         let mut calls = parts.records.calls(turn.tenant_id, filter, page).await?;
         calls.sort_by_key(|call| (call.step, call.output_index));
+        let Some(principal) = principal else { return self.abandon(fence, calls, alive).await };
+        let caller = Caller { principal, key_id: turn.key_id, admin: false };
         match turn.conversation_id {
             Some(conversation_id) if turn.kind == "chat" => self.chat(caller, fence, conversation_id, calls, alive, ticket).await,
             Some(_) | None => self.direct(caller, fence, calls, alive, ticket).await,
@@ -130,7 +131,7 @@ impl Orphan {
         let setup = self.runtime.setup();
         let begun = Begun { house: Arc::clone(&self.house), setup, inbound, init, alive, ticket, assistant: self.turn.assistant.clone() };
         let turn = begun.turn(fence, state, history::messages(&history));
-        if fresh {
+        if fresh && !self.turn.cancel_requested {
             turn.unless_released(Turn::run).await;
         } else {
             let left = Left { turn: self.turn, calls, history };
@@ -155,18 +156,27 @@ impl Orphan {
         ground.fence = fence;
         let ground = Arc::new(ground);
         let entered = Entered { context, state, ticket, alive };
+        let left = Left { turn: turn.clone(), calls, history: Vec::new() };
+        if left.is_poison() {
+            let mut draft = left.close(&ground, CallStatus::Failed);
+            fail(&ground, &mut draft, TurnStatus::Failed, turn.step, poison(&ground.words));
+            return ground.commit(draft).await.map(|_| ());
+        }
         let walk = Walk { ground: &ground, step: 1, state: &entered.state, context: &entered.context, earlier: &[] };
         let mut draft = ground.draft();
-        let prepared = walk.resume(calls.into_iter().map(|call| (call, None)).collect(), &mut draft).await?;
+        let prepared = walk.resume(left.calls.into_iter().map(|call| (call, None)).collect(), &mut draft).await?;
         ground.commit(draft).await?;
         ground.unless_released(entered.finish(&ground, prepared, drop)).await;
         Ok(())
     }
 
     /// The person is gone: nobody may act for them any more.
-    async fn abandon(self, alive: Alive) -> Result<(), StoreError> {
-        let fence = self.claim().await?;
+    async fn abandon(self, fence: Fence, calls: Vec<CallRow>, alive: Alive) -> Result<(), StoreError> {
         let turn = &self.turn;
+        let history = match turn.conversation_id {
+            Some(id) => self.house.parts.turns.history(turn.tenant_id, id).await?,
+            None => Vec::new(),
+        };
         let nobody = werkruf_contract::Principal {
             tenant_id: turn.tenant_id,
             tenant_slug: String::new(),
@@ -181,8 +191,8 @@ impl Orphan {
         let caller = Caller { principal: Arc::new(nobody), key_id: None, admin: false };
         let mut ground = self.house.ground(self.runtime.setup(), caller, turn.id, turn.conversation_id, Arc::clone(&alive.live));
         ground.fence = fence;
-        let mut draft = ground.draft();
-        let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", "The person this message came from is no longer known.");
+        let mut draft = Left { turn: turn.clone(), calls, history }.close(&ground, CallStatus::Failed);
+        let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", ground.words.say("error-unknown_user", &[]));
         fail(&ground, &mut draft, TurnStatus::Failed, turn.step, error);
         ground.commit(draft).await.map(|_| ())
     }

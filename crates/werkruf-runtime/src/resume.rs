@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use werkruf_contract::{
     AssistantReset, CallStatus, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType, TurnError,
+    Words,
 };
 use werkruf_store::{CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
 
@@ -13,9 +14,10 @@ use crate::ask::Stop;
 use crate::attempt::Run;
 use crate::corridor::{Plan, Prepared, Walk, Walked};
 use crate::dedupe::Flight;
-use crate::ground::Draft;
+use crate::ground::{Draft, Ground};
 use crate::history;
 use crate::outcome::{Ended, Success};
+use crate::record::record;
 use crate::turn::Turn;
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.
@@ -28,30 +30,18 @@ pub(crate) struct Left {
     pub(crate) history: Vec<MessageRow>,
 }
 
-impl Turn {
-    /// Goes on to the end.
-    pub(crate) async fn resume(mut self, left: Left) {
-        let turn_id = self.ground.turn_id;
-        let ended = match self.catch_up(&left).await {
-            Err(error) => Err(Stop::Store(error)),
-            Ok(()) if left.turn.stalled >= POISON => Err(Stop::Failed(poison())),
-            Ok(()) if left.turn.cancel_requested => Err(Stop::Canceled),
-            Ok(()) => self.converse(&mut None).await,
-        };
-        if let Err(error) = self.end(ended, None).await {
-            tracing::error!(%turn_id, %error, "the turn could not be brought to an end");
-        }
+impl Left {
+    /// Taken over so often without a finished step that it is taken to kill whoever works on it.
+    pub(crate) const fn is_poison(&self) -> bool {
+        self.turn.stalled >= POISON
     }
 
-    /// Brings the last step to its end, so that the history is whole before the model is asked again.
-    async fn catch_up(&mut self, left: &Left) -> Result<(), StoreError> {
-        let ground = Arc::clone(&self.ground);
-        self.progress.step = left.turn.step;
-        self.progress.billed = ground.turns.turn_usage(ground.fence.tenant_id, ground.turn_id).await?;
-        let ids = history_ids(&left.history, left);
-        let answered: Vec<&str> = left.history.iter().filter_map(|row| row.tool_call_id.as_deref()).collect();
+    /// The calls whose result the history has, and those that still need one.
+    fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<String>)>) {
+        let ids = history_ids(&self.history, self);
+        let answered: Vec<&str> = self.history.iter().filter_map(|row| row.tool_call_id.as_deref()).collect();
         let (mut open, mut done) = (Vec::new(), Vec::new());
-        for call in left.calls.clone() {
+        for call in self.calls.clone() {
             let id = ids.get(&(call.step, call.output_index)).cloned();
             if call.status.is_terminal() && id.as_deref().is_none_or(|id| answered.contains(&id)) {
                 done.push(Walked { ended: Arc::new(ended_of(&call)), row: call, history_id: id });
@@ -59,16 +49,82 @@ impl Turn {
                 open.push((call, id));
             }
         }
-        self.progress.walked = done;
+        (done, open)
+    }
+
+    /// Whether a model request may have been out. The next one leaves before the last outcomes of a step are durable, so
+    /// calls that look open tell nothing, unless one of them had not even begun.
+    fn may_have_asked(&self) -> bool {
+        self.sorted().1.iter().all(|(call, _)| call.status != CallStatus::Queued || call.dedupe_of.is_some())
+    }
+
+    /// Ends every open call without running anything: what is left to do when nobody may go on.
+    pub(crate) fn close(&self, ground: &Ground, status: CallStatus) -> Draft {
         let mut draft = ground.draft();
+        for (row, history_id) in self.sorted().1 {
+            let ended = if row.status.is_terminal() {
+                ended_of(&row)
+            } else {
+                let failure = if row.status == CallStatus::Running { interrupted().may_have_happened() } else { interrupted() };
+                Ended::failed(failure, status, row.effect, row.attempt, ground.clock.now()).in_words(&ground.words)
+            };
+            record(ground, &mut draft, &row, history_id.as_deref(), &ended);
+        }
+        draft
+    }
+}
+
+impl Turn {
+    /// Goes on to the end.
+    pub(crate) async fn resume(mut self, left: Left) {
+        let turn_id = self.ground.turn_id;
+        self.progress.step = left.turn.step;
+        if left.is_poison() || left.turn.cancel_requested {
+            self.bill_lost(&left);
+        }
+        let (mut draft, ended) = if left.is_poison() {
+            (Some(left.close(&self.ground, CallStatus::Failed)), Err(Stop::Failed(poison(&self.ground.words))))
+        } else if left.turn.cancel_requested {
+            (Some(left.close(&self.ground, CallStatus::Canceled)), Err(Stop::Canceled))
+        } else {
+            match self.catch_up(&left).await {
+                Err(error) => (None, Err(Stop::Store(error))),
+                Ok(()) => (None, Ok(())),
+            }
+        };
+        let ended = match ended {
+            Ok(()) => self.converse(&mut draft).await,
+            Err(stop) => Err(stop),
+        };
+        if let Err(error) = self.end(ended, draft).await {
+            tracing::error!(%turn_id, %error, "the turn could not be brought to an end");
+        }
+    }
+
+    /// What an earlier process may have asked without writing the bill.
+    fn bill_lost(&mut self, left: &Left) {
+        if left.may_have_asked() {
+            let lost = self.question().lost();
+            self.bill(lost);
+        }
+    }
+
+    /// Brings the last step to its end, so that the history is whole before the model is asked again.
+    async fn catch_up(&mut self, left: &Left) -> Result<(), StoreError> {
+        let ground = Arc::clone(&self.ground);
+        self.progress.billed = ground.turns.turn_usage(ground.fence.tenant_id, ground.turn_id).await?;
+        let (done, open) = left.sorted();
+        self.progress.walked = done;
+        self.bill_lost(left);
+        let mut draft = ground.draft();
+        draft.write.usage.append(&mut self.progress.usage);
         if open.is_empty() {
-            // A request may have been out, and some of its text shown.
-            draft.write.usage.push(self.question().lost());
+            // Some of the lost request's text may have been shown.
             draft.event(EventType::AssistantReset, &AssistantReset { step: self.progress.step + 1, turn_id: ground.turn_id });
             ground.commit(draft).await?;
             return Ok(());
         }
-        let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &[] };
+        let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
         let prepared = walk.resume(open, &mut draft).await?;
         ground.commit(draft).await?;
         crash::point("resumed");
@@ -84,8 +140,8 @@ impl Turn {
     }
 }
 
-fn poison() -> TurnError {
-    TurnError::new(ToolErrorType::Fatal, "poison", "This message made the server stop several times and is not tried again.")
+pub(crate) fn poison(words: &Words) -> TurnError {
+    TurnError::new(ToolErrorType::Fatal, "poison", words.say("error-poison", &[]))
 }
 
 #[derive(Deserialize)]
@@ -137,11 +193,12 @@ impl Walk<'_> {
         let principal = ground.people.principal(ground.fence.tenant_id, ground.caller.principal.user_id.clone()).await?;
         let mut prepared = Vec::with_capacity(open.len());
         for (mut row, history_id) in open {
-            let plan = match self.go_on(&mut row, principal.as_ref(), draft) {
+            let plan = match self.go_on(&mut row, principal.as_ref(), &prepared, draft) {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let attempt = row.attempt;
-                    Plan::Ended(Box::new(Ended::failed(failure, CallStatus::Failed, row.effect, attempt, ground.clock.now())))
+                    let ended = Ended::failed(failure, CallStatus::Failed, row.effect, attempt, ground.clock.now());
+                    Plan::Ended(Box::new(ended.in_words(&ground.words)))
                 }
             };
             prepared.push(Prepared { row, history_id, plan });
@@ -149,7 +206,13 @@ impl Walk<'_> {
         Ok(prepared)
     }
 
-    fn go_on(&self, row: &mut CallRow, principal: Option<&Arc<Principal>>, draft: &mut Draft) -> Result<Plan, Failure> {
+    fn go_on(
+        &self,
+        row: &mut CallRow,
+        principal: Option<&Arc<Principal>>,
+        siblings: &[Prepared],
+        draft: &mut Draft,
+    ) -> Result<Plan, Failure> {
         let ground = self.ground;
         if row.status.is_terminal() {
             return Ok(Plan::Ended(Box::new(ended_of(row))));
@@ -157,18 +220,26 @@ impl Walk<'_> {
         if row.status == CallStatus::Running && row.effect == Effect::Once {
             return Err(interrupted().may_have_happened());
         }
+        if let Some(ended) = self.twins_outcome(row, siblings) {
+            return Ok(Plan::Ended(Box::new(ended)));
+        }
         let entry = self.find(&row.tool_name)?;
         let grant = self.permit(entry, principal, row)?;
         self.approve(entry)?;
         let key = row.dedupe_key.clone().unwrap_or_else(|| row.id.to_string());
         let lead = match ground.in_flight.board(&key, row.id) {
+            Flight::Joined(_) if row.status == CallStatus::Running => ground.in_flight.lead(&key, row.id),
             Flight::Joined(joined) => return Ok(Plan::Join(joined)),
+            // It waited for a call of another turn, which may have been carried out.
+            Flight::Lead(_) if row.dedupe_of.is_some() && row.effect == Effect::Once => return Err(interrupted().may_have_happened()),
             Flight::Lead(lead) => lead,
         };
         row.dedupe_of = None;
         if row.status == CallStatus::Running {
             let (now, started_at) = (ground.clock.now(), row.started_at.unwrap_or(row.created_at));
-            let error = serde_json::to_string(&interrupted().into_detail(row.attempt)).unwrap_or_default();
+            let mut failure = interrupted();
+            failure.message = ground.words.say("call-interrupted", &[]);
+            let error = serde_json::to_string(&failure.into_detail(row.attempt)).unwrap_or_default();
             let (id, attempt) = (row.id, row.attempt);
             let retry = CallRetry { id, attempt, started_at, finished_at: now, status: CallStatus::Failed, error, next_started_at: now };
             draft.write.retries.push(retry);
@@ -191,8 +262,20 @@ impl Walk<'_> {
         };
         Ok(Plan::Run(Box::new(run), lead))
     }
+
+    /// A call that waited for the same call beside it takes its outcome: to run now would be a second time.
+    fn twins_outcome(&self, row: &CallRow, siblings: &[Prepared]) -> Option<Ended> {
+        let (twin, now) = (row.dedupe_of?, self.ground.clock.now());
+        let earlier = self.earlier.iter().find(|call| call.row.id == twin).map(|call| call.ended.shared(now));
+        earlier.or_else(|| {
+            siblings.iter().filter(|call| call.row.id == twin).find_map(|call| match &call.plan {
+                Plan::Ended(ended) => Some(ended.shared(now)),
+                Plan::Join(_) | Plan::Run(..) => None,
+            })
+        })
+    }
 }
 
 fn interrupted() -> Failure {
-    Failure::new(ToolErrorType::Retryable, "interrupted", "The server stopped while the call was under way.").nothing_happened()
+    Failure::new(ToolErrorType::Retryable, "interrupted", "").nothing_happened()
 }

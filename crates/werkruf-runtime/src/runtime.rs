@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid};
+use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
 
@@ -107,7 +107,7 @@ impl Runtime {
         house.admit(&inbound.caller)?;
         let setup = self.setup();
         if let Some(name) = &inbound.assistant {
-            house.assistant_named(&setup, name, &inbound.caller)?;
+            house.assistant_named(&setup, name, &inbound.caller)?.speaks_on(&inbound.channel)?;
         }
         let (turn_id, created) = (house.parts.clock.new_id(), inbound.conversation_id.is_none());
         let conversation_id = inbound.conversation_id.unwrap_or_else(|| house.parts.clock.new_id());
@@ -261,6 +261,7 @@ impl House {
             owner: self.owner.clone(),
             epoch: 0,
         };
+        let words = Words::of(&caller.principal.locale);
         Ground {
             turns: Arc::clone(&self.parts.turns),
             people: Arc::clone(&self.parts.people),
@@ -277,6 +278,7 @@ impl House {
             live,
             deadline: Deadline::after(self.limits.turn()),
             debug: false,
+            words,
         }
     }
 }

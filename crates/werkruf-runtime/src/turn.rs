@@ -41,6 +41,8 @@ pub(crate) struct Turn {
     pub(crate) context: ToolContext,
     pub(crate) state: Arc<State>,
     pub(crate) messages: Arc<Vec<Message>>,
+    /// Whether older messages were left out.
+    pub(crate) trimmed: bool,
     pub(crate) created: bool,
     pub(crate) progress: Progress,
 }
@@ -172,7 +174,7 @@ impl Turn {
         Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request }
     }
 
-    fn bill(&mut self, row: NewUsage) {
+    pub(crate) fn bill(&mut self, row: NewUsage) {
         let billed = &mut self.progress.billed;
         billed.input_tokens += row.tokens_prompt;
         billed.cached_tokens += row.tokens_cached;
@@ -185,7 +187,8 @@ impl Turn {
 
     /// Commit B, then the calls. Returns where this step's calls begin, and their last outcomes, not yet durable.
     async fn act(&mut self, answer: Answer) -> Result<(usize, Draft), Stop> {
-        let asked = self.asked(&answer);
+        let taken = self.taken_ids(&answer.calls).await?;
+        let asked = self.asked(&answer, &taken);
         let calls: Vec<HistoryCall> = asked
             .iter()
             .map(|call| HistoryCall {
@@ -227,10 +230,9 @@ impl Turn {
     }
 
     /// The model's calls as the corridor takes them, with ids the conversation does not know yet.
-    fn asked(&mut self, answer: &Answer) -> Vec<Asked> {
+    fn asked(&mut self, answer: &Answer, taken: &[String]) -> Vec<Asked> {
         let history = Arc::clone(&self.messages);
-        // The history is whole, so every id the conversation has used is in it.
-        let mut used = HashSet::new();
+        let mut used: HashSet<&str> = taken.iter().map(String::as_str).collect();
         if answer.calls.iter().any(|call| call.call_id.is_some()) {
             used.extend(history.iter().filter_map(|message| match message {
                 Message::Tool { call_id, .. } => Some(call_id.as_str()),
@@ -240,10 +242,11 @@ impl Turn {
         let mut repeated: HashMap<String, bool> = HashMap::new();
         let mut asked = Vec::with_capacity(answer.calls.len());
         for (at, call) in answer.calls.iter().enumerate() {
+            let job_id = self.ground.clock.new_id();
             let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
             let history_id = match wire {
                 Some(id) if used.insert(id) => id.to_owned(),
-                Some(_) | None => format!("call_{}", self.ground.clock.new_id()),
+                Some(_) | None => format!("call_{job_id}"),
             };
             let refused = if at >= self.ground.limits.calls_per_step {
                 Some(Failure::validation(
@@ -254,6 +257,7 @@ impl Turn {
                 self.repeated(call, &mut repeated)
             };
             asked.push(Asked {
+                job_id,
                 kind: CallKind::Function,
                 item_id: call.item_id.clone(),
                 call_id: call.call_id.clone(),
@@ -268,6 +272,17 @@ impl Turn {
             });
         }
         asked
+    }
+
+    /// Ids that the conversation has used outside the messages at hand; those at hand need no look-up.
+    async fn taken_ids(&self, calls: &[AskedCall]) -> Result<Vec<String>, StoreError> {
+        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
+        match self.ground.conversation_id {
+            Some(conversation_id) if self.trimmed && !ids.is_empty() => {
+                self.ground.turns.taken_call_ids(self.ground.fence.tenant_id, conversation_id, ids).await
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
     }
 
     /// The same call in too many steps of one turn is not run again. Copies inside one step count once.

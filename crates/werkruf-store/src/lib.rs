@@ -10,6 +10,7 @@
 mod article_match;
 pub mod crash;
 mod error;
+mod keeping;
 mod keys;
 mod rows;
 mod sqlite;
@@ -22,6 +23,7 @@ mod workspace_lines;
 mod write;
 
 pub use error::StoreError;
+pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TurnRow,

@@ -96,7 +96,7 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
     let user_id = match (&key, named) {
         (None, named) => named,
         (Some(key), None) => key.user_id.as_deref(),
-        (Some(key), Some(named)) if key.scopes.act_as || key.user_id.as_deref() == Some(named) => Some(named),
+        (Some(key), Some(named)) if (key.scopes.act_as && key.user_id.is_none()) || key.user_id.as_deref() == Some(named) => Some(named),
         (Some(_), Some(_)) => {
             return Err(ApiError::forbidden(
                 "forbidden",

@@ -1,7 +1,8 @@
 //! The door: command line, configuration, HTTP API.
 //!
 //! `cli` parses what an operator types, `config` what they decided, `app` opens the house, `serve` keeps it open,
-//! `api` answers requests. Commands speak to the house through its HTTP API only, whether a server runs or not.
+//! `listen` takes connections, `api` answers requests. Commands speak to the house through its HTTP API only, whether a
+//! server runs or not.
 
 pub mod api;
 pub mod app;
@@ -9,6 +10,7 @@ pub mod cli;
 mod closed;
 pub mod config;
 pub mod identity;
+pub mod listen;
 pub mod lockfile;
 pub mod planner;
 pub mod provider;

@@ -1,21 +1,19 @@
 //! `werkruf serve`: bind, say where, answer until told to stop, then let running turns finish.
 
-use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use secrecy::ExposeSecret;
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, StartError};
 use crate::cli::print;
 use crate::config::Config;
+use crate::listen::{Bounds, Listener};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, provider, telemetry};
 
@@ -33,10 +31,10 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && !app.has_key().await? {
         return Err(StartError::Unprotected(app.config.listen));
     }
-    let listener = TcpListener::bind(app.config.listen)
+    let listener = Listener::bind(app.config.listen, Bounds::default(), app.tasks.clone())
         .await
         .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
-    let address = listener.local_addr().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
+    let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
     let lock = leave_note(&app, address)?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     announce(&app, address, key.as_deref(), json);
@@ -47,15 +45,11 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { watcher.watch_over().await });
 
     let stop = CancellationToken::new();
-    // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    let server = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let mut server = Box::pin(server.into_future());
+    let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {
-            ended = &mut server => {
-                let source = ended.err().unwrap_or_else(|| std::io::Error::other("it gave no reason"));
-                return Err(StartError::Io { what: "the listener stopped".to_owned(), source });
+            () = &mut server => {
+                return Err(StartError::Io { what: "the listener stopped".to_owned(), source: std::io::Error::other("it gave no reason") });
             }
             signal = signals.next() => match signal {
                 Heard::Stop => break,
@@ -74,7 +68,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
 }
 
 /// Lets turns finish. The server is driven meanwhile: it closes its listener, and answers those who wait for their turn.
-async fn wind_down(app: &App, server: impl Future<Output = std::io::Result<()>>) {
+async fn wind_down(app: &App, server: impl Future<Output = ()>) {
     let drained = CancellationToken::new();
     let turns = async {
         app.runtime.drain().await;
@@ -87,7 +81,7 @@ async fn wind_down(app: &App, server: impl Future<Output = std::io::Result<()>>)
     };
     let connections = async {
         tokio::select! {
-            _ = server => {}
+            () = server => {}
             () = moment_after => {}
         }
     };

@@ -233,7 +233,8 @@ impl Flow {
             match self.step().await {
                 Step::More(texts) if self.reader.is_over() => return (self.end(texts).await, None),
                 Step::More(texts) if texts.is_empty() => {}
-                Step::More(texts) => return (texts.into_iter().map(|text| Ok(Delta::Text(text))).collect(), Some(self)),
+                // What came in one piece is shown in one piece: a server that sends all at once must not flood its readers.
+                Step::More(texts) => return (vec![Ok(Delta::Text(texts.concat()))], Some(self)),
                 Step::End => return (self.end(Vec::new()).await, None),
                 // The answer was there; what the line lost is at most the usage.
                 Step::Lost(_, words) if self.reader.is_whole() => {

@@ -3,6 +3,7 @@
 //! Written straight into one buffer: a history of hundreds of messages is encoded on every step, and no tree of it is needed.
 //! Tool definitions hardly ever change, so their encoding is kept by the identity of the shared list.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -111,9 +112,9 @@ fn put_message(out: &mut Vec<u8>, message: &Message) -> serde_json::Result<()> {
                 out.extend_from_slice(if place == 0 { b"{\"id\":" } else { b",{\"id\":" });
                 put(out, call.id.as_str())?;
                 out.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
-                put(out, call.name.as_str())?;
+                put(out, &*speakable(&call.name))?;
                 out.extend_from_slice(b",\"arguments\":");
-                put(out, call.arguments.as_str())?;
+                put(out, whole(&call.arguments))?;
                 out.extend_from_slice(b"}}");
             }
             out.push(b']');
@@ -126,6 +127,22 @@ fn put_message(out: &mut Vec<u8>, message: &Message) -> serde_json::Result<()> {
     }
     out.push(b'}');
     Ok(())
+}
+
+/// A model may make up any name, but a provider refuses a history with one it would not have given.
+fn speakable(name: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let name: String = name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect();
+    Cow::Owned(if name.is_empty() { "unknown".to_owned() } else { name })
+}
+
+/// Arguments that are no JSON object make some servers refuse the whole conversation; the call's result says what was wrong.
+fn whole(arguments: &str) -> &str {
+    let object = arguments.trim_start().starts_with('{') && serde_json::from_str::<&serde_json::value::RawValue>(arguments).is_ok();
+    if object { arguments } else { "{}" }
 }
 
 /// An open object with role and content.

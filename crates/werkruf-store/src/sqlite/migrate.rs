@@ -22,7 +22,10 @@ pub(super) struct Migration {
 }
 
 /// Every step, in order.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration { version: 1, name: "first", sql: include_str!("migrations/0001_first.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
+    Migration { version: 2, name: "held", sql: include_str!("migrations/0002_held.sql") },
+];
 
 impl Migration {
     fn checksum(&self) -> String {

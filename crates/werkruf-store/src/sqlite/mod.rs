@@ -3,6 +3,10 @@
 //! One process owns the file: it holds `<db>.lock-held` for its life, so leases never expire while it lives,
 //! and those an earlier process left are void at the next start. Outside readers (`mode=ro`) always work.
 
+mod backup;
+mod erase;
+mod erased_list;
+mod hold;
 mod import;
 mod insert;
 mod known;
@@ -12,6 +16,7 @@ mod people;
 mod people_write;
 mod readers;
 mod records;
+mod restore;
 mod row;
 mod takeover;
 mod text;

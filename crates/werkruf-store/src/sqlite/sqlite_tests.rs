@@ -146,7 +146,7 @@ async fn a_second_process_is_refused_until_the_first_has_gone() {
     store.ping().await.unwrap();
     drop(store);
     assert!(!path.with_extension("db-wal").exists(), "closing folds the WAL away");
-    assert_eq!(number(&outside(&path), "SELECT count(*) FROM schema_migrations"), 1, "a closed file is readable from outside");
+    assert_eq!(number(&outside(&path), "SELECT min(version) FROM schema_migrations"), 1, "a closed file is readable from outside");
     SqliteStore::open(&path, &clock).unwrap().ping().await.unwrap();
 }
 

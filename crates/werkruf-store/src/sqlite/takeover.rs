@@ -25,6 +25,12 @@ pub(super) fn take_over(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: S
     let mut statement = c.prepare_cached("SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2 AND finished_at IS NULL")?;
     let moved = || StoreError::Moved { what: "turn", id: turn_id.to_string() };
     let stream_id = first(&mut statement, params![tenant, turn], |columns| columns.id_or_null())?.ok_or_else(moved)?.unwrap_or(turn_id);
+    // A lease that still has an owner was lost by a task, not given back: that counts.
+    c.prepare_cached(
+        "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE tenant_id = ?1 AND id = ?2 AND EXISTS
+           (SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?3 AND owner IS NOT NULL)",
+    )?
+    .execute(params![tenant, turn, Id::from(stream_id)])?;
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, expires_at = ?4
          WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR owner = ?3) RETURNING epoch",

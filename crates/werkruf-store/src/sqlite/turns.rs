@@ -148,7 +148,9 @@ const DELETES: [&str; 10] = [
 ];
 
 fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreError> {
-    let mut statement = c.prepare_cached("SELECT owner IS NOT NULL FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
+    // Also a turn that only waits: between two turns nobody holds the lease.
+    let mut statement =
+        c.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NULL)")?;
     if first(&mut statement, params![tenant, conversation], |columns| columns.flag())? == Some(true) {
         return Err(StoreError::Busy);
     }

@@ -63,8 +63,25 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        self.hand_over(work, false).await
+    }
+
+    /// Runs `work` between two commits, outside any transaction; other jobs wait. For what SQLite does only there, such as VACUUM.
+    pub(super) async fn submit_alone<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.hand_over(work, true).await
+    }
+
+    async fn hand_over<T, F>(&self, work: F, alone: bool) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let task: Box<dyn Job> = Box::new(Task { work: Some(work), result: None, reply });
+        let task: Box<dyn Job> = Box::new(Task { work: Some(work), result: None, reply, alone });
         let sender = self.sender.as_ref().ok_or_else(stopped)?;
         sender.send(task).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
@@ -98,6 +115,8 @@ fn stopped() -> StoreError {
 trait Job: Send {
     /// Whether it succeeded.
     fn run(&mut self, connection: &Connection) -> bool;
+    /// Whether it must not share a transaction.
+    fn is_alone(&self) -> bool;
     fn answer(self: Box<Self>, lost: Option<&str>);
 }
 
@@ -105,6 +124,7 @@ struct Task<T, F> {
     work: Option<F>,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
+    alone: bool,
 }
 
 impl<T, F> Job for Task<T, F>
@@ -119,6 +139,10 @@ where
         let done = result.is_ok();
         self.result = Some(result);
         done
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
     }
 
     fn answer(self: Box<Self>, lost: Option<&str>) {
@@ -137,6 +161,13 @@ where
 fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tally: &Tally) {
     let mut group = Vec::with_capacity(GROUP);
     while receiver.blocking_recv_many(&mut group, GROUP) > 0 {
+        for mut job in group.extract_if(.., |job| job.is_alone()) {
+            job.run(connection);
+            job.answer(None);
+        }
+        if group.is_empty() {
+            continue;
+        }
         let before = connection.total_changes();
         let outcome = commit(connection, &mut group);
         match &outcome {

@@ -12,7 +12,7 @@ pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_turns::*;
 pub(crate) use chapters_workspace::*;
-pub(crate) use world::{Store, World};
+pub(crate) use world::{Running, Store, World};
 
 /// One test per chapter, each on a store of its own.
 macro_rules! tell {

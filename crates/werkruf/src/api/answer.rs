@@ -1,11 +1,13 @@
 //! A turn as one JSON answer: what `final` says, or the error it ended with.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::Deserialize;
-use werkruf_contract::{EventType, TurnStatus, Uuid};
+use werkruf_contract::{Deadline, EventType, TurnStatus, Uuid};
 use werkruf_runtime::Accepted;
 
 use super::chat::Running;
@@ -16,10 +18,14 @@ struct Approval {
     approval_id: Uuid,
 }
 
-/// Listens until the turn has ended.
-pub(crate) async fn collect(mut accepted: Accepted) -> Result<Response, ApiError> {
+/// Longer than any turn lasts: its own time, and the grace for its last word.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Listens until the turn has ended, or should have.
+pub(crate) async fn collect(mut accepted: Accepted, turn: Duration) -> Result<Response, ApiError> {
     let mut approval_id = None;
-    while let Some(event) = accepted.events.recv().await {
+    let end = Deadline::after(turn.saturating_add(GRACE)).instant();
+    while let Ok(Some(event)) = tokio::time::timeout_at(end.into(), accepted.events.recv()).await {
         if event.kind.ends_turn() {
             return ended(Some(accepted.conversation_id), event.kind, event.data.as_bytes().to_vec());
         }
@@ -27,7 +33,7 @@ pub(crate) async fn collect(mut accepted: Accepted) -> Result<Response, ApiError
             approval_id = serde_json::from_str(&event.data).ok().map(|Approval { approval_id }| approval_id);
         }
     }
-    // The turn goes on without us: a person must decide, or the server is being drained.
+    // The turn goes on without us: a person must decide, it waits behind others, or the server is being drained.
     let status = if approval_id.is_some() { TurnStatus::AwaitingApproval } else { TurnStatus::Accepted };
     let (conversation_id, turn_id) = (Some(accepted.conversation_id), accepted.turn_id);
     Ok(Running { conversation_id, turn_id, status, approval_id }.respond())

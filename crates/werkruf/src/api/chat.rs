@@ -1,6 +1,7 @@
 //! `POST /api/chat`: a message in, a turn out, as a stream, as one answer or in the background.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -141,7 +142,7 @@ async fn answer_with(door: &Door, wish: Wish, accepted: Accepted) -> Result<Resp
     let conversation_id = accepted.conversation_id;
     let mut response = match wish {
         Wish::Stream => LiveBody::of_turn(&door.app.runtime, accepted.events).respond(),
-        Wish::Json => match answer::collect(accepted).await {
+        Wish::Json => match answer::collect(accepted, Duration::from_millis(door.app.config.limits.turn_ms)).await {
             Ok(response) => response,
             Err(error) => error.into_response(),
         },

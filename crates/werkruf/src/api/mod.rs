@@ -7,6 +7,7 @@
 //! Invariants: nothing but the routes in `health` answers without a credential, not even an unknown path;
 //! every guarded route has a policy; every refusal is an [`ApiError`].
 
+mod admin_backup;
 mod answer;
 mod body;
 mod call_view;
@@ -16,6 +17,7 @@ mod context;
 mod conversations;
 mod cors;
 mod envelope;
+mod erasure;
 mod error;
 mod events;
 mod explain;
@@ -80,6 +82,8 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(keys::routes())
         .merge(reload::routes())
         .merge(workspace::routes())
+        .merge(admin_backup::routes())
+        .merge(erasure::routes())
 }
 
 /// The whole door.

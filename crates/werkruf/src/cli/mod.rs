@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
 
 mod backend;
+mod backup;
 mod calls;
 mod chat;
 mod config;
@@ -12,6 +13,7 @@ mod error;
 mod explain;
 mod ids;
 mod keys;
+mod people;
 pub(crate) mod print;
 mod tools;
 mod version;
@@ -126,6 +128,17 @@ enum Command {
     /// Import the office: people, requests, tasks, working times, articles
     #[command(subcommand)]
     Workspace(workspace::Command),
+    /// Erase people
+    #[command(subcommand)]
+    People(people::Command),
+    /// Write a verified copy of the database, beside a running server or without one
+    #[command(after_help = "Examples:\n  werkruf backup /var/backups/werkruf.db\n  werkruf backup werkruf-today.db --force --json")]
+    Backup(backup::File),
+    /// Put a backup in the place of the database; what was pending is held and not sent again
+    #[command(
+        after_help = "Examples:\n  werkruf restore /var/backups/werkruf.db\n  werkruf restore werkruf-today.db --force --database sqlite:/var/lib/werkruf/werkruf.db"
+    )]
+    Restore(backup::File),
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
@@ -214,6 +227,9 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,
+        Some(Command::People(command)) => people::run(&session, command).await,
+        Some(Command::Backup(file)) => backup::back_up(&session, file).await,
+        Some(Command::Restore(file)) => backup::restore(&session, file).await,
         Some(Command::Contract(command)) => contract::run(&command, json),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

@@ -1,0 +1,166 @@
+//! A copy of the database: made from one snapshot while writes go on, read back, and only then given its name.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::migrate::beside;
+use super::open;
+use super::row::all;
+use crate::{Backup, KeepingError, StoreError};
+
+/// What every SQLite file begins with.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Tables whose rows are never deleted while a server runs: a copy has what was there before, and no more than after.
+const ONLY_GROWING: [&str; 3] = ["api_usage", "schema_migrations", "tenants"];
+
+pub(super) type Rows = BTreeMap<String, u64>;
+
+/// Copies `database` to `target`.
+pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Backup, KeepingError> {
+    check_place(database, target, force)?;
+    let part = beside(target, ".part");
+    let held = claim(&part)?;
+    let made = copy(database, &part).and_then(|(schema, rows)| {
+        held.sync_all().map_err(at(&part))?;
+        // Somebody may have made the file meanwhile.
+        check_place(database, target, force)?;
+        fs::rename(&part, target).map_err(at(target))?;
+        sync_folder(target)?;
+        let bytes = fs::metadata(target).map_err(at(target))?.len();
+        Ok(Backup { path: target.to_owned(), bytes, schema, rows })
+    });
+    if made.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    made
+}
+
+/// Only a new file or an older backup is written, never the database itself or a file of another kind.
+fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), KeepingError> {
+    let unfit = |why: &str| KeepingError::Unfit { path: target.to_owned(), why: why.to_owned() };
+    if !target.is_absolute() || target.to_str().is_none() {
+        return Err(unfit("a backup needs an absolute path in UTF-8"));
+    }
+    if fs::symlink_metadata(target).is_err() {
+        return Ok(());
+    }
+    let same = match (fs::canonicalize(target), fs::canonicalize(database)) {
+        (Ok(target), Ok(database)) => target == database,
+        _ => false,
+    };
+    if same {
+        return Err(unfit("this is the database itself"));
+    }
+    if !force {
+        return Err(KeepingError::Exists(target.to_owned()));
+    }
+    if is_sqlite(target) { Ok(()) } else { Err(unfit("this file is no backup, so it is not replaced")) }
+}
+
+pub(super) fn is_sqlite(path: &Path) -> bool {
+    let mut start = [0; 16];
+    fs::metadata(path).is_ok_and(|found| found.is_file())
+        && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && &start == MAGIC
+}
+
+/// An empty file that its owner alone can read, held so that two copies never mix.
+pub(super) fn claim(part: &Path) -> Result<File, KeepingError> {
+    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(part).map_err(at(part))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(KeepingError::Exists(part.to_owned())),
+        Err(TryLockError::Error(error)) => return Err(at(part)(error)),
+    }
+    file.set_len(0).and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o600))).map_err(at(part))?;
+    Ok(file)
+}
+
+fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), KeepingError> {
+    let source = open::read_only(database)?;
+    source.execute_batch("PRAGMA query_only = OFF").map_err(StoreError::from)?;
+    let (before, version) = (count(&source)?, data_version(&source)?);
+    source.execute("VACUUM INTO ?1", [part.to_string_lossy()]).map_err(StoreError::from)?;
+    let after = count(&source)?;
+    let quiet = data_version(&source)? == version;
+    let (schema, rows) = verify(part)?;
+    match lost(&before, &rows, &after, quiet) {
+        None => Ok((schema, rows)),
+        Some(table) => Err(KeepingError::Unfit { path: part.to_owned(), why: format!("the copy lost rows of {table}") }),
+    }
+}
+
+/// A table whose rows did not arrive. While writes go on only those that never shrink can be held against it.
+fn lost(before: &Rows, copy: &Rows, after: &Rows, quiet: bool) -> Option<String> {
+    let fits = |table: &String, least: u64| {
+        let found = copy.get(table).copied();
+        let most = after.get(table).copied().unwrap_or(least);
+        match quiet {
+            true => found == Some(least),
+            false if ONLY_GROWING.contains(&table.as_str()) => found.is_some_and(|found| (least..=most).contains(&found)),
+            false => found.is_some(),
+        }
+    };
+    before.iter().find(|(table, least)| !fits(table, **least)).map(|(table, _)| table.clone())
+}
+
+/// Reads a copy through: pages, indexes, references. Its schema and rows.
+pub(super) fn verify(path: &Path) -> Result<(i64, Rows), KeepingError> {
+    let unfit = |why: String| KeepingError::Unfit { path: path.to_owned(), why };
+    if !is_sqlite(path) {
+        return Err(unfit("this is no SQLite file".to_owned()));
+    }
+    let connection = open::read_only(path)?;
+    let read = |sql: &str| -> Result<Vec<String>, StoreError> { all(&mut connection.prepare(sql)?, [], |columns| columns.text()) };
+    let broken = |error: StoreError| unfit(error.to_string());
+    let faults = read("PRAGMA integrity_check(1)").map_err(broken)?;
+    if faults != ["ok"] {
+        return Err(unfit(format!("the file is damaged: {}", faults.join("; "))));
+    }
+    let dangling = read("SELECT \"table\" FROM pragma_foreign_key_check LIMIT 1").map_err(broken)?;
+    if let Some(table) = dangling.first() {
+        return Err(unfit(format!("rows of {table} name rows that are missing")));
+    }
+    let schema = connection
+        .query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0))
+        .map_err(|_| unfit("this is a database of another program".to_owned()))?;
+    Ok((schema, count(&connection).map_err(broken)?))
+}
+
+/// Rows of every table, in one read transaction.
+fn count(connection: &Connection) -> Result<Rows, StoreError> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut names = snapshot.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?;
+    let mut rows = Rows::new();
+    for name in all(&mut names, [], |columns| columns.text())? {
+        let sql = format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\""));
+        let found: i64 = snapshot.query_row(&sql, [], |row| row.get(0))?;
+        rows.insert(name, u64::try_from(found).unwrap_or(0));
+    }
+    Ok(rows)
+}
+
+/// Moves when another connection commits.
+fn data_version(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+}
+
+/// Makes a new name durable.
+pub(super) fn sync_folder(path: &Path) -> Result<(), KeepingError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned);
+    File::open(&folder).and_then(|opened| opened.sync_all()).map_err(at(&folder))
+}
+
+pub(super) fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepingError {
+    move |source| KeepingError::File { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+#[path = "backup_tests.rs"]
+mod tests;

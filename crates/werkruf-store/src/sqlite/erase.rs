@@ -1,0 +1,213 @@
+//! A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains readable.
+//!
+//! Invariants: one transaction; a turn that somebody works on is never touched; rows of other people keep their
+//! content. A new TEXT column must be handled here or be named with a reason in `erase_tests.rs`.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use werkruf_contract::{Clock, Uuid};
+
+use super::erased_list::{self, Line};
+use super::hold::{CANCELED, changed, end_turn};
+use super::row::{self, all};
+use super::text::{Id, Stamp};
+use super::{SqliteStore, backup};
+use crate::{Erased, Keeping, Kept, StoreError, TurnRow};
+
+impl Keeping for SqliteStore {
+    fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, crate::Backup> {
+        let database = self.path.clone();
+        Box::pin(async move {
+            let copying = tokio::task::spawn_blocking(move || backup::back_up(&database, &target, force));
+            copying.await.map_err(|error| StoreError::Broken(format!("a backup did not end: {error}")))?
+        })
+    }
+
+    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>> {
+        Box::pin(async move {
+            let (path, now) = (self.path.clone(), clock.now());
+            let erasing = self.writer.submit(move |c| {
+                let Some(erased) = erase(c, tenant_id, &user_id, cancel, &clock, now)? else { return Ok(None) };
+                let line = Line { tenant_id, user_id, erased_at: now };
+                mark(c, &line)?;
+                // Before the commit: an erasure that a restore would forget must not be answered as done.
+                erased_list::append(&path, &line).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                Ok(Some(erased))
+            });
+            let erased = erasing.await?;
+            self.known.forget();
+            let Some(mut erased) = erased else { return Ok(None) };
+            match self.writer.submit_alone(compact).await {
+                Ok(compacted) => erased.compacted = compacted,
+                Err(error) => tracing::error!(%error, "the person is erased, but the files could not be compacted"),
+            }
+            erased.copies = copies(&self.path);
+            Ok(Some(erased))
+        })
+    }
+
+    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>> {
+        Box::pin(async move {
+            let turns = self.readers.list(move |c| unfinished(c, &Id::from(tenant_id), &user_id)).await?;
+            Ok(turns.into_iter().map(|turn| turn.id).collect())
+        })
+    }
+}
+
+fn unfinished(c: &Connection, tenant: &Id, user_id: &str) -> Result<Vec<TurnRow>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM turns INDEXED BY turns_open WHERE finished_at IS NULL AND tenant_id = ?1 AND (user_id = ?2 OR conversation_id IN
+           (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2)) ORDER BY status = 'accepted', id",
+        row::TURN
+    );
+    all(&mut c.prepare(&sql)?, params![tenant, user_id], row::turn)
+}
+
+// ?1 tenant, ?2 user.
+const CONVERSATIONS: &str = "SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2";
+/// With whether the conversation belongs to somebody else.
+const TURNS: &str = "SELECT id, conversation_id IS NOT NULL AND conversation_id NOT IN
+      (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2)
+    FROM turns WHERE tenant_id = ?1 AND (user_id = ?2
+      OR conversation_id IN (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2))";
+const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, whatsapp_user_id = NULL,
+    external_id = NULL, locale = 'en-US', time_zone = NULL WHERE tenant_id = ?1 AND id = CAST(?2 AS INTEGER)";
+const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = ?1 AND user_id = CAST(?2 AS INTEGER)";
+const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2";
+
+// ?1 tenant, ?2 conversation.
+const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2";
+const OF_CONVERSATION: [&str; 2] = [
+    "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "UPDATE conversations SET title = '', state = '{}' WHERE tenant_id = ?1 AND id = ?2",
+];
+
+// ?1 tenant, ?2 turn. A tool nobody knows has the name a model made up.
+const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL, repairs = NULL, response = NULL, error = NULL,
+    error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
+    tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END WHERE tenant_id = ?1 AND turn_id = ?2";
+const OF_TURN: [&str; 6] = [
+    "UPDATE call_attempts SET error = '{}' WHERE tenant_id = ?1
+       AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND turn_id = ?2)",
+    "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = ?1
+       AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND turn_id = ?2)",
+    "DELETE FROM inbox WHERE tenant_id = ?1 AND turn_id = ?2",
+    "DELETE FROM outbox WHERE tenant_id = ?1 AND turn_id = ?2",
+    // A turn without a conversation is a stream of its own.
+    "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "UPDATE turns SET partial = NULL, error = NULL, message = NULL WHERE tenant_id = ?1 AND id = ?2",
+];
+/// What the person did in somebody else's conversation loses its words and keeps its place, so that the history stays valid.
+const IN_FOREIGN: [&str; 2] = [
+    "UPDATE messages SET content = '[erased]', metadata = '{}', tool_calls = CASE WHEN tool_calls IS NOT NULL THEN
+       (SELECT json_group_array(json_object('id', value ->> 'id', 'name', value ->> 'name', 'args', json('{}')) ORDER BY key)
+          FROM json_each(tool_calls)) END
+     WHERE tenant_id = ?1 AND turn_id = ?2 AND conversation_id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
+    "UPDATE events SET data = json_object('turn_id', turn_id, 'erased', json('true')) WHERE tenant_id = ?1 AND turn_id = ?2
+       AND conversation_id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
+];
+
+/// Erases inside the caller's transaction; `None` when nobody is known by this id.
+pub(super) fn erase(
+    c: &Connection,
+    tenant_id: Uuid,
+    user_id: &str,
+    cancel: bool,
+    clock: &Clock,
+    now: Timestamp,
+) -> Result<Option<Erased>, StoreError> {
+    let tenant = Id::from(tenant_id);
+    for turn in unfinished(c, &tenant, user_id)? {
+        if !cancel {
+            return Err(StoreError::Busy);
+        }
+        // Busy where somebody works on it.
+        end_turn(c, &turn, &CANCELED, clock, now)?;
+    }
+    let conversations = all(&mut c.prepare(CONVERSATIONS)?, params![tenant, user_id], |columns| columns.text())?;
+    let turns = all(&mut c.prepare(TURNS)?, params![tenant, user_id], |columns| Ok((columns.text()?, columns.flag()?)))?;
+    let person = c.execute(PERSON, params![tenant, user_id])?;
+    if person == 0 && conversations.is_empty() && turns.is_empty() {
+        return Ok(None);
+    }
+    c.execute(RIGHTS, params![tenant, user_id])?;
+    let keys = changed(c.execute(KEYS, params![tenant, user_id])?);
+    let (mut messages, mut calls) = (0, 0);
+    for (turn, foreign) in &turns {
+        calls += changed(c.prepare_cached(CALLS)?.execute(params![tenant, turn])?);
+        for sql in OF_TURN.iter().chain(IN_FOREIGN.iter().filter(|_| *foreign)) {
+            c.prepare_cached(sql)?.execute(params![tenant, turn])?;
+        }
+    }
+    for conversation in &conversations {
+        messages += changed(c.prepare_cached(MESSAGES)?.execute(params![tenant, conversation])?);
+        for sql in OF_CONVERSATION {
+            c.prepare_cached(sql)?.execute(params![tenant, conversation])?;
+        }
+    }
+    Ok(Some(Erased {
+        tenant_id,
+        user_id: user_id.to_owned(),
+        erased_at: now,
+        conversations: changed(conversations.len()),
+        messages,
+        turns: changed(turns.len()),
+        calls,
+        keys,
+        compacted: false,
+        copies: Vec::new(),
+    }))
+}
+
+/// Remembers the erasure in the database too: a backup made afterwards carries it, and is not erased again.
+pub(super) fn mark(c: &Connection, line: &Line) -> Result<(), StoreError> {
+    c.execute(
+        "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+        params![mark_name(line), Stamp::from(line.erased_at)],
+    )?;
+    Ok(())
+}
+
+/// Whether this erasure, or a later one, is in the database.
+pub(super) fn is_erased(c: &Connection, line: &Line) -> Result<bool, StoreError> {
+    let sql = "SELECT value >= ?2 FROM settings WHERE name = ?1";
+    let found = c.query_row(sql, params![mark_name(line), Stamp::from(line.erased_at)], |row| row.get(0)).optional()?;
+    Ok(found.unwrap_or(false))
+}
+
+fn mark_name(line: &Line) -> String {
+    format!("erased:{}:{}", line.tenant_id, line.user_id)
+}
+
+/// Writes the file anew and empties the WAL, outside any transaction. False when a reader kept the WAL.
+pub(super) fn compact(c: &Connection) -> Result<bool, StoreError> {
+    // The new file is built in a temporary one, not in memory: it may be large. Nothing erased is in it any more.
+    c.execute_batch("PRAGMA temp_store = FILE")?;
+    let written = c.execute_batch("VACUUM");
+    c.execute_batch("PRAGMA temp_store = MEMORY")?;
+    written?;
+    fold(c)
+}
+
+/// Folds the WAL into the file and empties it; false when a reader was in the way.
+pub(super) fn fold(c: &Connection) -> Result<bool, StoreError> {
+    let busy: i64 = c.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    Ok(busy == 0)
+}
+
+/// Copies that migrations and restores left beside the database.
+fn copies(database: &Path) -> Vec<PathBuf> {
+    let Some(name) = database.file_name().map(|name| format!("{}.before-", name.to_string_lossy())) else { return Vec::new() };
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+#[path = "erase_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! A restored database has nothing pending, a whole history, and nobody in it who was erased since.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use werkruf_contract::{CallStatus, Clock, Effect, EventType, TurnStatus};
+
+use super::super::SqliteStore;
+use super::super::migrate::beside;
+use crate::story::{Running, World};
+use crate::{ConversationRef, Held, Keeping, KeepingError, OpenTurn, Records, StoreError, Turns};
+
+struct Scene {
+    world: World<SqliteStore>,
+    folder: TempDir,
+    backup: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::system(0);
+        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+        Self { world: World::new(store, clock), backup: folder.path().join("copy.db"), folder }
+    }
+
+    async fn back_up(&self) {
+        self.world.store.back_up(self.backup.clone(), false).await.unwrap();
+    }
+
+    fn restore(&self, name: &str, force: bool) -> Result<crate::Restored, KeepingError> {
+        SqliteStore::restore(&self.backup, &self.folder.path().join(name), force, &self.world.clock)
+    }
+
+    fn open(&self, name: &str) -> Arc<SqliteStore> {
+        SqliteStore::open(self.folder.path().join(name), &self.world.clock).unwrap()
+    }
+}
+
+async fn acting(world: &World<SqliteStore>) -> Running {
+    let running = world.talk().await;
+    let mut call = world.call(&running, 0);
+    call.effect = Effect::Once;
+    world.act(&running, &[call]).await;
+    let waiting = ConversationRef::Existing { id: running.conversation, any_user: false };
+    let waiting = OpenTurn { start: false, ..world.opening(waiting, "and then?") };
+    world.store.open_turn(waiting).await.unwrap();
+    running
+}
+
+#[tokio::test]
+async fn what_was_pending_is_held_and_the_history_is_whole() {
+    let scene = Scene::new();
+    let (world, tenant) = (&scene.world, scene.world.tenant);
+    let running = acting(world).await;
+    scene.back_up().await;
+    let restored = scene.restore("new.db", false).unwrap();
+    assert_eq!(restored.held, Held { turns: 2, calls: 1, approvals: 0, outbox: 0 });
+    let store = scene.open("new.db");
+    assert!(store.unfinished_turns("anybody".to_owned()).await.unwrap().is_empty());
+    let turn = store.turn(tenant, running.turn).await.unwrap().unwrap();
+    assert_eq!((turn.status, turn.error_code.as_deref(), turn.finished_at.is_some()), (TurnStatus::Failed, Some("restored"), true));
+    let calls = store.calls(tenant, crate::CallFilter::default(), crate::Page::default()).await.unwrap();
+    let ended: Vec<_> = calls.iter().map(|call| (call.status, call.error_code.as_deref(), call.error_type.as_deref())).collect();
+    assert_eq!(ended, [(CallStatus::Failed, Some("outcome_unknown"), Some("FATAL"))]);
+    let history = store.history(tenant, running.conversation).await.unwrap();
+    let roles: Vec<_> = history.iter().map(|message| (message.role.as_str(), message.tool_call_id.as_deref())).collect();
+    assert_eq!(roles, [("user", None), ("assistant", None), ("tool", Some("call_0")), ("user", None)]);
+    let events = store.events(tenant, running.conversation, None, 0, 100).await.unwrap();
+    assert!(events.iter().map(|event| event.seq).eq(1..=i64::try_from(events.len()).unwrap()), "no holes");
+    assert_eq!(events.iter().filter(|event| event.kind == EventType::Error).count(), 2);
+    drop(store);
+
+    // Nothing is pending now: a restore of this database changes nothing but the note that it was one.
+    let store = scene.open("new.db");
+    let second = scene.folder.path().join("second.db");
+    let before = store.back_up(second.clone(), false).await.unwrap();
+    let again = SqliteStore::restore(&second, &scene.folder.path().join("third.db"), false, &world.clock).unwrap();
+    assert_eq!((again.held, again.rows), (Held::default(), before.rows));
+}
+
+#[tokio::test]
+async fn a_database_in_use_or_in_place_is_not_overwritten() {
+    let scene = Scene::new();
+    scene.back_up().await;
+    let refused = scene.restore("w.db", true);
+    assert!(matches!(refused, Err(KeepingError::Store(StoreError::InUse(_)))), "{refused:?}");
+    scene.restore("new.db", false).unwrap();
+    assert!(matches!(scene.restore("new.db", false), Err(KeepingError::Exists(_))));
+    let kept = scene.restore("new.db", true).unwrap().kept.unwrap();
+    assert!(kept.exists() && scene.open("new.db").path().exists());
+    let mut bytes = std::fs::read(&scene.backup).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..].fill(0x5a);
+    std::fs::write(&scene.backup, bytes).unwrap();
+    let damaged = scene.restore("other.db", false);
+    assert!(matches!(damaged, Err(KeepingError::Unfit { .. } | KeepingError::Store(_))), "{damaged:?}");
+    assert!(!scene.folder.path().join("other.db").exists() && !scene.folder.path().join("other.db.restoring").exists());
+}
+
+#[tokio::test]
+async fn who_was_erased_since_is_erased_again() {
+    let scene = Scene::new();
+    let world = &scene.world;
+    let running = world.talk().await;
+    world.complete(&running).await;
+    scene.back_up().await;
+    let store = &world.store;
+    store.erase_person(world.tenant, "1".to_owned(), false, world.clock.clone()).await.unwrap().unwrap();
+    let list = |name: &str| beside(&scene.folder.path().join(name), ".erased.jsonl");
+    std::fs::copy(list("w.db"), list("new.db")).unwrap();
+    assert_eq!(scene.restore("new.db", false).unwrap().erased_again, 1);
+    let restored = scene.open("new.db");
+    assert!(restored.history(world.tenant, running.conversation).await.unwrap().is_empty());
+    // A backup made after the erasure carries it, so the person who came back since stays.
+    let later = scene.folder.path().join("later.db");
+    restored.back_up(later.clone(), false).await.unwrap();
+    drop(restored);
+    let target = scene.folder.path().join("new.db");
+    assert_eq!(SqliteStore::restore(&later, &target, true, &world.clock).unwrap().erased_again, 0);
+}

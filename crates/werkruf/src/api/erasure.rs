@@ -1,0 +1,119 @@
+//! `POST /api/people/users/{id}/erase`: a person's content leaves the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::Uuid;
+use werkruf_store::{Keeping, KeepingError, StoreError};
+
+use super::admin_backup::refused;
+use super::body::Named;
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+use super::view::Iso;
+use super::{Door, body};
+use crate::app::App;
+
+/// A canceled turn ends within this, or is still in the way.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Admin.on(routes!(erase)))
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+struct EraseRequest {
+    /// Cancels the person's running turns first.
+    #[serde(default)]
+    cancel: bool,
+}
+
+/// What is gone.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Erased)]
+struct ErasedView {
+    tenant_id: Uuid,
+    user_id: String,
+    #[schema(value_type = String, format = DateTime)]
+    erased_at: Iso,
+    conversations: u64,
+    messages: u64,
+    turns: u64,
+    calls: u64,
+    keys: u64,
+    /// False when a reader kept the files from being compacted: erase again.
+    compacted: bool,
+    /// Copies beside the database that may still hold the person's data.
+    copies: Vec<String>,
+}
+
+/// Erases a person: words, names and keys go, ids, times and bills stay.
+#[utoipa::path(post, path = "/api/people/users/{id}/erase", operation_id = "erase_user", tag = "people",
+    params(("id" = String, Path, description = "The user's number, or `ext:` and their external id.")), request_body = Option<EraseRequest>,
+    responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
+async fn erase(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Json<ErasedView>, ApiError> {
+    let raw = body::bytes(body).await?;
+    let request: EraseRequest = if raw.is_empty() { EraseRequest::default() } else { body::json(&raw)? };
+    let (app, tenant_id) = (Arc::clone(&door.app), who.tenant_id);
+    let user_id = number(&app, tenant_id, id).await?;
+    let erased = door.owned(async move { carry_out(&app, tenant_id, user_id, request.cancel).await }).await??;
+    tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?who.key_id, compacted = erased.compacted, "a person was erased");
+    Ok(Json(erased))
+}
+
+/// The id in the tables for what was named.
+async fn number(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
+    if let Some(external_id) = id.strip_prefix("ext:") {
+        let found = app.people().user_by_external_id(tenant_id, external_id.to_owned()).await?;
+        return found.map(|user| user.id.to_string()).ok_or_else(|| ApiError::not_found("user"));
+    }
+    // One spelling: `07` is no id of user 7.
+    id.parse::<i64>().ok().filter(|number| number.to_string() == id).map(|_| id).ok_or_else(|| ApiError::not_found("user"))
+}
+
+async fn carry_out(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) -> Result<ErasedView, ApiError> {
+    if cancel {
+        for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(refused)? {
+            app.runtime.cancel_turn(tenant_id, turn_id).await?;
+        }
+    }
+    let attempts = async {
+        loop {
+            match app.store.erase_person(tenant_id, user_id.clone(), cancel, app.clock.clone()).await {
+                Err(KeepingError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(LOOK_AGAIN).await,
+                other => return other,
+            }
+        }
+    };
+    let busy = Err(KeepingError::Store(StoreError::Busy));
+    let erased = match tokio::time::timeout(PATIENCE, attempts).await.unwrap_or(busy) {
+        Err(KeepingError::Store(StoreError::Busy)) => {
+            return Err(ApiError::conflict(
+                "turn_running",
+                "A turn of this person has not ended; wait for it, or cancel it with {\"cancel\": true}.",
+            ));
+        }
+        other => other.map_err(refused)?.ok_or_else(|| ApiError::not_found("user"))?,
+    };
+    Ok(ErasedView {
+        tenant_id,
+        user_id: erased.user_id,
+        erased_at: Iso(erased.erased_at),
+        conversations: erased.conversations,
+        messages: erased.messages,
+        turns: erased.turns,
+        calls: erased.calls,
+        keys: erased.keys,
+        compacted: erased.compacted,
+        copies: erased.copies.iter().map(|path| path.display().to_string()).collect(),
+    })
+}

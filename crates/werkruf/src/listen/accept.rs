@@ -1,0 +1,92 @@
+//! Takes connections as long as there is room, and stays calm when the system cannot give any.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection::Door;
+use super::roll::Roll;
+
+/// The pause after an error that the next attempt would meet as well, such as too many open files; doubled up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a client hears whose address has too many connections. Written as it is: there is no request to answer yet.
+const TOO_MANY: &str = concat!(
+    "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n",
+    "content-length: 133\r\n\r\n",
+    "{\"error\":{\"type\":\"RETRYABLE\",\"code\":\"server_busy\",\"message\":\"Too many connections from this address; close some.\",",
+    "\"retry_after_ms\":1000}}"
+);
+
+/// Accepts until dropped.
+pub(super) async fn accept(socket: &TcpListener, roll: &Arc<Roll>, door: &Door) {
+    let mut pause = Pause::default();
+    while let Some(room) = roll.room().await {
+        match socket.accept().await {
+            Ok((stream, client)) => {
+                pause = Pause::default();
+                match roll.enter(client, room) {
+                    Some(place) => door.open(stream, place),
+                    None => refuse(&stream),
+                }
+            }
+            Err(error) if only_this_client(&error) => {}
+            Err(error) => tokio::time::sleep(pause.after(&error)).await,
+        }
+    }
+}
+
+/// Says why and closes. Nothing here waits: a client that is refused gets no task.
+fn refuse(stream: &TcpStream) {
+    let _ = stream.try_write(TOO_MANY.as_bytes());
+    let _ = SockRef::from(stream).shutdown(Shutdown::Write);
+    // What was sent already is taken: closing over unread bytes resets the connection, and the answer may be lost.
+    let _ = stream.try_read(&mut [0; 4096]);
+}
+
+/// The client left before it was accepted; the next one may be well.
+fn only_this_client(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused)
+}
+
+/// How long to wait before the next attempt.
+#[derive(Default)]
+struct Pause(Option<Duration>);
+
+impl Pause {
+    fn after(&mut self, error: &io::Error) -> Duration {
+        if self.0.is_none() {
+            tracing::error!(%error, "no connection can be accepted; trying again");
+        }
+        let next = self.0.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
+        self.0 = Some(next);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_is_a_whole_answer() {
+        let (head, body) = TOO_MANY.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["error"]["code"], "server_busy");
+    }
+
+    #[test]
+    fn pauses_grow_to_a_second() {
+        let full = io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error());
+        assert!(!only_this_client(&full));
+        let mut pause = Pause::default();
+        let pauses: Vec<u128> = (0..9).map(|_| pause.after(&full).as_millis()).collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+}

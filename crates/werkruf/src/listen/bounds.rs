@@ -1,0 +1,43 @@
+//! How much a client may take, and for how long. `docs/operations.md` says the same to operators.
+
+use std::time::Duration;
+
+/// The bounds of a listener. The defaults are the product's; tests make them smaller.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// From the first byte of a request to the end of its head, and from connecting to the end of the first head.
+    /// Ten seconds carry 16 KiB over the worst mobile line; a client that needs longer is holding a place.
+    pub head: Duration,
+    /// Between two requests of one connection. Longer than the 60 s for which common proxies keep theirs, so that it is the
+    /// proxy that closes, and never the server while a request is on its way.
+    pub idle: Duration,
+    /// Without a single byte taken by the client while bytes wait. Two keep-alive comments of a stream fit in.
+    pub stall: Duration,
+    /// Connections in all; beyond, new ones wait in the kernel's queue. At about 20 KiB each, 160 MiB.
+    pub connections: u32,
+    /// Connections per remote address (IPv6: per /64, which is what one subscriber has); beyond, 503.
+    pub per_address: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(30),
+            connections: 8_192,
+            per_address: 1_024,
+        }
+    }
+}
+
+/// A request's head with its first line. Cookies and a long bearer token fit; more is a mistake or an attack.
+/// The number of headers is 100, which is hyper's own default: setting it would cost an allocation per request.
+pub(super) const HEAD_BYTES: usize = 16 * 1024;
+
+/// Bytes of one connection that wait in this process, so that 200 stalled clients hold 12 MiB and not 80.
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Bytes of one connection that wait unsent in the kernel. Small, so that a slow reader is seen to move: a write goes through as
+/// soon as the client took this much, and not only when a third of a send buffer of megabytes is free.
+pub(super) const UNSENT_BYTES: u32 = 16 * 1024;

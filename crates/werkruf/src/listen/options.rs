@@ -1,0 +1,49 @@
+//! Socket options. They are set once on the listening socket; Linux hands them to every connection it accepts, which saves
+//! a handful of system calls per connection (a test reads them back from an accepted one).
+
+use std::io;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpListener;
+
+use super::bounds::{Bounds, UNSENT_BYTES};
+
+/// Files beside connections: database, log, requests to models and tools.
+const OTHER_FILES: u64 = 1_024;
+/// Asks a silent peer three times before it counts as gone.
+const PROBES: u32 = 3;
+
+pub(super) fn set(socket: &TcpListener, bounds: &Bounds) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(bounds.stall).with_interval(bounds.stall / PROBES).with_retries(PROBES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    {
+        socket.set_tcp_user_timeout(Some(bounds.stall))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    }
+    Ok(())
+}
+
+/// Many systems start a process with 1,024 files; the bound on connections would be a word only.
+pub(super) fn raise_file_limit(connections: u32) {
+    let wanted = u64::from(connections) + OTHER_FILES;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let allowed = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    limit.current = Some(allowed);
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays as it was");
+    } else if allowed < wanted {
+        tracing::warn!(allowed, wanted, "fewer files may be open than connections are allowed; raise the hard limit (LimitNOFILE)");
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,25 @@
+//! Ends connections whose client reads nothing while bytes wait. One sweep over all of them: no timer per connection, and
+//! idle ones are never woken.
+
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::roll::Roll;
+
+/// Looks within the time a client may stand still; the last comes at most one look late.
+const LOOKS: u32 = 12;
+
+/// Watches until dropped.
+pub(super) async fn watch(roll: &Roll, stall: Duration) {
+    let mut ticks = interval(stall / LOOKS);
+    // Looks in a burst, after the process was paused, would be taken for time that passed.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let ended = roll.look(LOOKS);
+        if ended > 0 {
+            tracing::warn!(connections = ended, "ended connections whose clients stopped reading");
+        }
+    }
+}

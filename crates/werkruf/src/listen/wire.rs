@@ -1,0 +1,75 @@
+//! The socket as hyper sees it. It notes when a write waits for the client: hyper polls a body only while the socket takes
+//! bytes, so nothing inside the body could see it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::line::{Line, Order};
+
+pub(super) struct Wire {
+    stream: TcpStream,
+    line: Arc<Line>,
+    waits: bool,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
+        Self { stream, line, waits: false }
+    }
+
+    fn note<T>(&mut self, written: Poll<T>) -> Poll<T> {
+        if written.is_pending() != self.waits {
+            self.waits = !self.waits;
+            self.line.flow_changed();
+        }
+        written
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if self.line.order() == Order::Reset {
+            // Otherwise the kernel keeps what is unsent, for a client that does not read it.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            self.line.read();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,105 @@
+"""Where the server is made to die, and in the middle of what."""
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# (what it is, crash, shape of the step, rounds). The nth time: writes are B, C, D in this order; answers are the step's, then the last.
+POINTS = [
+    ("before commit A", "before_a:1", "one", 1),
+    ("inside commit A", "inside_a:1", "one", 1),
+    ("after A, before the acknowledgement", "after_a:1", "one", 1),
+    ("after A, before the turn begins", "called:1", "one", 1),
+    ("after the acknowledgement, before the model request", "before_request:1:5", "one", 1),
+    ("model request out, nothing heard", "request_out:1", "one", 1),
+    ("after the first text of the step", "mid_stream:1:5", "one", 1),
+    ("after the model's call, before B is prepared", "answered:1", "three", 1),
+    ("before commit B", "before_b:1", "one", 1),
+    ("inside commit B", "inside_write:1", "three", 1),
+    ("after B, before it is heard", "before_publish:1", "one", 1),
+    ("after B, before sending", "after_b:1", "three", 1),
+    ("before the one call is sent", "before_send:1", "one", 1),
+    ("before the third of three calls is sent", "before_send:3:5", "three", 1),
+    ("after the tool's answer, before C", "tool_answered:1", "one", 1),
+    ("after the second answer of three, before its C", "tool_answered:2", "three", 1),
+    ("inside C of the first of three", "inside_write:2", "three", 1),
+    ("inside C, the next request out already", "inside_write:2:40", "one", 1),
+    ("inside C of twins, the next request out already", "inside_write:2:40", "twins", 1),
+    ("after C, before it is heard", "before_publish:2", "one", 1),
+    ("one of three done", "some_done:1:2", "three", 1),
+    ("two of three done", "some_done:2:2", "three", 1),
+    ("after the twins' one answer", "tool_answered:1", "twins", 1),
+    ("between the tool round and the next request", "between_rounds:1", "one", 1),
+    ("before the second request", "before_request:2", "three", 1),
+    ("second request out", "request_out:2:5", "one", 1),
+    ("in the second round of calls", "before_send:2", "one", 2),
+    ("after the answer of the second round", "tool_answered:2", "one", 2),
+    ("in the middle of the last text", "mid_stream:3:5", "one", 1),
+    ("after the last text, before D", "answered:2", "one", 1),
+    ("before commit D", "before_d:1", "one", 1),
+    ("inside commit D", "inside_write:3", "one", 1),
+    ("after D, before it is heard", "before_publish:3", "one", 1),
+    ("after D", "after_d:1", "one", 1),
+]
+
+# (what it is, how many of the requests are held when the server is killed from outside, shape)
+HELD = [
+    ("request held by the tool", 0, "one"),
+    ("the second of three held", 1, "three"),
+    ("the last of three held", 2, "three"),
+    ("the twins' one request held", 0, "twins"),
+]
+
+# (what it is, the second crash, while what the first left is gone on with; None for a first crash in the model's text)
+TAKEOVERS = [
+    ("after the claim, a call open", "after_claim:1", "one"),
+    ("after the claim, three calls open", "after_claim:1", "three"),
+    ("inside the first write after the claim", "inside_write:1", "three"),
+    ("before the calls are sent again", "resumed:1", "three"),
+    ("after the repeated answer", "tool_answered:1", "one"),
+    ("inside the write of the repeated answer", "inside_write:2", "one"),
+    ("after the calls are closed", "caught_up:1", "twins"),
+    ("in the first request after", "request_out:1", "one"),
+    ("after the claim, the model's text lost", "after_claim:1", None),
+    ("inside the reset", "inside_write:1", None),
+    ("in the first request after the reset", "request_out:1", None),
+]
+
+# (what it is, the crash while a second message waits behind the first)
+WAITING = [
+    ("before the second is stored", "before_a:2"),
+    ("while the second waits", "before_d:1"),
+    ("the second is called", "called:2"),
+    ("after the second began", "after_start:1"),
+]
+
+# (what it is, the crash while a tool is called without a model; None: killed from outside while the request is held; how many callers)
+DIRECT = [
+    ("inside A+B", "inside_a:1", 1),
+    ("before sending", "before_send:1", 1),
+    ("request held by the tool", None, 1),
+    ("request held, a second caller waits for it", None, 2),
+    ("after the tool's answer", "tool_answered:1", 1),
+    ("inside C+D", "inside_write:1", 1),
+    ("after C+D, before the answer", "before_publish:1", 1),
+]
+
+# (what it is, the crash after SIGTERM)
+DRAINS = [("in drain", "in_drain:1"), ("after turns were told to let go", "in_release:1:10")]
+
+
+def named():
+    return {crash.split(":")[0] for table in (POINTS, TAKEOVERS, WAITING, DRAINS, DIRECT) for _, crash, *_ in table if crash}
+
+
+def in_sources():
+    names = set()
+    for path in (ROOT / "crates").glob("*/src/**/*.rs"):
+        names.update(re.findall(r'crash::point\("(\w+)"\)', path.read_text()))
+    return names
+
+
+def check():
+    """A place nobody dies at is no test; a name nobody reaches is none either."""
+    if named() != in_sources():
+        raise SystemExit(f"crash points in the sources and in tests/chaos/points.py differ: {sorted(named() ^ in_sources())}")
