@@ -1,6 +1,6 @@
 # Every command the README names, and nothing else. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help run check test bench fmt lint rust-tests outside-tests install
+.PHONY: help toolchain run check test bench fmt lint rust-tests outside-tests chaos chaos-build chaos-short
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -28,11 +28,25 @@ lint:
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-test: toolchain check outside-tests ## Everything: what `check` does, then the server as outside programs use it
+test: toolchain check outside-tests chaos-short ## Everything: what `check` does, then the server as outside programs use it
 
 outside-tests:
 	$(CARGO) build --quiet -p werkruf --bins
 	tests/outside/run
+
+# A server with places to die at, kept apart: no other build has them. The dependencies are shared, so this takes seconds.
+CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
+KILLS ?= 1000
+
+chaos-build: toolchain
+	$(CARGO) build --quiet -p werkruf --bins --features crash-points
+	install -D target/debug/werkruf $(CHAOS_BIN)
+
+chaos: chaos-build ## Kill the server 1000 times, at every named point and at random, and audit what is left (KILLS=n)
+	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10)) $(ARGS)
+
+chaos-short: chaos-build
+	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --random 20
 
 bench: toolchain ## CPU per turn and turns per second beside a bare handler, in one run
 	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins

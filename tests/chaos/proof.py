@@ -2,8 +2,8 @@
 import copy
 import os
 import shutil
-import tempfile
 import sqlite3
+import tempfile
 
 from auditor import audit
 
@@ -24,7 +24,7 @@ def blind(path, ledger):
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         for invariant, sql in DAMAGE:
-            damaged = os.path.join(folder, "damaged.db")
+            damaged = os.path.join(folder, invariant + ".db")
             for end in ("", "-wal"):
                 if os.path.exists(path + end):
                     shutil.copy(path + end, damaged + end)

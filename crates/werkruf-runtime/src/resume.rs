@@ -124,7 +124,8 @@ impl Turn {
             ground.commit(draft).await?;
             return Ok(());
         }
-        let walk = Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
+        let walk =
+            Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
         let prepared = walk.resume(open, &mut draft).await?;
         ground.commit(draft).await?;
         crash::point("resumed");

@@ -10,6 +10,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/keeping.rs"]
+mod keeping;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/serve.rs"]

@@ -38,14 +38,13 @@ pub(super) const CANCELED: Ending = Ending { status: TurnStatus::Canceled, code:
 pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<Held, StoreError> {
     let stamp = Stamp::from(now);
     c.execute("UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", [])?;
-    let mut held = Held::default();
-    held.approvals =
-        changed(c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?);
-    held.outbox = changed(c.execute(
+    let approvals = c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?;
+    let outbox = c.execute(
         "UPDATE outbox SET held = 1, ambiguous = CASE status WHEN 'sending' THEN 1 ELSE ambiguous END, status = 'pending',
            next_at = NULL, updated_at = ?1 WHERE status IN ('pending', 'sending') AND held = 0",
         params![stamp],
-    )?);
+    )?;
+    let mut held = Held { approvals: changed(approvals), outbox: changed(outbox), ..Held::default() };
     // Those that had begun come first: what waits behind them gets its place after their results.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&mut c.prepare(&sql)?, [], row::turn)? {

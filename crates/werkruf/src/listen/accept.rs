@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// What a client hears whose address has too many connections. Written as it is: there is no request to answer yet.
 const TOO_MANY: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n",
-    "content-length: 133\r\n\r\n",
+    "content-length: 137\r\n\r\n",
     "{\"error\":{\"type\":\"RETRYABLE\",\"code\":\"server_busy\",\"message\":\"Too many connections from this address; close some.\",",
     "\"retry_after_ms\":1000}}"
 );

@@ -2,6 +2,7 @@
 //! a handful of system calls per connection (a test reads them back from an accepted one).
 
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::{SockRef, TcpKeepalive};
@@ -13,12 +14,15 @@ use super::bounds::{Bounds, UNSENT_BYTES};
 const OTHER_FILES: u64 = 1_024;
 /// Asks a silent peer three times before it counts as gone.
 const PROBES: u32 = 3;
+const SHORTEST: Duration = Duration::from_secs(1);
 
 pub(super) fn set(socket: &TcpListener, bounds: &Bounds) -> io::Result<()> {
     let socket = SockRef::from(socket);
     // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
     socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(bounds.stall).with_interval(bounds.stall / PROBES).with_retries(PROBES);
+    // Whole seconds, and never none: the kernel refuses that.
+    let (time, interval) = (bounds.stall.max(SHORTEST), (bounds.stall / PROBES).max(SHORTEST));
+    let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     {

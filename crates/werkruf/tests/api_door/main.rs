@@ -15,5 +15,7 @@ mod idempotency;
 #[cfg(test)]
 mod invoke;
 #[cfg(test)]
+mod keeping;
+#[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
