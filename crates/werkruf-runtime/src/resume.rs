@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use werkruf_contract::{
     AssistantReset, CallStatus, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType, TurnError,
-    Words,
+    Uuid, Words,
 };
 use werkruf_store::{CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
 
@@ -224,15 +224,19 @@ impl Walk<'_> {
         if let Some(ended) = self.twins_outcome(row, siblings) {
             return Ok(Plan::Ended(Box::new(ended)));
         }
+        let beside = |id: Uuid| siblings.iter().any(|call| call.row.id == id);
+        if row.effect == Effect::Once && row.dedupe_of.is_some_and(|twin| !beside(twin)) {
+            // It waited for a call of another turn, which may have been carried out.
+            return Err(interrupted().may_have_happened());
+        }
         let entry = self.find(&row.tool_name)?;
         let grant = self.permit(entry, principal, row)?;
         self.approve(entry)?;
         let key = row.dedupe_key.clone().unwrap_or_else(|| row.id.to_string());
         let lead = match ground.in_flight.board(&key, row.id) {
-            Flight::Joined(_) if row.status == CallStatus::Running => ground.in_flight.lead(&key, row.id),
+            // Any other holder may be a repeated request, which leaves without an outcome.
+            Flight::Joined(joined) if !beside(joined.leader) => ground.in_flight.lead(&key, row.id),
             Flight::Joined(joined) => return Ok(Plan::Join(joined)),
-            // It waited for a call of another turn, which may have been carried out.
-            Flight::Lead(_) if row.dedupe_of.is_some() && row.effect == Effect::Once => return Err(interrupted().may_have_happened()),
             Flight::Lead(lead) => lead,
         };
         row.dedupe_of = None;

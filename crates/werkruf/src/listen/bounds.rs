@@ -13,6 +13,9 @@ pub struct Bounds {
     pub idle: Duration,
     /// Without a single byte taken by the client while bytes wait. Two keep-alive comments of a stream fit in.
     pub stall: Duration,
+    /// Without an answer of the peer's kernel (TCP keepalive and user timeout): the machine is gone, or the way to it. The kernel
+    /// also counts a closed window, so it backs the watchdog up; a bound of its own, so that each can be tested alone.
+    pub peer: Duration,
     /// Connections in all; beyond, new ones wait in the kernel's queue. At about 20 KiB each, 160 MiB.
     pub connections: u32,
     /// Connections per remote address (IPv6: per /64, which is what one subscriber has); beyond, 503.
@@ -25,6 +28,7 @@ impl Default for Bounds {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(30),
+            peer: Duration::from_secs(30),
             connections: 8_192,
             per_address: 1_024,
         }

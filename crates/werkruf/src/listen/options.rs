@@ -21,12 +21,12 @@ pub(super) fn set(socket: &TcpListener, bounds: &Bounds) -> io::Result<()> {
     // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
     socket.set_tcp_nodelay(true)?;
     // Whole seconds, and never none: the kernel refuses that.
-    let (time, interval) = (bounds.stall.max(SHORTEST), (bounds.stall / PROBES).max(SHORTEST));
+    let (time, interval) = (bounds.peer.max(SHORTEST), (bounds.peer / PROBES).max(SHORTEST));
     let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     {
-        socket.set_tcp_user_timeout(Some(bounds.stall))?;
+        socket.set_tcp_user_timeout(Some(bounds.peer))?;
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
     }
     Ok(())

@@ -26,7 +26,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Small times, roomy counts.
 pub fn bounds() -> Bounds {
-    Bounds { head: Duration::from_millis(200), idle: PATIENCE, stall: PATIENCE, connections: 1_000, per_address: 1_000 }
+    let (head, long) = (Duration::from_millis(200), 2 * PATIENCE);
+    Bounds { head, idle: long, stall: long, peer: long, connections: 1_000, per_address: 1_000 }
 }
 
 /// What the test's routes share.
