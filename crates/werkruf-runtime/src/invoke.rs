@@ -78,7 +78,8 @@ impl Runtime {
         let context = serde_json::from_str(&call.context)
             .ok()
             .and_then(|context| ToolContext::from_json(context).ok())
-            .ok_or_else(|| StoreError::Broken(format!("the context of call {call_id} cannot be read")))?;
+            // Erased with the person it was made for.
+            .ok_or_else(|| Refusal::Conflict { code: "not_retryable", message: "the call's context is no longer stored".to_owned() })?;
         // The outcome may be known to the other side: the same key lets it recognise the call.
         let key = call.idempotency_key.clone().filter(|_| unknown);
         let direct = Direct {
