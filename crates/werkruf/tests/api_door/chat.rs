@@ -39,6 +39,26 @@ async fn a_turn_with_one_tool_streams_in_order() {
     assert_eq!((&last["status"], &last["usage"]["model_calls"]), (&json!("completed"), &json!(2)));
 }
 
+/// Commits A, B, C and D, and nothing else: what a turn costs is part of what it promises.
+#[tokio::test]
+async fn a_one_call_turn_is_four_commits_and_twenty_row_writes() {
+    let house = House::open().await;
+    let conversation_id = house.conversation(3).await;
+    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Done.")]);
+    let before = house.app.store.counts();
+    let answered = house
+        .as_user(3, Method::POST, "/api/chat")
+        .header("accept", "application/json")
+        .header("idempotency-key", "counted")
+        .json(&json!({"message": "once", "conversation_id": conversation_id}))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answered.status(), 200);
+    let after = house.app.store.counts();
+    assert_eq!((after.commits - before.commits, after.row_writes - before.row_writes), (4, 20));
+}
+
 #[tokio::test]
 async fn json_is_what_final_says_at_both_addresses() {
     let house = House::open().await;
