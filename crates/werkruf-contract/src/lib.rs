@@ -10,6 +10,7 @@ mod clock;
 mod context;
 mod error;
 mod event;
+mod hex;
 mod outcome;
 mod principal;
 mod schema;
@@ -26,6 +27,7 @@ pub use event::{
     ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, DebugEntry, ErrorEvent, EventType, Final,
     Init, ToolFinished, ToolStarted, Usage,
 };
+pub use hex::hex;
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
-use werkruf_contract::{CallStatus, Effect, Permission, ToolSpec, Uuid};
+use werkruf_contract::{CallStatus, Effect, Permission, ToolSpec, Uuid, hex};
 use werkruf_store::{CallRow, Reusable};
 
 use crate::outcome::Ended;
@@ -39,16 +39,6 @@ impl Sameness<'_> {
 pub(crate) fn permission_version(permissions: &[Permission]) -> String {
     let bytes = serde_json::to_vec(permissions).unwrap_or_default();
     hex(&Sha256::digest(bytes))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    out
 }
 
 /// What an earlier call with the same key means for this one.

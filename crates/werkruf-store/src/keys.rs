@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use werkruf_contract::Uuid;
+use werkruf_contract::{Uuid, hex};
 
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -53,15 +53,6 @@ impl KeyDigest {
     pub fn of(secret: &str) -> Self {
         Self(hex(&Sha256::digest(secret.as_bytes())))
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 /// A key to remember.

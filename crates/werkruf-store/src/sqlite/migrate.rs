@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::row::all;
 use super::text::Stamp;
 use crate::StoreError;
-use crate::keys::hex;
+use werkruf_contract::hex;
 
 /// One step of the schema.
 pub(super) struct Migration {

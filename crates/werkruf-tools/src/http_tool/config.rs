@@ -266,7 +266,7 @@ impl HttpToolConfig {
             answer,
             parameters
         ]);
-        super::hex(&Sha256::digest(declaration.to_string()))
+        werkruf_contract::hex(&Sha256::digest(declaration.to_string()))
     }
 }
 

@@ -113,12 +113,3 @@ fn refuses_null(property: &Value) -> bool {
     };
     by_type || property.get("enum").and_then(Value::as_array).is_some_and(|options| !options.contains(&Value::Null))
 }
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}

@@ -94,7 +94,7 @@ impl Target {
         let key = HeaderValue::try_from(&invocation.idempotency_key).map_err(|error| unsendable(error.to_string()))?;
         headers.insert(IDEMPOTENCY_KEY, key);
         if let Some(key) = &self.key {
-            let signature = super::hex(&key.clone().chain_update(&signed).finalize().into_bytes());
+            let signature = werkruf_contract::hex(&key.clone().chain_update(&signed).finalize().into_bytes());
             let value = HeaderValue::try_from(format!("sha256={signature}")).map_err(|error| unsendable(error.to_string()))?;
             headers.insert(SIGNATURE, value);
         }

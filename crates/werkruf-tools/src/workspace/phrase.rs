@@ -285,50 +285,13 @@ impl<'a> Phrase<'a> {
         ];
         let nouns = [known::REQUESTS, known::TASKS, known::ARTICLES, known::WORKTIME];
         let facts = [
-            "cerebro",
-            "dos",
-            "wer",
-            "who",
-            "quien",
-            "rolle",
-            "rollen",
-            "role",
-            "roles",
-            "rol",
-            "profil",
-            "profile",
-            "perfil",
-            "email",
-            "mail",
-            "correo",
-            "rechte",
-            "permisos",
-            "permissions",
-            "filiale",
-            "standort",
-            "branch",
-            "sucursal",
-            "weisst",
-            "sabes",
-            "whoami",
-            "heisse",
-            "como",
-            "llamo",
-            "jornada",
-            "laboral",
-            "daten",
-            "datos",
-            "account",
-            "konto",
-            "time",
-            "clock",
-            "hemos",
-            "adresse",
-            "address",
+            "cerebro", "dos", "wer", "who", "quien", "filiale", "standort", "branch", "sucursal", "weisst", "sabes", "whoami", "heisse",
+            "como", "llamo", "jornada", "laboral", "daten", "datos", "account", "konto", "time", "clock", "hemos", "adresse", "address",
         ];
         lists.iter().any(|list| list.contains(word))
             || nouns.iter().any(|nouns| self.is_noun(at, nouns))
             || facts.contains(&word)
+            || known::FACTS.contains(&word)
             || is_time(word)
             || state_of(word).is_some()
             || ["arbeit", "bearbeitung", "progress", "curso", "progreso", "proceso", "kontrolle", "quality", "control", "calidad"]

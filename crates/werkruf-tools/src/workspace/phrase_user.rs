@@ -11,23 +11,7 @@ impl Phrase<'_> {
         }
         let person = self.person();
         let asks_who = self.sequence(&["who", "is"]) || self.sequence(&["wer", "ist"]) || self.sequence(&["quien", "es"]);
-        let facts = [
-            "rolle",
-            "rollen",
-            "role",
-            "roles",
-            "rol",
-            "profil",
-            "profile",
-            "perfil",
-            "email",
-            "mail",
-            "correo",
-            "rechte",
-            "permisos",
-            "permissions",
-        ];
-        let fact = self.tokens.iter().any(|token| facts.contains(&token.folded.as_str()));
+        let fact = self.tokens.iter().any(|token| known::FACTS.contains(&token.folded.as_str()));
         if let Some(person) = person {
             let about = ["info", "infos", "information", "informationen", "informacion", "daten", "datos", "details", "name", "nombre"];
             let wanted = asks_who || fact || about.iter().any(|word| self.has(word));

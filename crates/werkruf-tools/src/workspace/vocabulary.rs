@@ -158,3 +158,21 @@ pub(super) const DUTIES: &[[&str; 2]] = &[
     ["tengo", "pendiente"],
     ["mis", "pendientes"],
 ];
+
+/// What is asked about a person.
+pub(super) const FACTS: &[&str] = &[
+    "rolle",
+    "rollen",
+    "role",
+    "roles",
+    "rol",
+    "profil",
+    "profile",
+    "perfil",
+    "email",
+    "mail",
+    "correo",
+    "rechte",
+    "permisos",
+    "permissions",
+];

@@ -100,12 +100,7 @@ pub(crate) fn idempotency(headers: &HeaderMap, place: &str, raw: &[u8]) -> Resul
     let mut digest = Sha256::new();
     digest.update(place.as_bytes());
     digest.update(raw);
-    Ok(Some(Idempotency { key: key.to_owned(), fingerprint: hex(&digest.finalize()) }))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    Ok(Some(Idempotency { key: key.to_owned(), fingerprint: werkruf_contract::hex(&digest.finalize()) }))
 }
 
 /// Whether `Accept` names this type.
