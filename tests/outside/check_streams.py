@@ -52,7 +52,8 @@ def check_cut_off_at_every_event_and_reconnected():
             # Text that came in pieces is the beginning of the whole: nothing wrong, nothing twice. `final` has all of it.
             assert whole.startswith(reader.steps.get(2, "")), (cut_at, reader.steps)
             cut_at += 1
-        assert cut_at > 8
+        # init, text, its snapshot, tool_started, tool_finished, final at the least; how many tokens is up to the network.
+        assert cut_at >= 6, cut_at
 
 
 def check_who_joins_in_the_middle_gets_a_snapshot_and_the_rest():
