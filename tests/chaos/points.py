@@ -84,12 +84,25 @@ DIRECT = [
     ("after C+D, before the answer", "before_publish:1", 1),
 ]
 
+# (what it is, the crash while calls wait for a person's word, which comes as soon as somebody is asked; shape)
+APPROVALS = [
+    ("before the turn waits", "before_park:1", "one"),
+    ("inside the write that lets it wait", "inside_write:2", "one"),
+    ("the turn waits", "after_park:1", "three"),
+    ("inside the decision", "before_decision:1", "one"),
+    ("the word is given, nobody has acted on it", "decided:1", "one"),
+    ("after the claim", "after_claim:1", "twins"),
+    ("before the call is sent", "before_send:1", "one"),
+    ("after the tool's answer", "tool_answered:1", "one"),
+    ("the calls are done, before the last request", "caught_up:1", "twins"),
+]
+
 # (what it is, the crash after SIGTERM)
 DRAINS = [("in drain", "in_drain:1"), ("after turns were told to let go", "in_release:1:10")]
 
 
 def named():
-    return {crash.split(":")[0] for table in (POINTS, TAKEOVERS, WAITING, DRAINS, DIRECT) for _, crash, *_ in table if crash}
+    return {crash.split(":")[0] for table in (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT) for _, crash, *_ in table if crash}
 
 
 def in_sources():

@@ -20,8 +20,8 @@ EFFECTS = ("read", "idempotent", "once")
 LOST = (urllib.error.URLError, ConnectionError, http.client.HTTPException, TimeoutError, ValueError, OSError)
 
 
-def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0):
-    return f"run={run} effect={effect} shape={shape} rounds={rounds} think={think_ms} work={work_ms}"
+def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, asks=""):
+    return f"run={run} effect={effect}{asks} shape={shape} rounds={rounds} think={think_ms} work={work_ms}"
 
 
 def wanted(request):
@@ -99,7 +99,7 @@ class Tool(Server):
 
 TOOL = """
 [[tools]]
-name = "chaos_%(effect)s"
+name = "chaos_%(name)s"
 description = "Counts"
 kind = "http"
 url = "%(url)s/%(effect)s"
@@ -115,7 +115,9 @@ class Victim(House):
     def __init__(self, model, tool, env=None):
         self.up = threading.Lock()
         self.kills = 0
-        config = "".join(TOOL % {"effect": effect, "url": tool.url} for effect in EFFECTS)
+        plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
+        asked = "".join(TOOL % {"name": effect + "_asked", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
+        config = plain + asked
         super().__init__(model, config, {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", **(env or {})})
 
     def start(self, crash=None):

@@ -85,6 +85,17 @@ spelled! {
     }
 }
 
+spelled! {
+    /// What became of a wish for a person's word.
+    ApprovalStatus {
+        Pending = "pending",
+        Approved = "approved",
+        Denied = "denied",
+        Expired = "expired",
+        Canceled = "canceled",
+    }
+}
+
 impl TurnStatus {
     /// A terminal turn never changes again.
     pub const fn is_terminal(self) -> bool {

@@ -17,7 +17,7 @@ mod schema;
 mod tool;
 mod words;
 
-pub use call::{CallKind, CallStatus, Effect, TurnStatus};
+pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, TurnStatus};
 pub use cancel::{Cancel, Deadline};
 pub use check::{ENVELOPES, Violation, check, schema_of};
 pub use clock::Clock;

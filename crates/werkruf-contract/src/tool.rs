@@ -51,8 +51,8 @@ pub struct ToolSpec {
     pub attempts: u32,
     /// How long a result may be reused beyond the turn; zero means inside the turn only.
     pub reuse: Duration,
-    /// The role that must approve each call.
-    pub approval: Option<Cow<'static, str>>,
+    /// The roles of which one must approve each call; empty needs nobody's word.
+    pub approval: Vec<Cow<'static, str>>,
     /// Changes whenever a stored result must not be reused any more.
     pub version: Cow<'static, str>,
     /// Its message is the answer; the model is not asked again.
@@ -74,7 +74,7 @@ impl ToolSpec {
             timeout: Duration::from_secs(30),
             attempts: 3,
             reuse: Duration::ZERO,
-            approval: None,
+            approval: Vec::new(),
             version: Cow::Borrowed("1"),
             answers_directly: false,
             concurrency: 0,

@@ -24,7 +24,7 @@ call-outcome_unknown = Ob das ausgeführt wurde, ist nicht bekannt. Prüf bitte 
 call-approval_denied = Das wurde nicht genehmigt.
 call-approval_expired = Die Genehmigung kam nicht rechtzeitig.
 call-interrupted = Das Nachsehen wurde unterbrochen; das Ergebnis ist nicht bekannt.
-call-approval_unavailable = Das braucht die Zustimmung einer Person, die dieser Server noch nicht einholen kann.
+call-approval_pending = Das wartet auf die Zustimmung einer Person.
 call-response_too_large = Die Antwort war zu groß. Bitte frage nach weniger.
 call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid.
 call-other = Das hat gerade nicht geklappt ({ $code }).
@@ -41,6 +41,7 @@ offline-thing-get_todos = Aufgaben („Meine Aufgaben für heute“)
 offline-thing-get_worktime = Arbeitszeit („Wie lange habe ich heute gearbeitet?“)
 offline-thing-get_cerebro_articles = Artikel („Artikel zu Notfällen“)
 offline-thing-get_user_info = deine Angaben („Wer bin ich?“)
+offline-thing-create_request = neue Anfragen („Erstelle eine Anfrage: Drucker reparieren“)
 
 # Requests and tasks.
 requests-found = { $count ->
@@ -48,6 +49,7 @@ requests-found = { $count ->
    *[other] { $count } Anfragen{ $filter }:
 }
 requests-none = Keine Anfragen gefunden{ $filter }.
+request-created = Anfrage Nr. { $id } „{ $title }“ wurde angelegt.
 todos-found = { $count ->
     [one] Eine Aufgabe{ $filter }:
    *[other] { $count } Aufgaben{ $filter }:

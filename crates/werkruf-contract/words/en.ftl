@@ -24,7 +24,7 @@ call-outcome_unknown = It is not known whether this was carried out. Please chec
 call-approval_denied = This was not approved.
 call-approval_expired = The approval did not come in time.
 call-interrupted = Looking this up was interrupted; its result is not known.
-call-approval_unavailable = This needs a person's approval, which this server cannot ask for yet.
+call-approval_pending = This waits for a person's approval.
 call-response_too_large = The answer was too large. Please ask for less.
 call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).
@@ -41,6 +41,7 @@ offline-thing-get_todos = tasks (“My tasks for today”)
 offline-thing-get_worktime = working time (“How long have I worked today?”)
 offline-thing-get_cerebro_articles = articles (“Articles about emergencies”)
 offline-thing-get_user_info = who you are (“Who am I?”)
+offline-thing-create_request = new requests (“Create a request: repair the printer”)
 
 # Requests and tasks.
 requests-found = { $count ->
@@ -48,6 +49,7 @@ requests-found = { $count ->
    *[other] { $count } requests{ $filter }:
 }
 requests-none = No requests found{ $filter }.
+request-created = Request no. { $id } “{ $title }” was created.
 todos-found = { $count ->
     [one] One task{ $filter }:
    *[other] { $count } tasks{ $filter }:

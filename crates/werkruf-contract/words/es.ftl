@@ -24,7 +24,7 @@ call-outcome_unknown = No se sabe si esto se llevó a cabo. Comprueba el resulta
 call-approval_denied = Esto no fue aprobado.
 call-approval_expired = La aprobación no llegó a tiempo.
 call-interrupted = La consulta se interrumpió; no se conoce su resultado.
-call-approval_unavailable = Esto necesita la aprobación de una persona, que este servidor todavía no puede pedir.
+call-approval_pending = Esto espera la aprobación de una persona.
 call-response_too_large = La respuesta era demasiado grande. Pide menos, por favor.
 call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
@@ -41,6 +41,7 @@ offline-thing-get_todos = tareas («Mis tareas de hoy»)
 offline-thing-get_worktime = horas de trabajo («¿Cuánto he trabajado hoy?»)
 offline-thing-get_cerebro_articles = artículos («Artículos sobre emergencias»)
 offline-thing-get_user_info = tus datos («¿Quién soy?»)
+offline-thing-create_request = nuevas solicitudes («Crea una solicitud: reparar la impresora»)
 
 # Requests and tasks.
 requests-found = { $count ->
@@ -48,6 +49,7 @@ requests-found = { $count ->
    *[other] { $count } solicitudes{ $filter }:
 }
 requests-none = No se encontraron solicitudes{ $filter }.
+request-created = La solicitud n.º { $id } «{ $title }» fue creada.
 todos-found = { $count ->
     [one] Una tarea{ $filter }:
    *[other] { $count } tareas{ $filter }:

@@ -24,6 +24,8 @@ pub(crate) enum Stop {
     Canceled,
     Deadline,
     Failed(TurnError),
+    /// For a person's word; everything is written.
+    Waiting,
     Store(StoreError),
 }
 

@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError, crash};
 
+use crate::approve::{Await, Parked};
 use crate::arguments;
 use crate::attempt::{Run, attempt, canceled};
 use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
 use crate::ground::{Draft, Ground};
 use crate::outcome::{Ended, Success};
-use crate::record::{conclude, new_row, object, record, shown, start};
+use crate::record::{Seat, conclude, new_row, object, record, shown, start};
 use crate::registry::Entry;
 
 /// A call as it arrives, whoever asks for it.
@@ -54,7 +55,7 @@ pub(crate) enum Arguments {
 /// A call with its fate decided, its row ready to be written.
 pub(crate) struct Prepared {
     pub(crate) row: CallRow,
-    pub(crate) history_id: Option<String>,
+    pub(crate) seat: Option<Seat>,
     pub(crate) plan: Plan,
 }
 
@@ -63,6 +64,8 @@ pub(crate) enum Plan {
     Ended(Box<Ended>),
     /// Another call's outcome will be its own.
     Join(Joined),
+    /// A person must say a word first.
+    Await(Box<Await>),
     Run(Box<Run>, Lead),
 }
 
@@ -70,7 +73,14 @@ pub(crate) enum Plan {
 pub(crate) struct Walked {
     pub(crate) row: CallRow,
     pub(crate) ended: Arc<Ended>,
-    pub(crate) history_id: Option<String>,
+    pub(crate) seat: Option<Seat>,
+}
+
+/// What a batch came to: the last outcomes are in the draft, not yet durable.
+pub(crate) struct Finished {
+    pub(crate) walked: Vec<Walked>,
+    pub(crate) parked: Vec<Parked>,
+    pub(crate) draft: Draft,
 }
 
 /// Why preparing stopped: the call is refused, or the store failed.
@@ -113,6 +123,10 @@ impl Walk<'_> {
         for asked in asked {
             let mut row = new_row(ground, self.step, self.context, &asked);
             let plan = match self.decide(&asked, &mut row, principal.as_ref()).await {
+                Ok(Plan::Join(joined)) if waits(&prepared, joined.leader) => {
+                    row.dedupe_of = Some(joined.leader);
+                    Plan::Await(Box::new(Await::beside()))
+                }
                 Ok(plan) => plan,
                 Err(Halt::Refused(failure)) => Plan::Ended(Box::new(Ended::refused(*failure, ground.clock.now()).in_words(&ground.words))),
                 Err(Halt::Store(error)) => return Err(error),
@@ -126,9 +140,10 @@ impl Walk<'_> {
                     row.attempt = 1;
                     row.started_at = Some(row.created_at);
                 }
-                Plan::Run(..) => {}
+                Plan::Run(..) | Plan::Await(_) => {}
             }
-            prepared.push(Prepared { row, history_id: asked.history_id, plan });
+            let seat = asked.history_id.map(|id| Seat { id, taken: false });
+            prepared.push(Prepared { row, seat, plan });
         }
         Ok(prepared)
     }
@@ -157,9 +172,12 @@ impl Walk<'_> {
             Boarding::Join(joined) => return Ok(Plan::Join(joined)),
             Boarding::Lead(lead) => lead,
         };
-        self.approve(entry)?;
         let key = asked.idempotency_key.clone().unwrap_or_else(|| row.id.to_string());
         row.idempotency_key = Some(key.clone());
+        if let Some(roles) = self.approvers(entry) {
+            let wish = self.wish(row, roles);
+            return Ok(Plan::Await(Box::new(Await { approval_id: Some(wish.id), wish: Some(wish), announced: false, lead: Some(lead) })));
+        }
         let context = self.call_context(row.id, &key);
         let deadline = self.deadline();
         let run = Run {
@@ -250,18 +268,8 @@ impl Walk<'_> {
                 let details = object(json!({"earlier_job_id": earlier}));
                 Err(Failure::fatal("outcome_unknown", "").nothing_happened().with_details(details).into())
             }
+            Earlier::Awaited(earlier) => Err(approval_pending(earlier).into()),
         }
-    }
-
-    /// Approvals are not part of this release; a tool that needs one must not run without it.
-    pub(crate) fn approve(&self, entry: &Entry) -> Result<(), Failure> {
-        let spec = entry.spec();
-        let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
-        let required = spec.approval.is_some() || profile.is_some_and(|p| p.approval_required_for.iter().any(|name| *name == spec.name));
-        if !required {
-            return Ok(());
-        }
-        Err(Failure::fatal("approval_unavailable", "").nothing_happened())
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
@@ -278,26 +286,35 @@ impl Walk<'_> {
     }
 
     /// Runs what may run, at most so many at once, and records outcomes as they come. Siblings never wait for one
-    /// another's record. What comes last is in the draft, not yet durable.
-    pub(crate) async fn finish(&self, prepared: Vec<Prepared>) -> Result<(Vec<Walked>, Draft), StoreError> {
+    /// another's record, and nobody waits for a person's word.
+    pub(crate) async fn finish(&self, prepared: Vec<Prepared>) -> Result<Finished, StoreError> {
         let ground = self.ground;
         let mut waiting: VecDeque<(usize, Box<Run>, Lead)> = VecDeque::new();
         let mut flying: FuturesUnordered<BoxFuture<'_, Landing>> = FuturesUnordered::new();
         let mut rows = Vec::with_capacity(prepared.len());
         let mut landed: Vec<(usize, Arc<Ended>)> = Vec::new();
-        for (at, call) in prepared.into_iter().enumerate() {
+        let mut parked = Vec::new();
+        for call in prepared {
+            let at = rows.len();
             match call.plan {
                 Plan::Ended(ended) => landed.push((at, Arc::from(ended))),
                 Plan::Join(joined) => flying.push(self.join(at, call.row.id, joined).boxed()),
+                Plan::Await(awaited) => {
+                    parked.push(self.stand_still(call.row, call.seat, *awaited));
+                    continue;
+                }
                 Plan::Run(run, lead) if call.row.status == CallStatus::Running => flying.push(self.fly(at, run, lead).boxed()),
                 Plan::Run(run, lead) => waiting.push_back((at, run, lead)),
             }
-            rows.push((call.row, call.history_id));
+            rows.push((call.row, call.seat));
         }
         let mut outcomes: Vec<Option<Arc<Ended>>> = vec![None; rows.len()];
         let mut flights = rows.iter().filter(|(row, _)| row.status == CallStatus::Running).count();
         loop {
+            // One that joined waits for its leader, which may still have to begin.
+            let may_start = !waiting.is_empty() && flights < ground.limits.parallel;
             if landed.is_empty()
+                && !may_start
                 && let Some((at, ended)) = flying.next().await
             {
                 landed.push((at, ended?));
@@ -307,9 +324,9 @@ impl Walk<'_> {
             }
             let mut draft = ground.draft();
             for (at, ended) in landed.drain(..) {
-                let (row, history_id) = &rows[at];
+                let (row, seat) = &rows[at];
                 flights -= usize::from(row.status == CallStatus::Running);
-                record(ground, &mut draft, row, history_id.as_deref(), &ended);
+                record(ground, &mut draft, row, seat.as_ref(), &ended);
                 outcomes[at] = Some(ended);
             }
             let mut starting = Vec::new();
@@ -319,7 +336,7 @@ impl Walk<'_> {
                 if run.cancel.is_raised() {
                     let ended = Arc::new(self.never_sent());
                     lead.land(&ended);
-                    record(ground, &mut draft, &rows[at].0, rows[at].1.as_deref(), &ended);
+                    record(ground, &mut draft, &rows[at].0, rows[at].1.as_ref(), &ended);
                     outcomes[at] = Some(ended);
                     continue;
                 }
@@ -328,12 +345,9 @@ impl Walk<'_> {
                 starting.push((at, run, lead));
             }
             if outcomes.iter().all(Option::is_some) {
-                let walked = rows
-                    .into_iter()
-                    .zip(outcomes)
-                    .filter_map(|((row, history_id), ended)| Some(Walked { row, ended: ended?, history_id }))
-                    .collect();
-                return Ok((walked, draft));
+                let walked =
+                    rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })).collect();
+                return Ok(Finished { walked, parked, draft });
             }
             ground.commit(draft).await?;
             crash::point("some_done");
@@ -341,6 +355,15 @@ impl Walk<'_> {
                 flying.push(self.fly(at, run, lead).boxed());
             }
         }
+    }
+
+    /// The same call from elsewhere that joined in the meantime is told that this one waits.
+    fn stand_still(&self, row: CallRow, seat: Option<Seat>, awaited: Await) -> Parked {
+        if let Some(lead) = awaited.lead {
+            let refused = Ended::refused(approval_pending(row.id), self.ground.clock.now()).in_words(&self.ground.words);
+            lead.land(&Arc::new(refused));
+        }
+        Parked { row, seat, approval_id: awaited.approval_id, announced: awaited.announced }
     }
 
     async fn fly(&self, at: usize, run: Box<Run>, lead: Lead) -> Landing {
@@ -366,11 +389,21 @@ impl Walk<'_> {
     }
 
     /// Canceled before anything left.
-    fn never_sent(&self) -> Ended {
+    pub(crate) fn never_sent(&self) -> Ended {
         let mut ended = Ended::refused(canceled().nothing_happened(), self.ground.clock.now());
         ended.status = CallStatus::Canceled;
         ended.in_words(&self.ground.words)
     }
+}
+
+/// Whether this call of the batch waits for a person's word.
+pub(crate) fn waits(batch: &[Prepared], job_id: Uuid) -> bool {
+    batch.iter().any(|call| call.row.id == job_id && matches!(call.plan, Plan::Await(_)))
+}
+
+/// The very same call waits for a word already; a second one would be a second time.
+fn approval_pending(earlier: Uuid) -> Failure {
+    Failure::fatal("approval_pending", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
 }
 
 /// A call's place in the batch, and how it ended.

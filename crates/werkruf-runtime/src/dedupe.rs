@@ -48,6 +48,8 @@ pub(crate) enum Earlier {
     Reuse(Box<CallRow>),
     /// Nobody knows whether it happened; it must not happen twice.
     Unknown(Uuid),
+    /// It waits for a person's word.
+    Awaited(Uuid),
     /// Nothing to say.
     Nothing,
 }
@@ -56,6 +58,9 @@ pub(crate) enum Earlier {
 pub(crate) fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timestamp) -> Earlier {
     let Some(earlier) = earlier else { return Earlier::Nothing };
     let call = earlier.call;
+    if call.status == CallStatus::Queued {
+        return Earlier::Awaited(call.id);
+    }
     let age = now.duration_since(call.finished_at.unwrap_or(call.created_at));
     if call.error_code.as_deref() == Some("outcome_unknown") {
         let blocked = if call.conversation_id.is_some() { !earlier.message_since } else { age < UNKNOWN_BLOCKS };

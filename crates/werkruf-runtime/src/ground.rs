@@ -48,6 +48,8 @@ pub(crate) struct Live {
     pub(crate) cancel: Cancel,
     /// Raised when the process must go before the turn has ended.
     pub(crate) released: Cancel,
+    /// Raised by a decision or a cancel that may come just as the turn begins to wait.
+    pub(crate) look_again: Cancel,
     calls: Mutex<HashMap<Uuid, Cancel>>,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use werkruf_contract::Uuid;
 use werkruf_llm::{HistoryCall, Message};
 use werkruf_store::MessageRow;
 
@@ -43,6 +44,11 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
     }
     close(&mut out, &mut open);
     out
+}
+
+/// A turn that waited while others ran is answered as the newest: its own messages come last, in their order.
+pub(crate) fn own_last(rows: &mut [MessageRow], turn_id: Uuid) {
+    rows.sort_by_key(|row| row.turn_id == Some(turn_id));
 }
 
 /// Bytes per token where nobody counted.

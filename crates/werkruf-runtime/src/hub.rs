@@ -94,6 +94,14 @@ impl Hub {
         }
     }
 
+    /// The turn goes on later: those who only hear this turn have heard what there is for now.
+    pub(crate) fn part(&self, stream_id: Uuid, turn_id: Uuid) {
+        let mut streams = self.lock();
+        if let Some(readers) = streams.readers.get_mut(&stream_id) {
+            readers.retain(|reader| reader.watch.turn_id != Some(turn_id));
+        }
+    }
+
     /// Whether anybody listens; saves building events nobody hears.
     pub(crate) fn is_watched(&self, stream_id: Uuid) -> bool {
         self.lock().readers.contains_key(&stream_id)

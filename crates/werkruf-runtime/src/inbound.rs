@@ -69,7 +69,17 @@ pub struct Invoke {
 #[derive(Debug, Clone)]
 pub struct Invoked {
     pub job_id: Uuid,
-    pub output: ToolOutput,
+    pub outcome: Outcome,
+}
+
+/// How a direct call stands when its caller hears of it.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    Done(Box<ToolOutput>),
+    /// A person must decide first.
+    Awaiting {
+        approval_id: Uuid,
+    },
 }
 
 /// Why nothing was begun. Nothing is stored, except that a `Duplicate` was stored before.
@@ -83,6 +93,10 @@ pub enum Refusal {
     UnknownTool(String),
     #[error("there is no such call")]
     UnknownCall,
+    #[error("there is no such approval")]
+    UnknownApproval,
+    #[error("this is for {roles} to decide")]
+    NotTheApprover { roles: String },
     #[error("this request was made before as turn {turn_id}")]
     Duplicate { turn_id: Uuid, same_body: bool },
     #[error("{message}")]

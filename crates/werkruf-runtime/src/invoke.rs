@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, State, ToolContext, ToolOutput, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, State, ToolContext, TurnError, TurnStatus, Usage, Uuid};
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
-use crate::corridor::{Arguments, Asked, Prepared, Walk, Walked};
+use crate::approve::park;
+use crate::corridor::{Arguments, Asked, Finished, Plan, Prepared, Walk, Walked};
 use crate::ground::{Ground, json};
 use crate::hub::LiveEvent;
-use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Refusal};
+use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Outcome, Refusal};
 use crate::lane::Ticket;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
@@ -45,8 +46,8 @@ impl Runtime {
             })
             .await?;
         let gone = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
-        let output = ended.await.map_err(|_| gone())?;
-        Ok(Invoked { job_id, output })
+        let outcome = ended.await.map_err(|_| gone())?;
+        Ok(Invoked { job_id, outcome })
     }
 
     /// Tries a call again that did not go well, for the person it was made for. The answer is the new call's id.
@@ -95,7 +96,7 @@ impl Runtime {
     }
 
     /// Waits for the conversation, decides, makes the turn and its call durable in one commit, and lets it run.
-    async fn enter(&self, direct: Direct) -> Result<(Uuid, oneshot::Receiver<ToolOutput>), Refusal> {
+    async fn enter(&self, direct: Direct) -> Result<(Uuid, oneshot::Receiver<Outcome>), Refusal> {
         let house = Arc::clone(&self.house);
         let tenant_id = direct.caller.principal.tenant_id;
         let turn_id = house.parts.clock.new_id();
@@ -110,7 +111,7 @@ impl Runtime {
         let mut ticket = house.lanes.enter(direct.conversation_id.unwrap_or(turn_id));
         ticket.called().await;
         let state = seen().await?;
-        let alive = house.go_live(turn_id);
+        let alive = house.go_live(tenant_id, turn_id);
         let mut ground =
             Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, Arc::clone(&alive.live)));
         let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket, alive };
@@ -163,6 +164,7 @@ impl Entered {
                 start: true,
                 owner: ground.fence.owner.clone(),
                 calls: vec![call.row.clone()],
+                approvals: wish(&call.plan),
                 events,
                 now,
             })
@@ -186,17 +188,21 @@ impl Entered {
     }
 
     /// Runs the call to its end and tells whoever still listens.
-    pub(crate) async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, tell: impl FnOnce(ToolOutput)) {
+    pub(crate) async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, tell: impl FnOnce(Outcome)) {
         match self.run(ground, prepared).await {
-            Ok(row) => tell(output_of(&row)),
+            Ok(outcome) => tell(outcome),
             Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
         }
     }
 
     /// Commits C and D in one.
-    async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<CallRow, StoreError> {
+    async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<Outcome, StoreError> {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
-        let (walked, mut draft) = walk.finish(prepared).await?;
+        let Finished { walked, parked, mut draft } = walk.finish(prepared).await?;
+        if let Some(approval_id) = parked.first().and_then(|call| call.approval_id) {
+            park(ground, draft, 1, parked).await?;
+            return Ok(Outcome::Awaiting { approval_id });
+        }
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
             return Err(StoreError::Broken("a call vanished on its way".to_owned()));
         };
@@ -224,7 +230,15 @@ impl Entered {
             }
         }
         ground.commit(draft).await?;
-        Ok(concluded(row, &ended))
+        Ok(Outcome::Done(Box::new(output_of(&concluded(row, &ended)))))
+    }
+}
+
+/// What a person is asked before the call may run.
+fn wish(plan: &Plan) -> Vec<werkruf_store::NewApproval> {
+    match plan {
+        Plan::Await(awaited) => awaited.wish.iter().cloned().collect(),
+        Plan::Ended(_) | Plan::Join(_) | Plan::Run(..) => Vec::new(),
     }
 }
 

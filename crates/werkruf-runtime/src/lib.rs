@@ -7,12 +7,14 @@
 //! (tokens and debug apart); history is valid for a provider after every commit; no task runs without an owner.
 
 mod admission;
+mod approve;
 mod arguments;
 mod ask;
 mod assistant;
 mod attempt;
 mod begun;
 mod corridor;
+mod decision;
 mod dedupe;
 mod ground;
 mod history;
@@ -33,8 +35,9 @@ mod turn;
 
 pub use arguments::Repair;
 pub use assistant::{Assistant, Assistants};
+pub use decision::Decider;
 pub use hub::{LiveEvent, Shown, Watch};
-pub use inbound::{Accepted, Caller, Idempotency, Inbound, Invoke, Invoked, Refusal};
+pub use inbound::{Accepted, Caller, Idempotency, Inbound, Invoke, Invoked, Outcome, Refusal};
 pub use limits::Limits;
 pub use registry::{Registry, RegistryFault};
 pub use replay::{complete_event, output_of};

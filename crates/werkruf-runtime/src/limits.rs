@@ -29,6 +29,8 @@ pub struct Limits {
     pub model_concurrency: usize,
     /// Turns accepted and not finished.
     pub queue: usize,
+    /// How long a person may take to approve a call.
+    pub approval_ttl_s: u32,
 }
 
 impl Default for Limits {
@@ -47,13 +49,14 @@ impl Default for Limits {
             turns_per_minute_key: 600,
             model_concurrency: 0,
             queue: 10_000,
+            approval_ttl_s: 86_400,
         }
     }
 }
 
 impl Limits {
     /// The names, for the environment and for errors.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "steps",
         "turn_ms",
         "tool_ms",
@@ -67,6 +70,7 @@ impl Limits {
         "turns_per_minute_key",
         "model_concurrency",
         "queue",
+        "approval_ttl_s",
     ];
 
     pub(crate) const fn turn(&self) -> Duration {
@@ -75,6 +79,10 @@ impl Limits {
 
     pub(crate) const fn tool(&self) -> Duration {
         Duration::from_millis(self.tool_ms)
+    }
+
+    pub(crate) const fn approval_ttl(&self) -> jiff::SignedDuration {
+        jiff::SignedDuration::from_secs(self.approval_ttl_s as i64)
     }
 
     /// How long a drain may take.

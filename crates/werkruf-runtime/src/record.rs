@@ -2,11 +2,19 @@
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::{CallStatus, Effect, EventType, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
-use werkruf_store::{CallRow, CallStart, NewMessage};
+use werkruf_store::{CallRow, CallStart, NewMessage, Replacement};
 
 use crate::corridor::{Arguments, Asked};
 use crate::ground::{Draft, Ground};
 use crate::outcome::Ended;
+
+/// Where a call's result stands in the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) id: String,
+    /// A placeholder stands there.
+    pub(crate) taken: bool,
+}
 
 /// The row of a call nobody has judged yet.
 pub(crate) fn new_row(ground: &Ground, step: u32, context: &ToolContext, asked: &Asked) -> CallRow {
@@ -87,23 +95,27 @@ pub(crate) fn started(row: &CallRow) -> ToolStarted {
 }
 
 /// An outcome: the row's end, the model's message, the state's patch, the client's event.
-pub(crate) fn record(ground: &Ground, draft: &mut Draft, row: &CallRow, history_id: Option<&str>, ended: &Ended) {
+pub(crate) fn record(ground: &Ground, draft: &mut Draft, row: &CallRow, seat: Option<&Seat>, ended: &Ended) {
     if !row.status.is_terminal() {
         draft.write.ends.push(ended.end(row.id));
     }
-    if let Some(id) = history_id {
+    if let Some(seat) = seat {
         let (content, status) = ended.for_model();
-        draft.write.messages.push(NewMessage {
-            id: ground.clock.new_id(),
-            role: "tool",
-            content,
-            tool_calls: None,
-            tool_call_id: Some(id.to_owned()),
-            tool_name: Some(row.tool_name.clone()),
-            status: Some(status),
-            metadata: None,
-            tokens: None,
-        });
+        if seat.taken {
+            draft.write.replacements.push(Replacement { tool_call_id: seat.id.clone(), content, status });
+        } else {
+            draft.write.messages.push(NewMessage {
+                id: ground.clock.new_id(),
+                role: "tool",
+                content,
+                tool_calls: None,
+                tool_call_id: Some(seat.id.clone()),
+                tool_name: Some(row.tool_name.clone()),
+                status: Some(status),
+                metadata: None,
+                tokens: None,
+            });
+        }
     }
     if let Ok(success) = &ended.result
         && let Some(patch) = &success.state_patch

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
-use werkruf_store::{CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
+use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
 use crate::corridor::Walk;
@@ -27,16 +27,19 @@ impl Runtime {
         let house = &self.house;
         let mut found = 0;
         for turn in house.parts.turns.unfinished_turns(house.owner.clone()).await? {
-            if house.is_live(turn.id) || self.is_draining() {
-                continue;
-            }
-            found += 1;
-            let alive = house.go_live(turn.id);
-            let ticket = house.lanes.enter(turn.conversation_id.unwrap_or(turn.id));
-            tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
-            house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn }.run(alive, ticket));
+            found += usize::from(self.go_on_with(turn));
         }
         Ok(found)
+    }
+
+    /// Queues a turn, unless somebody here works on it already or the house drains.
+    pub(crate) fn go_on_with(&self, turn: TurnRow) -> bool {
+        let house = &self.house;
+        let Some(alive) = house.revive(turn.tenant_id, turn.id).filter(|_| !self.is_draining()) else { return false };
+        let ticket = house.lanes.enter(turn.conversation_id.unwrap_or(turn.id));
+        tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
+        house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn }.run(alive, ticket));
+        true
     }
 
     /// Looks again and again until the house drains.
@@ -47,10 +50,18 @@ impl Runtime {
                 () = tokio::time::sleep(SCAN_EVERY) => {}
             }
             self.house.hub.sweep();
-            if let Err(error) = self.recover().await {
+            if let Err(error) = self.look_around().await {
                 tracing::warn!(%error, "the recovery scan found the database out of reach");
             }
         }
+    }
+}
+
+impl Runtime {
+    /// What nobody decided in time, then what nobody works on.
+    async fn look_around(&self) -> Result<(), StoreError> {
+        self.expire_approvals().await?;
+        self.recover().await.map(|_| ())
     }
 }
 
@@ -109,7 +120,9 @@ impl Orphan {
         ticket: Ticket,
     ) -> Result<(), StoreError> {
         let (parts, tenant_id, turn_id) = (&self.house.parts, self.turn.tenant_id, self.turn.id);
-        let history = parts.turns.history(tenant_id, conversation_id).await?;
+        let mut history = parts.turns.history(tenant_id, conversation_id).await?;
+        history::own_last(&mut history, turn_id);
+        let approvals = self.approvals().await?;
         let state = parts.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
         let events = parts.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
         let created = events.first().filter(|event| event.kind == EventType::Init);
@@ -134,7 +147,7 @@ impl Orphan {
         if fresh && !self.turn.cancel_requested {
             turn.unless_released(Turn::run).await;
         } else {
-            let left = Left { turn: self.turn, calls, history };
+            let left = Left { turn: self.turn, calls, history, approvals };
             turn.unless_released(|turn| turn.resume(left)).await;
         }
         Ok(())
@@ -156,18 +169,32 @@ impl Orphan {
         ground.fence = fence;
         let ground = Arc::new(ground);
         let entered = Entered { context, state, ticket, alive };
-        let left = Left { turn: turn.clone(), calls, history: Vec::new() };
-        if left.is_poison() {
-            let mut draft = left.close(&ground, CallStatus::Failed);
-            fail(&ground, &mut draft, TurnStatus::Failed, turn.step, poison(&ground.words));
+        let left = Left { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
+        if left.is_poison() || turn.cancel_requested {
+            let (call, status, error) = if left.is_poison() {
+                (CallStatus::Failed, TurnStatus::Failed, poison(&ground.words))
+            } else {
+                let message = ground.words.say("error-canceled", &[]);
+                (CallStatus::Canceled, TurnStatus::Canceled, TurnError::new(ToolErrorType::Fatal, "canceled", message))
+            };
+            let mut draft = left.close(&ground, call);
+            fail(&ground, &mut draft, status, turn.step, error);
             return ground.commit(draft).await.map(|_| ());
         }
         let walk = Walk { ground: &ground, step: 1, state: &entered.state, context: &entered.context, earlier: &[] };
         let mut draft = ground.draft();
-        let prepared = walk.resume(left.calls.into_iter().map(|call| (call, None)).collect(), &mut draft).await?;
+        let open = left.calls.iter().cloned().map(|call| (call, None)).collect();
+        let prepared = walk.resume(&left, open, &mut draft).await?;
         ground.commit(draft).await?;
         ground.unless_released(entered.finish(&ground, prepared, drop)).await;
         Ok(())
+    }
+
+    /// What was asked of people for this turn.
+    async fn approvals(&self) -> Result<Vec<ApprovalRow>, StoreError> {
+        let filter = ApprovalFilter { turn_id: Some(self.turn.id), ..ApprovalFilter::default() };
+        let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
+        self.house.parts.approvals.approvals(self.turn.tenant_id, filter, page).await
     }
 
     /// The person is gone: nobody may act for them any more.
@@ -191,7 +218,8 @@ impl Orphan {
         let caller = Caller { principal: Arc::new(nobody), key_id: None, admin: false };
         let mut ground = self.house.ground(self.runtime.setup(), caller, turn.id, turn.conversation_id, Arc::clone(&alive.live));
         ground.fence = fence;
-        let mut draft = Left { turn: turn.clone(), calls, history }.close(&ground, CallStatus::Failed);
+        let approvals = self.approvals().await?;
+        let mut draft = Left { turn: turn.clone(), calls, history, approvals }.close(&ground, CallStatus::Failed);
         let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", ground.words.say("error-unknown_user", &[]));
         fail(&ground, &mut draft, TurnStatus::Failed, turn.step, error);
         ground.commit(draft).await.map(|_| ())

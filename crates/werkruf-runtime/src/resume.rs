@@ -6,18 +6,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use werkruf_contract::{
     AssistantReset, CallStatus, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType, TurnError,
-    Uuid, Words,
+    TurnStatus, Uuid, Words,
 };
-use werkruf_store::{CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
+use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
 
+use crate::approve::{Await, Word, park, word};
 use crate::ask::Stop;
 use crate::attempt::Run;
-use crate::corridor::{Plan, Prepared, Walk, Walked};
+use crate::corridor::{Finished, Plan, Prepared, Walk, Walked, waits};
 use crate::dedupe::Flight;
 use crate::ground::{Draft, Ground};
 use crate::history;
 use crate::outcome::{Ended, Success};
-use crate::record::record;
+use crate::record::{Seat, record};
+use crate::registry::Entry;
 use crate::turn::Turn;
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.
@@ -28,6 +30,7 @@ pub(crate) struct Left {
     pub(crate) turn: TurnRow,
     pub(crate) calls: Vec<CallRow>,
     pub(crate) history: Vec<MessageRow>,
+    pub(crate) approvals: Vec<ApprovalRow>,
 }
 
 impl Left {
@@ -37,16 +40,20 @@ impl Left {
     }
 
     /// The calls whose result the history has, and those that still need one.
-    fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<String>)>) {
+    pub(crate) fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<Seat>)>) {
         let ids = history_ids(&self.history, self);
-        let answered: Vec<&str> = self.history.iter().filter_map(|row| row.tool_call_id.as_deref()).collect();
+        let stands = |id: &str| self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(id));
         let (mut open, mut done) = (Vec::new(), Vec::new());
         for call in self.calls.clone() {
             let id = ids.get(&(call.step, call.output_index)).cloned();
-            if call.status.is_terminal() && id.as_deref().is_none_or(|id| answered.contains(&id)) {
-                done.push(Walked { ended: Arc::new(ended_of(&call)), row: call, history_id: id });
+            let result = id.as_deref().and_then(stands);
+            let taken = result.is_some_and(|row| row.status.as_deref() == Some("pending"));
+            let answered = id.is_none() || (result.is_some() && !taken);
+            let seat = id.map(|id| Seat { id, taken });
+            if call.status.is_terminal() && answered {
+                done.push(Walked { ended: Arc::new(ended_of(&call)), row: call, seat });
             } else {
-                open.push((call, id));
+                open.push((call, seat));
             }
         }
         (done, open)
@@ -61,14 +68,17 @@ impl Left {
     /// Ends every open call without running anything: what is left to do when nobody may go on.
     pub(crate) fn close(&self, ground: &Ground, status: CallStatus) -> Draft {
         let mut draft = ground.draft();
-        for (row, history_id) in self.sorted().1 {
+        for (row, seat) in self.sorted().1 {
             let ended = if row.status.is_terminal() {
                 ended_of(&row)
             } else {
                 let failure = if row.status == CallStatus::Running { interrupted().may_have_happened() } else { interrupted() };
                 Ended::failed(failure, status, row.effect, row.attempt, ground.clock.now()).in_words(&ground.words)
             };
-            record(ground, &mut draft, &row, history_id.as_deref(), &ended);
+            if self.approvals.iter().any(|approval| approval.call_id == row.id) {
+                draft.write.withdrawn.push(row.id);
+            }
+            record(ground, &mut draft, &row, seat.as_ref(), &ended);
         }
         draft
     }
@@ -87,10 +97,7 @@ impl Turn {
         } else if left.turn.cancel_requested {
             (Some(left.close(&self.ground, CallStatus::Canceled)), Err(Stop::Canceled))
         } else {
-            match self.catch_up(&left).await {
-                Err(error) => (None, Err(Stop::Store(error))),
-                Ok(()) => (None, Ok(())),
-            }
+            (None, self.catch_up(&left).await)
         };
         let ended = match ended {
             Ok(()) => self.converse(&mut draft).await,
@@ -110,7 +117,7 @@ impl Turn {
     }
 
     /// Brings the last step to its end, so that the history is whole before the model is asked again.
-    async fn catch_up(&mut self, left: &Left) -> Result<(), StoreError> {
+    async fn catch_up(&mut self, left: &Left) -> Result<(), Stop> {
         let ground = Arc::clone(&self.ground);
         self.progress.billed = ground.turns.turn_usage(ground.fence.tenant_id, ground.turn_id).await?;
         let (done, open) = left.sorted();
@@ -126,16 +133,22 @@ impl Turn {
         }
         let walk =
             Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
-        let prepared = walk.resume(open, &mut draft).await?;
+        let prepared = walk.resume(left, open, &mut draft).await?;
         ground.commit(draft).await?;
         crash::point("resumed");
-        let (walked, outcomes) = walk.finish(prepared).await?;
+        let Finished { walked, parked, draft: outcomes } = walk.finish(prepared).await?;
+        if !parked.is_empty() {
+            park(&ground, outcomes, left.turn.step, parked).await?;
+            return Err(Stop::Waiting);
+        }
         ground.commit(outcomes).await?;
         crash::point("caught_up");
         self.progress.walked.extend(walked);
         if let Some(conversation_id) = ground.conversation_id {
-            let history = ground.turns.history(ground.fence.tenant_id, conversation_id).await?;
-            self.messages = Arc::new(history::messages(&history));
+            let mut history = ground.turns.history(ground.fence.tenant_id, conversation_id).await?;
+            history::own_last(&mut history, ground.turn_id);
+            let (messages, trimmed) = history::within(history::messages(&history), self.assistant.context_tokens);
+            (self.messages, self.trimmed) = (Arc::new(messages), trimmed);
         }
         Ok(())
     }
@@ -189,12 +202,20 @@ fn failure_of(detail: ToolErrorDetail) -> Failure {
 
 impl Walk<'_> {
     /// Calls that were under way: `once` ends as unknown, the rest is sent again with the same key. The draft makes it durable first.
-    pub(crate) async fn resume(&self, open: Vec<(CallRow, Option<String>)>, draft: &mut Draft) -> Result<Vec<Prepared>, StoreError> {
+    pub(crate) async fn resume(
+        &self,
+        left: &Left,
+        open: Vec<(CallRow, Option<Seat>)>,
+        draft: &mut Draft,
+    ) -> Result<Vec<Prepared>, StoreError> {
         let ground = self.ground;
         let principal = ground.people.principal(ground.fence.tenant_id, ground.caller.principal.user_id.clone()).await?;
         let mut prepared = Vec::with_capacity(open.len());
-        for (mut row, history_id) in open {
-            let plan = match self.go_on(&mut row, principal.as_ref(), &prepared, draft) {
+        for (mut row, seat) in open {
+            let heard = seat.as_ref().is_some_and(|seat| seat.taken) || left.turn.status == TurnStatus::AwaitingApproval;
+            let approval = left.approvals.iter().find(|approval| approval.call_id == row.id);
+            let asked = Asked { approval, heard };
+            let plan = match self.go_on(&mut row, principal.as_ref(), &prepared, asked, draft) {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let attempt = row.attempt;
@@ -202,7 +223,7 @@ impl Walk<'_> {
                     Plan::Ended(Box::new(ended.in_words(&ground.words)))
                 }
             };
-            prepared.push(Prepared { row, history_id, plan });
+            prepared.push(Prepared { row, seat, plan });
         }
         Ok(prepared)
     }
@@ -212,6 +233,7 @@ impl Walk<'_> {
         row: &mut CallRow,
         principal: Option<&Arc<Principal>>,
         siblings: &[Prepared],
+        asked: Asked<'_>,
         draft: &mut Draft,
     ) -> Result<Plan, Failure> {
         let ground = self.ground;
@@ -224,6 +246,9 @@ impl Walk<'_> {
         if let Some(ended) = self.twins_outcome(row, siblings) {
             return Ok(Plan::Ended(Box::new(ended)));
         }
+        if row.dedupe_of.is_some_and(|twin| waits(siblings, twin)) {
+            return Ok(Plan::Await(Box::new(Await::beside())));
+        }
         let beside = |id: Uuid| siblings.iter().any(|call| call.row.id == id);
         if row.effect == Effect::Once && row.dedupe_of.is_some_and(|twin| !beside(twin)) {
             // It waited for a call of another turn, which may have been carried out.
@@ -231,7 +256,6 @@ impl Walk<'_> {
         }
         let entry = self.find(&row.tool_name)?;
         let grant = self.permit(entry, principal, row)?;
-        self.approve(entry)?;
         let key = row.dedupe_key.clone().unwrap_or_else(|| row.id.to_string());
         let lead = match ground.in_flight.board(&key, row.id) {
             // Any other holder may be a repeated request, which leaves without an outcome.
@@ -240,6 +264,11 @@ impl Walk<'_> {
             Flight::Lead(lead) => lead,
         };
         row.dedupe_of = None;
+        if row.status == CallStatus::Queued
+            && let Some(plan) = self.stands_still(row, entry, asked, draft)?
+        {
+            return Ok(plan);
+        }
         if row.status == CallStatus::Running {
             let (now, started_at) = (ground.clock.now(), row.started_at.unwrap_or(row.created_at));
             let mut failure = interrupted();
@@ -268,6 +297,29 @@ impl Walk<'_> {
         Ok(Plan::Run(Box::new(run), lead))
     }
 
+    /// What a person's word means for a call that has not begun; `None` where it may run.
+    fn stands_still(&self, row: &CallRow, entry: &Entry, asked: Asked<'_>, draft: &mut Draft) -> Result<Option<Plan>, Failure> {
+        let awaited = |approval_id, announced| {
+            Ok(Some(Plan::Await(Box::new(Await { approval_id: Some(approval_id), wish: None, announced, lead: None }))))
+        };
+        match asked.approval.map(|approval| (approval.id, word(approval, row))) {
+            Some((_, Word::Given)) => Ok(None),
+            Some((id, Word::Awaited)) => awaited(id, asked.heard),
+            Some((_, Word::Withdrawn)) => Ok(Some(Plan::Ended(Box::new(self.never_sent())))),
+            Some((_, Word::Refused(failure))) => Err(failure),
+            None => match self.approvers(entry) {
+                None => Ok(None),
+                // Asked for since: the call was stored when nobody's word was needed.
+                Some(roles) => {
+                    let wish = self.wish(row, roles);
+                    let id = wish.id;
+                    draft.write.approvals.push(wish);
+                    awaited(id, false)
+                }
+            },
+        }
+    }
+
     /// A call that waited for the same call beside it takes its outcome: to run now would be a second time.
     fn twins_outcome(&self, row: &CallRow, siblings: &[Prepared]) -> Option<Ended> {
         let (twin, now) = (row.dedupe_of?, self.ground.clock.now());
@@ -275,10 +327,18 @@ impl Walk<'_> {
         earlier.or_else(|| {
             siblings.iter().filter(|call| call.row.id == twin).find_map(|call| match &call.plan {
                 Plan::Ended(ended) => Some(ended.shared(now)),
-                Plan::Join(_) | Plan::Run(..) => None,
+                Plan::Join(_) | Plan::Await(_) | Plan::Run(..) => None,
             })
         })
     }
+}
+
+/// What is known of the word on a call.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    approval: Option<&'a ApprovalRow>,
+    /// Clients know that it waits.
+    heard: bool,
 }
 
 fn interrupted() -> Failure {

@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
-use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
+use werkruf_store::{
+    ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records, TurnKind,
+    Turns, crash,
+};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
@@ -33,6 +36,7 @@ pub struct Parts {
     pub turns: Arc<dyn Turns>,
     pub records: Arc<dyn Records>,
     pub people: Arc<dyn People>,
+    pub approvals: Arc<dyn Approvals>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -113,7 +117,7 @@ impl Runtime {
         let conversation_id = inbound.conversation_id.unwrap_or_else(|| house.parts.clock.new_id());
         let ticket = house.lanes.enter(conversation_id);
         // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
-        let alive = house.go_live(turn_id);
+        let alive = house.go_live(inbound.caller.principal.tenant_id, turn_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let open = house.open_chat(&inbound, &init, ticket.is_first());
         crash::point("before_a");
@@ -139,8 +143,12 @@ impl Runtime {
     /// Asks a turn to stop; false when it has ended already.
     pub async fn cancel_turn(&self, tenant_id: Uuid, turn_id: Uuid) -> Result<bool, Refusal> {
         let asked = self.house.parts.turns.request_cancel(tenant_id, turn_id, self.house.parts.clock.now()).await?;
-        if asked && let Some(live) = self.house.live.lock().unwrap_or_else(PoisonError::into_inner).get(&turn_id) {
-            live.cancel_all();
+        if asked {
+            if let Some(live) = self.house.live.lock().unwrap_or_else(PoisonError::into_inner).get(&turn_id) {
+                live.cancel_all();
+            }
+            // One that waits for a person's word has nobody to hear the wish.
+            self.wake(tenant_id, turn_id).await?;
         }
         Ok(asked)
     }
@@ -149,7 +157,17 @@ impl Runtime {
     pub async fn cancel_call(&self, tenant_id: Uuid, call_id: Uuid) -> Result<bool, Refusal> {
         let call = self.house.parts.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
         let live = self.house.live.lock().unwrap_or_else(PoisonError::into_inner).get(&call.turn_id).cloned();
-        Ok(live.is_some_and(|live| live.cancel_call(call_id)))
+        if live.is_some_and(|live| live.cancel_call(call_id)) {
+            return Ok(true);
+        }
+        let filter = ApprovalFilter { turn_id: Some(call.turn_id), status: Some(ApprovalStatus::Pending), roles: None };
+        let waiting = self.house.parts.approvals.approvals(tenant_id, filter, Page::default()).await?;
+        let Some(approval) = waiting.into_iter().find(|approval| approval.call_id == call_id) else { return Ok(false) };
+        match self.settle(tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
+            Ok(_) => Ok(true),
+            Err(Refusal::Conflict { .. }) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Whether no new turns are taken.
@@ -230,20 +248,31 @@ impl House {
             start,
             owner: self.owner.clone(),
             calls: Vec::new(),
+            approvals: Vec::new(),
             events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
             now,
         }
     }
 
     /// A turn of this process, until the answer is dropped.
-    pub(crate) fn go_live(self: &Arc<Self>, turn_id: Uuid) -> Alive {
+    pub(crate) fn go_live(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Alive {
         let live = Arc::new(Live::default());
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(turn_id, Arc::clone(&live));
-        Alive { house: Arc::clone(self), turn_id, live }
+        Alive { house: Arc::clone(self), tenant_id, turn_id, live }
     }
 
-    pub(crate) fn is_live(&self, turn_id: Uuid) -> bool {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&turn_id)
+    /// The same for a turn that is stored already; `None` while somebody here works on it.
+    pub(crate) fn revive(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Option<Alive> {
+        let mut lives = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let std::collections::hash_map::Entry::Vacant(place) = lives.entry(turn_id) else { return None };
+        let live = Arc::clone(place.insert(Arc::new(Live::default())));
+        Some(Alive { house: Arc::clone(self), tenant_id, turn_id, live })
+    }
+
+    /// Tells whoever works on the turn here to look again once it has stopped; false when nobody does.
+    pub(crate) fn told_to_look_again(&self, turn_id: Uuid) -> bool {
+        let lives = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        lives.get(&turn_id).map(|live| live.look_again.raise()).is_some()
     }
 
     /// The fixed part of a turn.
@@ -286,6 +315,7 @@ impl House {
 /// Proof that a turn is worked on here.
 pub(crate) struct Alive {
     house: Arc<House>,
+    tenant_id: Uuid,
     turn_id: Uuid,
     pub(crate) live: Arc<Live>,
 }
@@ -293,6 +323,13 @@ pub(crate) struct Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         self.house.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.turn_id);
+        // A decision that came while the turn was on its way to wait for it.
+        if self.live.look_again.is_raised()
+            && let Ok(handle) = tokio::runtime::Handle::try_current()
+        {
+            let (runtime, tenant_id, turn_id) = (Runtime { house: Arc::clone(&self.house) }, self.tenant_id, self.turn_id);
+            self.house.tasks.spawn_on(async move { drop(runtime.wake(tenant_id, turn_id).await) }, &handle);
+        }
     }
 }
 

@@ -14,9 +14,10 @@ use werkruf_contract::{
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 
+use crate::approve::park;
 use crate::ask::{Question, Stop};
 use crate::assistant::Assistant;
-use crate::corridor::{Arguments, Asked, Walk, Walked};
+use crate::corridor::{Arguments, Asked, Finished, Plan, Walk, Walked};
 use crate::ground::{Draft, Ground, json};
 use crate::history::stored_form;
 use crate::record::{announce, object};
@@ -217,12 +218,19 @@ impl Turn {
             if call.row.started_at.is_some() {
                 announce(&mut draft, &call.row);
             }
+            if let Plan::Await(awaited) = &call.plan {
+                draft.write.approvals.extend(awaited.wish.clone());
+            }
             draft.write.calls.push(call.row.clone());
         }
         crash::point("before_b");
         ground.commit(draft).await?;
         crash::point("after_b");
-        let (walked, outcomes) = walk.finish(prepared).await?;
+        let Finished { walked, parked, draft: outcomes } = walk.finish(prepared).await?;
+        if !parked.is_empty() {
+            park(&ground, outcomes, self.progress.step, parked).await?;
+            return Err(Stop::Waiting);
+        }
         self.remember(answer.text, calls, &walked);
         let first = self.progress.walked.len();
         self.progress.walked.extend(walked);
@@ -307,7 +315,7 @@ impl Turn {
         let mut mistaken = !walked.is_empty();
         for call in walked {
             messages.push(Message::Tool {
-                call_id: call.history_id.clone().unwrap_or_default(),
+                call_id: call.seat.as_ref().map(|seat| seat.id.clone()).unwrap_or_default(),
                 name: call.row.tool_name.clone(),
                 content: call.ended.for_model().0,
             });
@@ -352,6 +360,7 @@ impl Turn {
             }
             Err(Stop::Failed(error)) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, error),
             Err(Stop::Deadline) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, Limit::Deadline.error(&self.locale)),
+            Err(Stop::Waiting) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
         }
         crash::point("before_d");

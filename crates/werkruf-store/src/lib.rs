@@ -7,6 +7,7 @@
 //! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
 //! the lease has moved on; every update checks its row count; a commit is durable before its future resolves.
 
+mod approvals;
 mod article_match;
 pub mod crash;
 mod error;
@@ -22,6 +23,7 @@ mod workspace_file;
 mod workspace_lines;
 mod write;
 
+pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
 pub use error::StoreError;
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
@@ -32,13 +34,13 @@ pub use rows::{
 pub use sqlite::{Counts, SqliteStore};
 pub use workspace::{
     ArticleQuery, ArticleRow, DateSpan, Found, ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow, Reach,
-    Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    RequestDraft, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 pub use workspace_file::parse_batch;
 pub use workspace_lines::add_lines;
 pub use write::{
-    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, TurnChange,
-    TurnKind, TurnWrite, Written,
+    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Replacement,
+    TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;

@@ -121,6 +121,17 @@ pub struct ArticleRow {
     pub tags: Vec<String>,
 }
 
+/// A request that a tool writes; it gets its number inside the transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestDraft {
+    pub title: String,
+    pub description: Option<String>,
+    pub due_date: Option<Date>,
+    pub requester_id: i64,
+    pub responsible_id: Option<i64>,
+    pub branch_id: Option<i64>,
+}
+
 /// A person as `get_user_info` shows one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {
@@ -231,6 +242,8 @@ pub trait Workspace: Send + Sync {
     fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Answer<'_, Found<ArticleRow>>;
     /// A person the reach covers; `None` alike for one outside it and one that does not exist.
     fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>>;
+    /// Writes an open request; `None` when nobody has the number of the one who is to be responsible.
+    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>>;
     /// One transaction: everything or, with faults, nothing. `new_tenant_id` is used when the tenant is new.
     fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>>;
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
+use crate::approvals::NewApproval;
 use crate::rows::{CallRow, JsonText};
 
 /// Proof of ownership: every write of a turn carries it, and zero rows means somebody else owns the conversation.
@@ -95,6 +96,8 @@ pub struct OpenTurn {
     pub owner: String,
     /// Calls that begin with the turn (invoke, retry): A and B in one.
     pub calls: Vec<CallRow>,
+    /// For those of the calls that wait for a person's word.
+    pub approvals: Vec<NewApproval>,
     pub events: Vec<NewEvent>,
     pub now: Timestamp,
 }
@@ -147,6 +150,14 @@ pub struct CallEnd {
     pub finished_at: Timestamp,
 }
 
+/// The real result takes the place of a placeholder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacement {
+    pub tool_call_id: String,
+    pub content: String,
+    pub status: &'static str,
+}
+
 /// One provider request, priced or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewUsage {
@@ -176,7 +187,7 @@ pub struct TurnChange {
     pub message: Option<String>,
 }
 
-/// Commits B, C and D. A terminal `turn` change also gives the lease back.
+/// Commits B, C and D. A `turn` change that ends the turn, or lets it wait for a person's word, also gives the lease back.
 #[derive(Debug, Clone)]
 pub struct TurnWrite {
     pub fence: Fence,
@@ -185,7 +196,12 @@ pub struct TurnWrite {
     pub user_id: String,
     pub now: Timestamp,
     pub messages: Vec<NewMessage>,
+    /// Results for which a placeholder stands in the history.
+    pub replacements: Vec<Replacement>,
     pub calls: Vec<CallRow>,
+    pub approvals: Vec<NewApproval>,
+    /// Calls whose pending approval is no longer asked for.
+    pub withdrawn: Vec<Uuid>,
     pub starts: Vec<CallStart>,
     pub retries: Vec<CallRetry>,
     pub ends: Vec<CallEnd>,
@@ -206,7 +222,10 @@ impl TurnWrite {
             user_id,
             now,
             messages: Vec::new(),
+            replacements: Vec::new(),
             calls: Vec::new(),
+            approvals: Vec::new(),
+            withdrawn: Vec::new(),
             starts: Vec::new(),
             retries: Vec::new(),
             ends: Vec::new(),

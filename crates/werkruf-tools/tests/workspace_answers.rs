@@ -152,6 +152,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_request_is_written_as_asked_or_not_at_all() {
+        let desk = Desk::new().await;
+        let made = desk.call("de-DE", "create_request", json!({"title": " Neuer  Stuhl ", "dueDate": "2026-12-24"})).await.unwrap();
+        assert_eq!((&made["title"], &made["status"], &made["dueDate"]), (&json!("Neuer Stuhl"), &json!("open"), &json!("2026-12-24")));
+        assert!(made["message"].as_str().unwrap().contains("„Neuer Stuhl“"));
+        for args in [
+            json!({"title": "  "}),
+            json!({"title": "x".repeat(201)}),
+            json!({"title": "x", "dueDate": "soon"}),
+            json!({"title": "x", "responsibleId": 987_654}),
+        ] {
+            assert_eq!(desk.call("de-DE", "create_request", args.clone()).await.unwrap_err().code, "invalid_arguments", "{args}");
+        }
+        let again = desk.call("de-DE", "create_request", json!({"title": "Zweiter"})).await.unwrap();
+        assert_eq!(again["id"].as_i64(), made["id"].as_i64().map(|id| id + 1), "a refused one takes no number");
+    }
+
+    #[tokio::test]
     async fn the_specs_are_the_papers() {
         let desk = Desk::new().await;
         let rights: Vec<(&str, Option<String>)> =
@@ -165,9 +183,16 @@ mod tests {
                 ("get_worktime", need("page_worktracker:page:read")),
                 ("get_cerebro_articles", need("cerebro:cerebro:read")),
                 ("get_user_info", None),
+                ("create_request", need("table_requests:table:write")),
             ]
         );
-        for tool in &desk.tools {
+        let (writing, looking) = desk.tools.split_last().unwrap();
+        let spec = writing.spec();
+        assert_eq!(
+            (spec.effect, spec.allowed_attempts(), spec.approval.as_slice()),
+            (Effect::Once, 1, ["lead".into(), "admin".into()].as_slice())
+        );
+        for tool in looking {
             let (spec, schema) = (tool.spec(), tool.parameters());
             assert_eq!((spec.effect, spec.timeout.as_secs(), spec.attempts), (Effect::Read, 5, 2));
             assert!(strict(schema).is_some() && schema.get("required").is_none(), "{schema:#}");

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Turns};
+use werkruf_store::{Approvals, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Turns};
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::new_secret;
@@ -121,6 +121,7 @@ impl App {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
+            approvals: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -138,6 +139,11 @@ impl App {
 
     /// What is looked up afterwards.
     pub fn records(&self) -> &dyn Records {
+        self.store.as_ref()
+    }
+
+    /// What waits for a person's word.
+    pub fn approvals(&self) -> &dyn Approvals {
         self.store.as_ref()
     }
 

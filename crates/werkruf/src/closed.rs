@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_store::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, StoreError, WorkQuery, WorkRow, Workspace,
-    WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, RequestDraft, StoreError, WorkQuery, WorkRow,
+    Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Answers that it is closed.
@@ -33,6 +33,10 @@ impl Workspace for ClosedWorkspace {
     }
 
     fn person(&self, _: Uuid, _: Reach) -> Answer<'_, Option<PersonRow>> {
+        closed()
+    }
+
+    fn create_request(&self, _: Uuid, _: RequestDraft, _: Timestamp) -> Answer<'_, Option<WorkRow>> {
         closed()
     }
 

@@ -46,7 +46,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("turns", "user_id kind assistant status error_code", "ids and codes"),
     ("tool_calls", "kind tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the registry"),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_role asked_by status decided_by", "ids and codes"),
+    ("approvals", "tool_name approver_roles asked_by status decided_by", "ids and codes"),
     ("api_usage", "user_id provider model operation", "what was spent"),
     ("budgets", "scope subject period unit", "limits; the subject is an id"),
     ("provider_tokens", "provider account", "the company's accounts"),
@@ -101,7 +101,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', 'lead', '1', 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',
            NULL, '', NULL, '' FROM tool_calls;
          INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, error_code, external_id,
            created_at, updated_at) SELECT tenant_id, 'o' || id, id, 0, '{mark}', '{mark}', '{mark}', '{mark}', 'pending', '{mark}', '{mark}', '', ''

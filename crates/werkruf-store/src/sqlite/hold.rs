@@ -13,7 +13,7 @@ use werkruf_contract::{
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{takeover, turn_open, turn_write};
-use crate::{CallEnd, CallRow, Held, MessageRow, NewEvent, NewMessage, StoreError, TurnChange, TurnRow, TurnWrite};
+use crate::{CallEnd, CallRow, Held, MessageRow, NewEvent, NewMessage, Replacement, StoreError, TurnChange, TurnRow, TurnWrite};
 
 /// Holds the lease for the length of one transaction.
 const OWNER: &str = "keeping";
@@ -69,12 +69,13 @@ pub(super) fn end_turn(c: &Connection, turn: &TurnRow, ending: &Ending, clock: &
     for call in calls.iter_mut().filter(|call| !call.status.is_terminal()) {
         let running = call.status == CallStatus::Running;
         write.ends.push(end_call(call, ending, now)?);
+        write.withdrawn.push(call.id);
         if running {
             write.events.push(event(EventType::ToolFinished, &finished(call, now))?);
         }
     }
     if let Some(conversation_id) = turn.conversation_id {
-        write.messages = results(&messages_of(c, turn, conversation_id)?, &calls, ending, clock)?;
+        (write.messages, write.replacements) = results(&messages_of(c, turn, conversation_id)?, &calls, ending, clock)?;
     }
     let error = TurnError::new(ToolErrorType::Fatal, ending.code, ending.message);
     write.turn =
@@ -143,15 +144,27 @@ struct Asked {
     name: String,
 }
 
-/// A message for every call of the turn that has none; the assistant messages name them, step by step.
-fn results(messages: &[MessageRow], calls: &[CallRow], ending: &Ending, clock: &Clock) -> Result<Vec<NewMessage>, StoreError> {
+/// A message for every call of the turn that has none or only a placeholder; the assistant messages name them, step by step.
+fn results(
+    messages: &[MessageRow],
+    calls: &[CallRow],
+    ending: &Ending,
+    clock: &Clock,
+) -> Result<(Vec<NewMessage>, Vec<Replacement>), StoreError> {
     let by_place: HashMap<(u32, u32), &CallRow> = calls.iter().map(|call| ((call.step, call.output_index), call)).collect();
-    let answered: Vec<&str> = messages.iter().filter_map(|row| row.tool_call_id.as_deref()).collect();
-    let mut missing = Vec::new();
+    let waits = |row: &MessageRow| row.status.as_deref() == Some("pending");
+    let named = |pending: bool| messages.iter().filter(move |row| waits(row) == pending).filter_map(|row| row.tool_call_id.as_deref());
+    let answered: Vec<&str> = named(false).collect();
+    let placeholders: Vec<&str> = named(true).collect();
+    let (mut missing, mut replaced) = (Vec::new(), Vec::new());
     for (step, asked) in (1..).zip(messages.iter().filter_map(|row| row.tool_calls.as_deref())) {
         let asked: Vec<Asked> = serde_json::from_str(asked).map_err(|error| StoreError::Broken(error.to_string()))?;
         for (index, asked) in (0..).zip(asked).filter(|(_, asked)| !answered.contains(&asked.id.as_str())) {
             let (content, status) = told(by_place.get(&(step, index)).copied(), ending)?;
+            if placeholders.contains(&asked.id.as_str()) {
+                replaced.push(Replacement { tool_call_id: asked.id, content, status });
+                continue;
+            }
             missing.push(NewMessage {
                 id: clock.new_id(),
                 role: "tool",
@@ -165,7 +178,7 @@ fn results(messages: &[MessageRow], calls: &[CallRow], ending: &Ending, clock: &
             });
         }
     }
-    Ok(missing)
+    Ok((missing, replaced))
 }
 
 /// What the model reads of a call.

@@ -3,6 +3,7 @@
 //! One process owns the file: it holds `<db>.lock-held` for its life, so leases never expire while it lives,
 //! and those an earlier process left are void at the next start. Outside readers (`mode=ro`) always work.
 
+mod approvals;
 mod backup;
 mod erase;
 mod erased_list;

@@ -9,10 +9,14 @@ use super::row::{self, all, first};
 use super::text::Id;
 use crate::{Fence, StoreError, TurnRow};
 
-/// Read through the narrow index of turns without an end.
+/// Read through the narrow index of turns without an end. One that waits for a person's word is left alone until a
+/// decision has come for one of its calls.
 pub(super) fn unfinished(c: &Connection, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
     let mut statement = c.prepare_cached(&format!(
-        "SELECT {} FROM turns INDEXED BY turns_open WHERE finished_at IS NULL AND status <> 'awaiting_approval' AND NOT EXISTS
+        "SELECT {} FROM turns INDEXED BY turns_open WHERE finished_at IS NULL AND (status <> 'awaiting_approval' OR cancel_requested = 1 OR EXISTS
+           (SELECT 1 FROM approvals JOIN tool_calls ON tool_calls.tenant_id = approvals.tenant_id AND tool_calls.id = approvals.call_id
+              WHERE approvals.tenant_id = turns.tenant_id AND approvals.turn_id = turns.id AND approvals.status <> 'pending'
+                AND tool_calls.status = 'queued')) AND NOT EXISTS
            (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND leases.owner <> ?1
               AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)) ORDER BY id",
         row::TURN
@@ -31,6 +35,9 @@ pub(super) fn take_over(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: S
            (SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?3 AND owner IS NOT NULL)",
     )?
     .execute(params![tenant, turn, Id::from(stream_id)])?;
+    // From here on a crash counts, also for a turn that had waited.
+    c.prepare_cached("UPDATE turns SET status = 'acting' WHERE tenant_id = ?1 AND id = ?2 AND status = 'awaiting_approval'")?
+        .execute(params![tenant, turn])?;
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, expires_at = ?4
          WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR owner = ?3) RETURNING epoch",

@@ -63,6 +63,9 @@ fn fill(
         check_home(row, open.tenant_id, open.turn_id)?;
         call(c, row)?;
     }
+    for approval in &open.approvals {
+        place.approval(c, conversation_id, approval)?;
+    }
     let event_seqs = place.events(c, &stream, &open.events, first_event)?;
     let fence = claimed.map(|claim| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch: claim.epoch });
     Ok((fence, event_seqs))

@@ -1,13 +1,13 @@
 //! Commits B, C and D: everything a turn has to say at once, under its fence.
 
 use rusqlite::{Connection, params};
-use werkruf_contract::{State, Uuid, merge_state};
+use werkruf_contract::{State, TurnStatus, Uuid, merge_state};
 
 use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
-use crate::{CallEnd, CallRetry, CallStart, StoreError, TurnChange, TurnWrite, Written, crash};
+use crate::{CallEnd, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
 
 /// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -21,9 +21,18 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
             place.message(c, &conversation, message, Some(seq))?;
         }
     }
+    for result in &write.replacements {
+        replace(c, &place, result)?;
+    }
     for row in &write.calls {
         check_home(row, write.fence.tenant_id, write.turn_id)?;
         call(c, row)?;
+    }
+    for approval in &write.approvals {
+        place.approval(c, write.conversation_id, approval)?;
+    }
+    for call_id in &write.withdrawn {
+        place.withdraw(c, *call_id)?;
     }
     for change in &write.starts {
         begin_call(c, &place, change)?;
@@ -50,9 +59,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
-/// Draws the numbers and proves the ownership in one statement; a turn that ends gives the lease back with it.
+/// Draws the numbers and proves the ownership in one statement; a turn that ends or waits gives the lease back with it.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
-    let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal());
+    let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
            owner = CASE WHEN ?8 THEN NULL ELSE owner END
@@ -69,6 +78,17 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
         ends,
     ];
     first(&mut statement, numbers, |columns| Ok((columns.int()?, columns.int()?)))?.ok_or(StoreError::Fenced)
+}
+
+/// The placeholder's place is kept: nothing ever stands between a call and its result.
+fn replace(c: &Connection, place: &Place<'_>, result: &Replacement) -> Result<(), StoreError> {
+    let replaced = c
+        .prepare_cached(
+            "UPDATE messages SET content = ?4, status = ?5
+             WHERE tenant_id = ?1 AND turn_id = ?2 AND tool_call_id = ?3 AND status = 'pending'",
+        )?
+        .execute(params![place.tenant, place.turn, result.tool_call_id, result.content, result.status])?;
+    if replaced == 1 { Ok(()) } else { Err(StoreError::Moved { what: "message", id: result.tool_call_id.clone() }) }
 }
 
 fn begin_call(c: &Connection, place: &Place<'_>, start: &CallStart) -> Result<(), StoreError> {

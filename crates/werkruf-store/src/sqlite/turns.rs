@@ -97,7 +97,8 @@ fn history_sql() -> String {
 fn reusable_sql() -> String {
     format!(
         "SELECT {} FROM tool_calls WHERE tenant_id = ?1 AND dedupe_key = ?2
-           AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown')
+           AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown'
+             OR (status = 'queued' AND EXISTS (SELECT 1 FROM approvals WHERE approvals.tenant_id = ?1 AND call_id = tool_calls.id)))
          ORDER BY created_at DESC, id DESC LIMIT 1",
         row::CALL
     )
@@ -148,9 +149,11 @@ const DELETES: [&str; 10] = [
 ];
 
 fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreError> {
-    // Also a turn that only waits: between two turns nobody holds the lease.
-    let mut statement =
-        c.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NULL)")?;
+    // Also a turn that only waits its time: between two turns nobody holds the lease. One that waits for a person's word goes too.
+    let mut statement = c.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NULL
+           AND status <> 'awaiting_approval')",
+    )?;
     if first(&mut statement, params![tenant, conversation], |columns| columns.flag())? == Some(true) {
         return Err(StoreError::Busy);
     }

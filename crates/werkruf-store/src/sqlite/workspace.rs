@@ -13,8 +13,8 @@ use crate::article_match::{Ranking, Wanted};
 use crate::workspace::Bound;
 use crate::workspace_check::check_values;
 use crate::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, StoreError, WorkQuery, WorkRow, Workspace,
-    WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, RequestDraft, StoreError, WorkQuery, WorkRow,
+    Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Articles looked at in one search; a house with more is told that it did not see all.
@@ -39,6 +39,10 @@ impl Workspace for SqliteStore {
 
     fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>> {
         Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach)))
+    }
+
+    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>> {
+        Box::pin(self.writer.submit(move |c| create_request(c, &Id::from(tenant_id), &draft, now)))
     }
 
     fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>> {
@@ -80,10 +84,41 @@ macro_rules! requests {
     };
 }
 
+const REQUEST: &str = requests!("q.id = ?2 AND ?3 IS NULL");
+
 const REQUESTS: Statements = Statements {
     by_person: requests!("(q.requester_id = ?2 OR q.responsible_id = ?2) AND (?3 IS NULL OR q.branch_id = ?3)"),
     by_branch: requests!("q.branch_id = ?3"),
 };
+
+fn create_request(c: &Connection, tenant: &Id, draft: &RequestDraft, now: Timestamp) -> Result<Option<WorkRow>, StoreError> {
+    let mut known = c.prepare_cached("SELECT EXISTS (SELECT 1 FROM users WHERE tenant_id = ?1 AND id = ?2)")?;
+    if let Some(responsible) = draft.responsible_id
+        && first(&mut known, params![tenant, responsible], |columns| columns.flag())? != Some(true)
+    {
+        return Ok(None);
+    }
+    let mut insert = c.prepare_cached(
+        "INSERT INTO requests (tenant_id, id, title, description, status, due_date, requester_id, responsible_id, branch_id, created_at)
+         VALUES (?1, (SELECT coalesce(max(id), 0) + 1 FROM requests WHERE tenant_id = ?1), ?2, ?3, 'open', ?4, ?5, ?6, ?7, ?8)
+         RETURNING id",
+    )?;
+    let values = params![
+        tenant,
+        draft.title,
+        draft.description,
+        draft.due_date.map(|date| date.to_string()),
+        draft.requester_id,
+        draft.responsible_id,
+        draft.branch_id,
+        Stamp::from(now),
+    ];
+    let id =
+        first(&mut insert, values, |columns| columns.int())?.ok_or_else(|| StoreError::Broken("a request was not written".to_owned()))?;
+    let nothing: Option<&str> = None;
+    let mut written = c.prepare_cached(REQUEST)?;
+    first(&mut written, params![tenant, id, nothing, nothing, nothing, nothing, 1], work_row)
+}
 
 macro_rules! tasks {
     ($reach:literal) => {
@@ -160,18 +195,20 @@ fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) 
             day(query.due.to),
             i64::from(query.limit) + 1
         ],
-        |columns| {
-            Ok(WorkRow {
-                id: columns.int()?,
-                title: columns.text()?,
-                status: columns.text()?,
-                due_date: date_or_null(columns)?,
-                requester: columns.text()?,
-                responsible: columns.text_or_null()?,
-            })
-        },
+        work_row,
     )?;
     Ok(cut(rows, query.limit))
+}
+
+fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
+    Ok(WorkRow {
+        id: columns.int()?,
+        title: columns.text()?,
+        status: columns.text()?,
+        due_date: date_or_null(columns)?,
+        requester: columns.text()?,
+        responsible: columns.text_or_null()?,
+    })
 }
 
 fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {

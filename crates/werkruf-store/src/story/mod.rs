@@ -2,12 +2,14 @@
 //!
 //! A database folder runs it by handing its constructor to [`tell!`].
 
+mod chapters_approvals;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_turns;
 mod chapters_workspace;
 mod world;
 
+pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_turns::*;

@@ -7,13 +7,13 @@ use serde_json::Value;
 use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, TurnStatus, Uuid};
 
 use crate::{
-    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records, TurnChange,
-    TurnKind, TurnWrite, Turns, Workspace, Written,
+    Approvals, CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records,
+    TurnChange, TurnKind, TurnWrite, Turns, Workspace, Written,
 };
 
 /// Everything a database does.
-pub(crate) trait Store: Turns + Records + People + Workspace + 'static {}
-impl<T: Turns + Records + People + Workspace + 'static> Store for T {}
+pub(crate) trait Store: Turns + Records + People + Workspace + Approvals + 'static {}
+impl<T: Turns + Records + People + Workspace + Approvals + 'static> Store for T {}
 
 pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,
@@ -84,6 +84,7 @@ impl<S: Store> World<S> {
             start: true,
             owner: OWNER.to_owned(),
             calls: Vec::new(),
+            approvals: Vec::new(),
             events: vec![event(EventType::Init)],
             now: self.now,
         }

@@ -40,7 +40,7 @@ impl HttpTool {
             version: Cow::Owned(version),
             answers_directly: config.answers_directly()?,
             max_response_bytes: usize::try_from(config.max_response_bytes).unwrap_or(usize::MAX),
-            approval: config.approval.map(Cow::Owned),
+            approval: config.approval.into_iter().map(Cow::Owned).collect(),
             ..ToolSpec::new(config.name, config.description, effect)
         };
         Ok(Self { spec, parameters, shape, target })

@@ -1,4 +1,4 @@
-//! What the five tools have in common: the rows, the clock, and who may see whose.
+//! What the tools here have in common: the rows, the clock, and who may see whose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +90,7 @@ pub(super) fn zone(invocation: &Invocation) -> TimeZone {
     TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC)
 }
 
-/// A store that fails changed nothing: these tools only read.
+/// A store that fails changed nothing: this is for tools that only read.
 pub(super) fn failed(error: &StoreError) -> Failure {
     let message = "The data cannot be read right now.";
     let failure = match error {
@@ -100,7 +100,7 @@ pub(super) fn failed(error: &StoreError) -> Failure {
     failure.nothing_happened().because(error.to_string())
 }
 
-/// The spec all five share: a read that takes no longer than a look.
+/// The spec they share: a read that takes no longer than a look.
 pub(super) fn spec(name: &'static str, description: &'static str, need: Option<&str>) -> ToolSpec {
     let mut spec = ToolSpec::new(name, description, Effect::Read);
     spec.permission = need.and_then(Need::parse);

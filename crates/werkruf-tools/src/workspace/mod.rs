@@ -1,9 +1,10 @@
-//! The tools that look into the customer's own rows: requests, tasks, working times, articles, people.
+//! The tools that work on the customer's own rows: requests, tasks, working times, articles, people. All but one only look.
 //!
 //! Whose rows are seen is settled once, in `reach`, before anything is asked of the store. Every answer carries a
 //! `message`: the whole answer for a person, in their language. `phrase` and its neighbours say what a sentence asks
 //! for, so that a planner that is no language model can use the tools.
 
+mod create_request;
 mod days;
 mod desk;
 mod get_cerebro_articles;
@@ -14,6 +15,7 @@ mod get_worktime;
 mod moment;
 mod phrase;
 mod phrase_articles;
+mod phrase_request;
 mod phrase_user;
 mod render;
 mod state;
@@ -30,7 +32,7 @@ use werkruf_store::Workspace;
 
 use desk::Desk;
 
-/// All five, ready for the registry.
+/// All of them, ready for the registry.
 pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
     let desk = Desk { workspace, clock };
     vec![
@@ -38,6 +40,7 @@ pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<d
         Arc::new(Typed::new(get_todos::GetTodos(desk.clone()))),
         Arc::new(Typed::new(get_worktime::GetWorktime(desk.clone()))),
         Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(desk.clone()))),
-        Arc::new(Typed::new(get_user_info::GetPerson(desk))),
+        Arc::new(Typed::new(get_user_info::GetPerson(desk.clone()))),
+        Arc::new(Typed::new(create_request::CreateRequest(desk))),
     ]
 }

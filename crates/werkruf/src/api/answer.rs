@@ -30,7 +30,7 @@ pub(crate) async fn collect(mut accepted: Accepted, turn: Duration) -> Result<Re
             return ended(Some(accepted.conversation_id), event.kind, event.data.as_bytes().to_vec());
         }
         if event.kind == EventType::ApprovalRequired {
-            approval_id = serde_json::from_str(&event.data).ok().map(|Approval { approval_id }| approval_id);
+            approval_id = approval_id.or_else(|| serde_json::from_str(&event.data).ok().map(|Approval { approval_id }| approval_id));
         }
     }
     // The turn goes on without us: a person must decide, it waits behind others, or the server is being drained.

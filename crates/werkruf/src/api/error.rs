@@ -204,6 +204,10 @@ impl From<Refusal> for ApiError {
             Refusal::UnknownConversation => Self::not_found("conversation"),
             Refusal::UnknownTool(name) => Self::unknown_tool(&name),
             Refusal::UnknownCall => Self::not_found("tool call"),
+            Refusal::UnknownApproval => Self::not_found("approval"),
+            Refusal::NotTheApprover { roles } => {
+                Self::forbidden("forbidden", format!("This is for somebody else to decide; one of these roles is needed: {roles}."))
+            }
             Refusal::Duplicate { turn_id, .. } => Self::turn_running(turn_id),
             Refusal::Conflict { code, message } => Self::conflict(code, message),
             Refusal::TooMany { retry_after_ms } => {

@@ -12,8 +12,9 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{CallStatus, Uuid};
-use werkruf_store::{CallRow, MessageRow};
+use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
+use super::approvals::ApprovalView;
 use super::body::Named;
 use super::calls::{Attempt, attempts, events};
 use super::conversations::MessageView;
@@ -58,6 +59,8 @@ struct Explanation<'a> {
     arguments: Option<&'a RawValue>,
     #[schema(value_type = Option<Object>)]
     permission: Option<&'a RawValue>,
+    /// The word the call waited for, where one was needed.
+    approval: Option<ApprovalView<'a>>,
     attempts: Vec<Attempt>,
     outcome: Outcome<'a>,
     events: Vec<EventView>,
@@ -81,7 +84,10 @@ async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named)
         retry_of: call.retry_of,
         finished_at: call.finished_at.map(Iso),
     };
+    let filter = ApprovalFilter { turn_id: Some(turn.id), ..ApprovalFilter::default() };
+    let asked_for = door.app.approvals().approvals(who.tenant_id, filter, Page::default()).await?;
     let explanation = Explanation {
+        approval: asked_for.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
         message: messages.iter().find(|message| message.role == "user").map(MessageView::from),
         model_answer: asked_by(&messages, &call).map(MessageView::from),
         raw_arguments: call.raw_arguments.as_deref(),

@@ -6,14 +6,14 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{ToolOutput, Uuid};
-use werkruf_runtime::{Invoke, Invoked, Refusal};
+use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
+use werkruf_runtime::{Invoke, Invoked, Outcome, Refusal};
 
 use super::body::{Named, Params};
 use super::error::ApiError;
@@ -57,6 +57,7 @@ struct TraceQuery {
         ("Idempotency-Key" = Option<String>, Header)),
     responses(
         (status = 200, body = ref("#/components/schemas/ToolOutput"), headers(("X-Tool-Call-Id" = String))),
+        (status = 202, body = Awaiting, description = "A person must approve first."),
         (status = "4XX", body = ref("#/components/schemas/Error")),
     ))]
 async fn invoke(
@@ -85,10 +86,10 @@ async fn invoke(
     };
     let runtime = door.app.runtime.clone();
     match door.owned(async move { runtime.invoke(invoke).await }).await? {
-        Ok(Invoked { job_id, output }) => Ok(respond(job_id, output, who.scopes.admin)),
+        Ok(Invoked { job_id, outcome }) => Ok(respond(job_id, outcome, who.scopes.admin)),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
-            let (job_id, output) = replay::invoke(&door, who.tenant_id, turn_id, same_body).await?;
-            let mut response = respond(job_id, output, who.scopes.admin);
+            let (job_id, outcome) = replay::invoke(&door, who.tenant_id, turn_id, same_body).await?;
+            let mut response = respond(job_id, outcome, who.scopes.admin);
             replay::mark(&mut response);
             Ok(response)
         }
@@ -96,15 +97,31 @@ async fn invoke(
     }
 }
 
-fn respond(job_id: Uuid, output: ToolOutput, admin: bool) -> Response {
-    let output = match output {
-        ToolOutput::Error(mut failed) if !admin => {
-            failed.error = failed.error.for_readers();
-            ToolOutput::Error(failed)
+/// A call that waits for a person's word.
+#[derive(Serialize, ToSchema)]
+struct Awaiting {
+    job_id: Uuid,
+    approval_id: Uuid,
+    #[schema(value_type = String)]
+    status: TurnStatus,
+}
+
+fn respond(job_id: Uuid, outcome: Outcome, admin: bool) -> Response {
+    let mut response = match outcome {
+        Outcome::Awaiting { approval_id } => {
+            (StatusCode::ACCEPTED, Json(Awaiting { job_id, approval_id, status: TurnStatus::AwaitingApproval })).into_response()
         }
-        other => other,
+        Outcome::Done(output) => {
+            let output = match *output {
+                ToolOutput::Error(mut failed) if !admin => {
+                    failed.error = failed.error.for_readers();
+                    ToolOutput::Error(failed)
+                }
+                other => other,
+            };
+            Json(output).into_response()
+        }
     };
-    let mut response = Json(output).into_response();
     if let Ok(value) = HeaderValue::from_str(&job_id.to_string()) {
         response.headers_mut().insert(CALL_ID, value);
     }

@@ -45,6 +45,18 @@ pub(crate) async fn call(door: &Door, who: &Identity, id: &str) -> Result<(CallR
     if who.sight()?.covers(&turn.user_id) { Ok((call, turn)) } else { Err(unknown()) }
 }
 
+/// The id of an approval by itself or a unique prefix; who may see it is for the runtime to say.
+pub(crate) async fn approval_id(door: &Door, who: &Identity, id: &str) -> Result<Uuid, ApiError> {
+    let unknown = || ApiError::not_found("approval");
+    match Uuid::parse_str(id) {
+        Ok(id) => Ok(id),
+        Err(_) => {
+            let ids = door.app.approvals().approval_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?;
+            only(&ids).ok_or_else(unknown)
+        }
+    }
+}
+
 fn prefix(text: &str) -> Option<String> {
     let fits = (SHORTEST_PREFIX..36).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     fits.then(|| text.to_ascii_lowercase())

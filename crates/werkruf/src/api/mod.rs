@@ -9,6 +9,7 @@
 
 mod admin_backup;
 mod answer;
+mod approvals;
 mod body;
 mod call_view;
 mod calls;
@@ -76,6 +77,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(events::routes())
         .merge(turns::routes())
         .merge(calls::routes())
+        .merge(approvals::routes())
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())

@@ -4,17 +4,17 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, StatusCode};
-use werkruf_contract::{ToolOutput, Uuid};
-use werkruf_runtime::{complete_event, output_of};
+use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_runtime::{Outcome, complete_event, output_of};
 use werkruf_store::{CallFilter, Page, TurnRow};
 
 use super::chat::{Running, Wish, name_conversation};
 use super::error::ApiError;
-use super::{Door, answer, lookup, sse};
+use super::{Door, answer, approvals, lookup, sse};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The turn that was made under the key, once it has ended.
+/// The turn that was made under the key, once it has ended or waits for a person's word.
 async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
     if !same_body {
         return Err(ApiError::new(
@@ -29,7 +29,9 @@ async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool
         .turn(tenant_id, turn_id)
         .await?
         .ok_or_else(|| ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key."))?;
-    if turn.status.is_terminal() { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
+    // One that waits for a person's word has said what there is to say for now.
+    let told = turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval;
+    if told { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
 }
 
 /// A chat again.
@@ -37,6 +39,11 @@ pub(crate) async fn chat(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body:
     let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
     let mut response = match wish {
         Wish::Stream => stored_stream(door, &turn).await?,
+        Wish::Json if !turn.status.is_terminal() => {
+            let awaited = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?;
+            let approval_id = awaited.map(|approval| approval.id);
+            Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id }.respond()
+        }
         Wish::Json => stored_answer(door, &turn).await.unwrap_or_else(IntoResponse::into_response),
         Wish::Background => Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id: None }.respond(),
     };
@@ -69,7 +76,7 @@ async fn stored_answer(door: &Door, turn: &TurnRow) -> Result<Response, ApiError
 }
 
 /// A direct call again: the envelope of the first.
-pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, ToolOutput), ApiError> {
+pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, Outcome), ApiError> {
     let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
     let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
     let calls = door.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
@@ -77,7 +84,12 @@ pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_bod
         tracing::error!(turn_id = %turn.id, "a finished direct call has no row");
         ApiError::internal()
     })?;
-    Ok((call.id, output_of(call)))
+    if !call.status.is_terminal()
+        && let Some(approval) = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?
+    {
+        return Ok((call.id, Outcome::Awaiting { approval_id: approval.id }));
+    }
+    Ok((call.id, Outcome::Done(Box::new(output_of(call)))))
 }
 
 /// Says that this is not the first answer.

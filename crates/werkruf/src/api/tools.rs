@@ -40,8 +40,8 @@ struct ToolView {
     attempts: u32,
     /// How long a result may be reused beyond its turn.
     reuse_s: u64,
-    /// The role that must approve each call.
-    approval: Option<String>,
+    /// The roles of which one must approve each call; empty needs nobody's word.
+    approval: Vec<String>,
     answers_directly: bool,
     version: String,
 }
@@ -58,7 +58,7 @@ impl ToolView {
             timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
             attempts: spec.allowed_attempts(),
             reuse_s: spec.reuse.as_secs(),
-            approval: spec.approval.as_ref().map(ToString::to_string),
+            approval: spec.approval.iter().map(ToString::to_string).collect(),
             answers_directly: spec.answers_directly,
             version: spec.version.to_string(),
         }

@@ -30,6 +30,7 @@ fn story(told: &Value) -> Vec<String> {
     list(&mut lines, "Repairs", &told["repairs"]);
     chapter(&mut lines, "Arguments as run", &told["arguments"]);
     chapter(&mut lines, "Permission", &told["permission"]);
+    chapter(&mut lines, "Approval", &told["approval"]);
     list(&mut lines, "Attempts", &told["attempts"]);
     chapter(&mut lines, "Outcome", &told["outcome"]);
     list(&mut lines, "Events", &told["events"]);

@@ -16,6 +16,11 @@ pub(super) fn conversation_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/conversations/{}", spelled(typed)?))
 }
 
+/// Where the API keeps this approval; it takes the beginning of an id as well.
+pub(super) fn approval_path(typed: &str) -> Result<String, CliError> {
+    Ok(format!("/api/approvals/{}", spelled(typed)?))
+}
+
 /// The whole id of a conversation.
 pub(super) async fn conversation(backend: &Backend, typed: &str) -> Result<String, CliError> {
     let row = backend.get(&conversation_path(typed)?).await?;

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
 
+mod approvals;
 mod backend;
 mod backup;
 mod calls;
@@ -116,6 +117,9 @@ enum Command {
     /// List, show, retry and cancel tool calls
     #[command(subcommand)]
     Calls(calls::Command),
+    /// See and decide what waits for a person's word
+    #[command(subcommand)]
+    Approvals(approvals::Command),
     /// Tell the story of one tool call
     #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
     Explain {
@@ -224,6 +228,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Conversations(command)) => conversations::run(&session, command).await,
         Some(Command::Tools(command)) => tools::run(&session, command).await,
         Some(Command::Calls(command)) => calls::run(&session, command).await,
+        Some(Command::Approvals(command)) => approvals::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,

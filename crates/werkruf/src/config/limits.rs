@@ -46,6 +46,7 @@ fn set(limits: &mut Limits, name: &str, value: u64) -> Result<(), String> {
         "turns_per_minute_key" => limits.turns_per_minute_key = narrow()?,
         "model_concurrency" => limits.model_concurrency = count()?,
         "queue" => limits.queue = count()?,
+        "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
         _ => return Err(format!("there is no such limit; there are {}", Limits::NAMES.join(", "))),
     }
     Ok(())

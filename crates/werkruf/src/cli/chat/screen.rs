@@ -60,7 +60,8 @@ impl Screen {
             "tool_started" => self.started(data),
             "tool_finished" => self.finished(data, code),
             "approval_required" => {
-                let line = format!("  ‖ {} waits for approval {}\n", self.clean(word(data, "tool")), word(data, "approval_id"));
+                let (tool, approval) = (self.clean(word(data, "tool")), word(data, "approval_id"));
+                let line = format!("  ‖ {tool} waits for approval: werkruf approvals approve {approval}\n");
                 let out = self.settle();
                 self.calls.push(word(data, "approval_id").to_owned());
                 out + &line

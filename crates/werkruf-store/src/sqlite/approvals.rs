@@ -1,0 +1,157 @@
+//! [`Approvals`] on SQLite, and what a turn writes of them.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::{ApprovalStatus, Uuid};
+
+use super::SqliteStore;
+use super::insert::Place;
+use super::row::{Columns, all, first};
+use super::text::{Id, Stamp, id_or_null};
+use crate::{Answer, ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval, Order, Page, StoreError, crash};
+
+const COLUMNS: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
+     status, decided_by, created_at, decided_at, expires_at";
+
+impl Approvals for SqliteStore {
+    fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+        Box::pin(self.readers.look_up(move |c| by_id(c, &Id::from(tenant_id), &Id::from(id))))
+    }
+
+    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> Answer<'_, Vec<ApprovalRow>> {
+        Box::pin(self.readers.list(move |c| list(c, tenant_id, &filter, page)))
+    }
+
+    fn decide(&self, tenant_id: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> Answer<'_, Option<Decided>> {
+        Box::pin(self.writer.submit(move |c| decide(c, &Id::from(tenant_id), &Id::from(id), status, &by, now)))
+    }
+
+    fn expire_approvals(&self, now: Timestamp) -> Answer<'_, u64> {
+        Box::pin(async move {
+            // Looked at first: nearly always there is nothing, and a look costs no commit.
+            let due = self.readers.look_up(move |c| due(c, now)).await?;
+            if !due {
+                return Ok(0);
+            }
+            self.writer.submit(move |c| expire(c, now)).await
+        })
+    }
+
+    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement =
+                c.prepare_cached("SELECT id FROM approvals WHERE tenant_id = ?1 AND id >= ?2 AND id < ?2 || 'g' ORDER BY id LIMIT 2")?;
+            all(&mut statement, params![Id::from(tenant_id), prefix], |columns| columns.id())
+        }))
+    }
+}
+
+fn row(c: &mut Columns<'_>) -> Result<ApprovalRow, StoreError> {
+    Ok(ApprovalRow {
+        id: c.id()?,
+        tenant_id: c.id()?,
+        conversation_id: c.id_or_null()?,
+        turn_id: c.id()?,
+        call_id: c.id()?,
+        tool_name: c.text()?,
+        arguments: c.text()?,
+        arguments_digest: c.text()?,
+        approver_roles: c.word(|text| serde_json::from_str(text).ok())?,
+        asked_by: c.text()?,
+        status: c.word(ApprovalStatus::parse)?,
+        decided_by: c.text_or_null()?,
+        created_at: c.time()?,
+        decided_at: c.time_or_null()?,
+        expires_at: c.time()?,
+    })
+}
+
+fn by_id(c: &Connection, tenant: &Id, id: &Id) -> Result<Option<ApprovalRow>, StoreError> {
+    let mut statement = c.prepare_cached(&format!("SELECT {COLUMNS} FROM approvals WHERE tenant_id = ?1 AND id = ?2"))?;
+    first(&mut statement, params![tenant, id], row)
+}
+
+fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) -> Result<Vec<ApprovalRow>, StoreError> {
+    let (past, order) = match page.order {
+        Order::OldestFirst => ("id > ?2", "ASC"),
+        Order::NewestFirst => ("id < ?2", "DESC"),
+    };
+    let mut statement = c.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM approvals WHERE tenant_id = ?1 AND (?2 IS NULL OR {past}) AND (?3 IS NULL OR status = ?3)
+           AND (?4 IS NULL OR turn_id = ?4) AND (?5 IS NULL OR EXISTS
+             (SELECT 1 FROM json_each(approver_roles) AS named JOIN json_each(?5) AS held ON held.value = named.value))
+         ORDER BY id {order} LIMIT ?6"
+    ))?;
+    let roles = filter.roles.as_ref().map(|roles| json(roles)).transpose()?;
+    let values = params![
+        Id::from(tenant_id),
+        id_or_null(page.after),
+        filter.status.map(ApprovalStatus::as_str),
+        id_or_null(filter.turn_id),
+        roles,
+        page.limit,
+    ];
+    all(&mut statement, values, row)
+}
+
+fn decide(c: &Connection, tenant: &Id, id: &Id, status: ApprovalStatus, by: &str, now: Timestamp) -> Result<Option<Decided>, StoreError> {
+    let decided = c
+        .prepare_cached(
+            "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5
+             WHERE tenant_id = ?1 AND id = ?2 AND status = 'pending' AND expires_at > ?5",
+        )?
+        .execute(params![tenant, id, status.as_str(), by, Stamp::from(now)])?;
+    crash::point("before_decision");
+    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { Decided::Now(row) } else { Decided::Before(row) }))
+}
+
+fn due(c: &Connection, now: Timestamp) -> Result<bool, StoreError> {
+    let mut statement = c.prepare_cached("SELECT EXISTS (SELECT 1 FROM approvals WHERE status = 'pending' AND expires_at <= ?1)")?;
+    Ok(first(&mut statement, params![Stamp::from(now)], |columns| columns.flag())?.unwrap_or(false))
+}
+
+fn expire(c: &Connection, now: Timestamp) -> Result<u64, StoreError> {
+    let expired = c
+        .prepare_cached("UPDATE approvals SET status = 'expired', decided_at = ?1 WHERE status = 'pending' AND expires_at <= ?1")?
+        .execute(params![Stamp::from(now)])?;
+    Ok(u64::try_from(expired).unwrap_or(u64::MAX))
+}
+
+fn json(roles: &[String]) -> Result<String, StoreError> {
+    serde_json::to_string(roles).map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+impl Place<'_> {
+    /// A wish, beside the call it is about.
+    pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
+        c.prepare_cached(
+            "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
+               approver_roles, asked_by, status, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'pending', ?11, ?12)",
+        )?
+        .execute(params![
+            self.tenant,
+            Id::from(approval.id),
+            id_or_null(conversation_id),
+            self.turn,
+            Id::from(approval.call_id),
+            approval.tool_name,
+            approval.arguments,
+            approval.arguments_digest,
+            json(&approval.approver_roles)?,
+            approval.asked_by,
+            self.now,
+            Stamp::from(approval.expires_at),
+        ])?;
+        Ok(())
+    }
+
+    /// Nobody needs to decide about this call any more. A decision that was just made stands.
+    pub(super) fn withdraw(&self, c: &Connection, call_id: Uuid) -> Result<(), StoreError> {
+        c.prepare_cached(
+            "UPDATE approvals SET status = 'canceled', decided_at = ?3 WHERE tenant_id = ?1 AND call_id = ?2 AND status = 'pending'",
+        )?
+        .execute(params![self.tenant, Id::from(call_id), self.now])?;
+        Ok(())
+    }
+}

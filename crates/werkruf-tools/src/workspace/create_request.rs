@@ -1,0 +1,121 @@
+//! `create_request`: writes a request into the workspace, once a lead or an admin has said yes.
+
+use std::borrow::Cow;
+
+use jiff::civil::Date;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
+use werkruf_store::{RequestDraft, StoreError};
+
+use super::days::Day;
+use super::desk::{Desk, denied, spec, words};
+use super::phrase::Phrase;
+use super::render;
+use super::whole::Whole;
+
+/// Characters of a title and of a description; more is a document.
+const LONGEST_TITLE: usize = 200;
+const LONGEST_TEXT: usize = 10_000;
+
+pub(super) struct CreateRequest(pub(super) Desk);
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// What is asked for, in one line
+    title: String,
+    /// More words on it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// Due date as YYYY-MM-DD, or 'today', 'tomorrow', 'next_week'
+    #[serde(rename = "dueDate", skip_serializing_if = "Option::is_none")]
+    due_date: Option<String>,
+    /// Id of the user who is to do it; leave it out when nobody was named
+    #[serde(rename = "responsibleId", skip_serializing_if = "Option::is_none")]
+    responsible_id: Option<Whole>,
+}
+
+/// The request as it was written.
+#[derive(Debug, Serialize)]
+pub(super) struct Created {
+    id: i64,
+    title: String,
+    status: String,
+    #[serde(rename = "dueDate")]
+    due_date: Option<Date>,
+    requester: String,
+    responsible: Option<String>,
+    message: String,
+}
+
+impl Tool for CreateRequest {
+    type Args = Args;
+    type Output = Created;
+
+    fn spec(&self) -> ToolSpec {
+        let description = "Creates a request (Anfrage, Solicitud) in the caller's name. A lead or an admin must approve it first. Use it only when the person asks for a new request.";
+        let mut spec = spec("create_request", description, Some("table_requests:table:write"));
+        spec.effect = Effect::Once;
+        spec.approval = vec![Cow::Borrowed("lead"), Cow::Borrowed("admin")];
+        spec
+    }
+
+    async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Created>, Failure> {
+        let principal = &invocation.principal;
+        let Ok(requester_id) = principal.user_id.parse::<i64>() else { return Err(denied(&invocation)) };
+        let title = render::line(&args.title);
+        check_length("title", &title, 1, LONGEST_TITLE)?;
+        check_length("description", args.description.as_deref().unwrap_or_default(), 0, LONGEST_TEXT)?;
+        let due = args.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
+        let draft = RequestDraft {
+            title,
+            description: args.description.filter(|text| !text.trim().is_empty()),
+            due_date: due.map(|day| day.days(self.0.today(&invocation)).to),
+            requester_id,
+            responsible_id: args.responsible_id.map(|Whole(id)| id),
+            branch_id: principal.branch_id,
+        };
+        let written = self.0.workspace.create_request(principal.tenant_id, draft, self.0.clock.now()).await;
+        let Some(row) = written.map_err(|error| not_written(&error))? else {
+            let message = "responsibleId names nobody. Leave it out, or ask the person who is to do it.";
+            return Err(Failure::validation("invalid_arguments", message));
+        };
+        let words = words(&invocation);
+        let message = words.say("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
+        let mut reply = Reply::new(Created {
+            id: row.id,
+            title: row.title,
+            status: row.status,
+            due_date: row.due_date,
+            requester: row.requester,
+            responsible: row.responsible,
+            message: message.clone(),
+        });
+        reply.message = Some(message);
+        Ok(reply)
+    }
+
+    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
+        let title = Phrase::read(text, locale, today).new_request()?;
+        Some(Args { title, description: None, due_date: None, responsible_id: None })
+    }
+}
+
+fn check_length(field: &str, text: &str, least: usize, most: usize) -> Result<(), Failure> {
+    let count = text.chars().count();
+    if (least..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Failure::validation("invalid_arguments", format!("{field} must have {least} to {most} characters; it has {count}.")))
+}
+
+/// A writer that did not answer may have written.
+fn not_written(error: &StoreError) -> Failure {
+    let message = "The request could not be written.";
+    let failure = match error {
+        StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message).may_have_happened(),
+        _ => Failure::fatal("internal", message).nothing_happened(),
+    };
+    failure.because(error.to_string())
+}

@@ -1,0 +1,173 @@
+//! Approvals: what waits for a person's word, and the word.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::{ApprovalStatus, Uuid};
+use werkruf_runtime::Decider;
+use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Page};
+
+use super::body::{Named, Params};
+use super::error::ApiError;
+use super::page::{self, PageQuery};
+use super::policy::{Policy, Who};
+use super::view::{Iso, raw};
+use super::{Door, body, lookup};
+use crate::identity::Identity;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .routes(Policy::Read.on(routes!(list)))
+        .routes(Policy::Read.on(routes!(show)))
+        .routes(Policy::Change.on(routes!(decide)))
+}
+
+/// One approval.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Approval)]
+pub(crate) struct ApprovalView<'a> {
+    id: Uuid,
+    #[schema(value_type = String)]
+    status: ApprovalStatus,
+    tool: &'a str,
+    /// The call that waits.
+    job_id: Uuid,
+    turn_id: Uuid,
+    conversation_id: Option<Uuid>,
+    #[schema(value_type = Object)]
+    arguments: Option<&'a RawValue>,
+    /// SHA-256 of the arguments as RFC 8785 JSON: what is approved is these and no others.
+    arguments_digest: &'a str,
+    /// One of these roles decides.
+    approver_roles: &'a [String],
+    /// The user the call is made for.
+    asked_by: &'a str,
+    decided_by: Option<&'a str>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Iso,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    decided_at: Option<Iso>,
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Iso,
+}
+
+impl<'a> ApprovalView<'a> {
+    pub(crate) fn new(row: &'a ApprovalRow) -> Self {
+        Self {
+            id: row.id,
+            status: row.status,
+            tool: &row.tool_name,
+            job_id: row.call_id,
+            turn_id: row.turn_id,
+            conversation_id: row.conversation_id,
+            arguments: raw(Some(&row.arguments)),
+            arguments_digest: &row.arguments_digest,
+            approver_roles: &row.approver_roles,
+            asked_by: &row.asked_by,
+            decided_by: row.decided_by.as_deref(),
+            created_at: Iso(row.created_at),
+            decided_at: row.decided_at.map(Iso),
+            expires_at: Iso(row.expires_at),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ApprovalQuery {
+    /// `pending`, `approved`, `denied`, `expired` or `canceled`.
+    status: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ApprovalList<'a> {
+    approvals: Vec<ApprovalView<'a>>,
+    /// Where the next page begins; null when this was the last.
+    next_after: Option<Uuid>,
+}
+
+/// Those the caller's roles decide; with scope admin everybody's.
+#[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
+    responses((status = 200, body = ApprovalList)))]
+async fn list(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Params(query): Params<ApprovalQuery>,
+    Params(pages): Params<PageQuery>,
+) -> Result<Response, ApiError> {
+    let page = pages.page()?;
+    let status = query.status.map(|text| {
+        ApprovalStatus::parse(&text).ok_or_else(|| ApiError::invalid("status takes pending, approved, denied, expired or canceled."))
+    });
+    let signature = signature(&who);
+    let rows = door.app.runtime.approvals(decider(&who, &signature), status.transpose()?, page).await?;
+    let approvals = rows.iter().map(ApprovalView::new).collect();
+    Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+}
+
+/// One approval, for whoever may decide it.
+#[utoipa::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
+    params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
+        (status = 404, body = ref("#/components/schemas/Error"))))]
+async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
+    let id = lookup::approval_id(&door, &who, &id).await?;
+    let signature = signature(&who);
+    let row = door.app.runtime.approval(decider(&who, &signature), id).await?;
+    Ok(Json(ApprovalView::new(&row)).into_response())
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Decision {
+    Approve,
+    Deny,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct DecisionRequest {
+    decision: Decision,
+}
+
+/// Decides, once: the call runs or ends `approval_denied`, and the turn goes on.
+#[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
+    params(("id" = String, Path, description = "Id or unique prefix.")),
+    responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
+        (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
+async fn decide(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Response, ApiError> {
+    let raw = body::bytes(body).await?;
+    let DecisionRequest { decision } = body::json(&raw)?;
+    let id = lookup::approval_id(&door, &who, &id).await?;
+    let (runtime, approve) = (door.app.runtime.clone(), matches!(decision, Decision::Approve));
+    // Owned, because a client that leaves now must not leave a decision behind that nobody acts on.
+    let decided = door.owned(async move {
+        let signature = signature(&who);
+        runtime.decide(decider(&who, &signature), id, approve).await
+    });
+    let row = decided.await??;
+    Ok(Json(ApprovalView::new(&row)).into_response())
+}
+
+fn signature(who: &Identity) -> String {
+    who.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
+}
+
+fn decider<'a>(who: &'a Identity, signature: &'a str) -> Decider<'a> {
+    Decider { tenant_id: who.tenant_id, person: who.principal.as_deref(), admin: who.scopes.admin, signature }
+}
+
+/// What a turn waits for: the oldest wish nobody has decided.
+pub(crate) async fn awaited_by(approvals: &dyn Approvals, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<ApprovalRow>, ApiError> {
+    let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
+    let found = approvals.approvals(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
+    Ok(found.into_iter().next())
+}

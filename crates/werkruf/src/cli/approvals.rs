@@ -1,0 +1,76 @@
+//! `werkruf approvals …`: calls that wait for a person's word.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::{Outcome, Session, ids, print};
+
+const STATUSES: [&str; 6] = ["pending", "approved", "denied", "expired", "canceled", "all"];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// What waits for a decision, the oldest first
+    #[command(after_help = "Examples:\n  werkruf approvals list\n  werkruf approvals list --status all --limit 50")]
+    List {
+        /// Only with this status
+        #[arg(long, default_value = "pending", value_parser = STATUSES)]
+        status: String,
+        /// At most so many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// Let the call run, once
+    #[command(after_help = "Examples:\n  werkruf approvals approve 0197f2c4-77aa\n  werkruf approvals approve 0197f2c4-77aa --user 2")]
+    Approve {
+        /// Id of the approval, or the beginning of it
+        approval: String,
+    },
+    /// Refuse the call; the assistant is told
+    #[command(after_help = "Examples:\n  werkruf approvals deny 0197f2c4-77aa")]
+    Deny {
+        /// Id of the approval, or the beginning of it
+        approval: String,
+    },
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let backend = Backend::open(session).await?;
+    let json = session.globals.json;
+    let done = match command {
+        Command::List { status, limit } => {
+            let filter = if status == "all" { String::new() } else { format!("&status={status}") };
+            let answer = backend.get(&format!("/api/approvals?limit={limit}{filter}")).await;
+            answer.map(|answer| if json { print::json(&answer) } else { list(&answer) })
+        }
+        Command::Approve { approval } => decide(&backend, &approval, "approve", json).await,
+        Command::Deny { approval } => decide(&backend, &approval, "deny", json).await,
+    };
+    // A call approved in this process runs to its end before we leave.
+    backend.close().await;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> Result<(), super::CliError> {
+    let row = backend.post(&ids::approval_path(typed)?, &json!({"decision": decision})).await?;
+    let line = format!("{} {}: {}", print::field(&row, "tool"), print::field(&row, "status"), print::field(&row, "id"));
+    if json {
+        print::json(&row)
+    } else {
+        print::line(&line)
+    }
+    Ok(())
+}
+
+fn list(answer: &Value) {
+    let approvals = answer["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if approvals.is_empty() {
+        print::line("No approvals.");
+        return;
+    }
+    let fields = ["id", "tool", "arguments", "asked_by", "status", "expires_at"];
+    let rows = approvals.iter().map(|row| fields.iter().map(|name| print::field(row, name)).collect()).collect();
+    print::table(&["APPROVAL", "TOOL", "ARGUMENTS", "ASKED BY", "STATUS", "EXPIRES"], rows);
+}
