@@ -1,14 +1,13 @@
 //! The same call twice: one that is in flight is joined, one that succeeded is reused inside its window.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::sync::watch;
-use werkruf_contract::{CallStatus, Effect, Permission, ToolSpec, Uuid, hex};
+use werkruf_contract::{CallStatus, Cancel, Effect, Permission, ToolSpec, Uuid, hex};
 use werkruf_store::{CallRow, Reusable};
 
 use crate::outcome::Ended;
@@ -68,7 +67,15 @@ pub(crate) fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, n
     if call.turn_id == turn_id || age < window { Earlier::Reuse(Box::new(call)) } else { Earlier::Nothing }
 }
 
-type Flights = Arc<Mutex<HashMap<String, (Uuid, watch::Receiver<Option<Arc<Ended>>>)>>>;
+type Flights = Arc<Mutex<HashMap<String, (Uuid, Arc<Arrival>)>>>;
+
+/// Where those who joined wait. They are woken in the order they came.
+#[derive(Default)]
+struct Arrival {
+    ended: OnceLock<Arc<Ended>>,
+    /// Raised when the leader is gone, with an outcome or without.
+    over: Cancel,
+}
 
 /// The calls that are running now, by key.
 #[derive(Clone, Default)]
@@ -81,13 +88,13 @@ pub(crate) struct Lead {
     flights: Flights,
     key: String,
     job_id: Uuid,
-    sender: watch::Sender<Option<Arc<Ended>>>,
+    arrival: Arc<Arrival>,
 }
 
 /// Held by a call that waits for another's outcome.
 pub(crate) struct Joined {
     pub(crate) leader: Uuid,
-    receiver: watch::Receiver<Option<Arc<Ended>>>,
+    arrival: Arc<Arrival>,
 }
 
 /// Which of the two a call became.
@@ -99,27 +106,28 @@ pub(crate) enum Flight {
 impl InFlight {
     pub(crate) fn board(&self, key: &str, job_id: Uuid) -> Flight {
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((leader, receiver)) = flights.get(key) {
-            return Flight::Joined(Joined { leader: *leader, receiver: receiver.clone() });
+        if let Some((leader, arrival)) = flights.get(key) {
+            return Flight::Joined(Joined { leader: *leader, arrival: Arc::clone(arrival) });
         }
-        let (sender, receiver) = watch::channel(None);
-        flights.insert(key.to_owned(), (job_id, receiver));
-        Flight::Lead(Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, sender })
+        let arrival = Arc::new(Arrival::default());
+        flights.insert(key.to_owned(), (job_id, Arc::clone(&arrival)));
+        Flight::Lead(Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, arrival })
     }
 
     /// For a call that had been sent before a crash: it leads, whoever has the key by now. A repeated request holds it
     /// until it is known for a copy, and then leaves without an outcome.
     pub(crate) fn lead(&self, key: &str, job_id: Uuid) -> Lead {
-        let (sender, receiver) = watch::channel(None);
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), (job_id, receiver));
-        Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, sender }
+        let arrival = Arc::new(Arrival::default());
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), (job_id, Arc::clone(&arrival)));
+        Lead { flights: self.flights.clone(), key: key.to_owned(), job_id, arrival }
     }
 }
 
 impl Lead {
     /// Tells everybody who joined.
     pub(crate) fn land(self, ended: &Arc<Ended>) {
-        self.sender.send_replace(Some(Arc::clone(ended)));
+        // The only one who writes here, and only once: `self` is used up.
+        let _ = self.arrival.ended.set(Arc::clone(ended));
     }
 }
 
@@ -130,13 +138,16 @@ impl Drop for Lead {
         if flights.get(&self.key).is_some_and(|(leader, _)| *leader == self.job_id) {
             flights.remove(&self.key);
         }
+        drop(flights);
+        self.arrival.over.raise();
     }
 }
 
 impl Joined {
     /// The leader's outcome; `None` when it went away without one.
-    pub(crate) async fn landed(mut self) -> Option<Arc<Ended>> {
-        self.receiver.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone())
+    pub(crate) async fn landed(self) -> Option<Arc<Ended>> {
+        self.arrival.over.raised().await;
+        self.arrival.ended.get().cloned()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a turn stands on: whose it is, what it may write, where it is heard. Shared by the turn and its calls.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ pub(crate) struct Live {
     pub(crate) cancel: Cancel,
     /// Raised when the process must go before the turn has ended.
     pub(crate) released: Cancel,
-    calls: Mutex<HashMap<Uuid, Cancel>>,
+    /// In order, so that stopping them all is the same twice.
+    calls: Mutex<BTreeMap<Uuid, Cancel>>,
 }
 
 impl Live {

@@ -1,7 +1,7 @@
 //! Live events on their way to whoever listens. Buffers are bounded: a reader that falls behind loses
 //! its connection, never an event, because every numbered event is a row and can be read again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -52,7 +52,8 @@ pub(crate) struct Hub {
 /// Under one lock, so that whoever joins gets the text so far and every token after it, none twice.
 #[derive(Default)]
 struct Streams {
-    readers: HashMap<Uuid, Vec<Reader>>,
+    /// In order, so that letting them all go is the same twice.
+    readers: BTreeMap<Uuid, Vec<Reader>>,
     shown: HashMap<Uuid, Shown>,
 }
 

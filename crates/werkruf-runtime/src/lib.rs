@@ -29,6 +29,7 @@ mod replay;
 mod resume;
 mod runtime;
 mod safety;
+mod timer;
 mod turn;
 
 pub use arguments::Repair;

@@ -1,13 +1,13 @@
 //! The doors of the house: a message, one tool, a retry, a stop.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
+use werkruf_contract::{Cancel, Clock, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
 
@@ -22,6 +22,7 @@ use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
+use crate::timer;
 
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -59,7 +60,8 @@ pub(crate) struct House {
     pub(crate) lanes: Lanes,
     in_flight: InFlight,
     pub(crate) tasks: TaskTracker,
-    live: Mutex<HashMap<Uuid, Arc<Live>>>,
+    /// In order, so that stopping them all is the same twice.
+    live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
     admission: Admission,
     /// Model requests at once, where limited.
     pub(crate) model_slots: Option<Arc<Semaphore>>,
@@ -80,7 +82,7 @@ impl Runtime {
             lanes: Lanes::default(),
             in_flight: InFlight::default(),
             tasks: TaskTracker::new(),
-            live: Mutex::new(HashMap::new()),
+            live: Mutex::new(BTreeMap::new()),
             admission: Admission::new(),
             model_slots: (parts.limits.model_concurrency > 0).then(|| Arc::new(Semaphore::new(parts.limits.model_concurrency))),
             owner: parts.clock.new_id().to_string(),
@@ -276,7 +278,7 @@ impl House {
             conversation_id,
             fence,
             live,
-            deadline: Deadline::after(self.limits.turn()),
+            deadline: timer::after(self.limits.turn()),
             debug: false,
             words,
         }

@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, Deadline, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
+    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
     TurnError, TurnStatus, Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
@@ -22,6 +22,7 @@ use crate::history::stored_form;
 use crate::record::{announce, object};
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
+use crate::timer;
 
 /// How often the same call may come in one turn, and how often a model may get its calls wrong.
 const REPEATS: u32 = 3;
@@ -167,7 +168,7 @@ impl Turn {
             max_output_tokens: self.assistant.max_output_tokens,
         };
         let deadline = match self.progress.last_word {
-            Some(Limit::Deadline) => Deadline::after(GRACE),
+            Some(Limit::Deadline) => timer::after(GRACE),
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
         let slots = self.model_slots.as_deref();
@@ -325,7 +326,7 @@ impl Turn {
         if self.progress.mistakes >= REPEATS {
             self.progress.last_word = Some(Limit::Repeats);
         }
-        if self.ground.deadline.passed() {
+        if timer::left(self.ground.deadline).is_zero() {
             self.progress.last_word = Some(Limit::Deadline);
         }
     }
