@@ -41,7 +41,7 @@ pub(crate) fn permission_version(permissions: &[Permission]) -> String {
 }
 
 /// What an earlier call with the same key means for this one.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Earlier {
     /// Its result may be given again.
     Reuse(Box<CallRow>),
@@ -57,7 +57,9 @@ pub(crate) fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, n
     let call = earlier.call;
     let age = now.duration_since(call.finished_at.unwrap_or(call.created_at));
     if call.error_code.as_deref() == Some("outcome_unknown") {
-        let blocked = if call.conversation_id.is_some() { !earlier.message_since } else { age < UNKNOWN_BLOCKS };
+        // A message that came while this very turn runs is no answer to what the turn has not said yet.
+        let spoken = earlier.message_since && call.turn_id != turn_id;
+        let blocked = if call.conversation_id.is_some() { !spoken } else { age < UNKNOWN_BLOCKS };
         return if blocked { Earlier::Unknown(call.id) } else { Earlier::Nothing };
     }
     if call.status != CallStatus::Succeeded || (earlier.stale && spec.effect == Effect::Read) {
@@ -154,9 +156,10 @@ impl Joined {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use werkruf_contract::Uuid;
+    use werkruf_contract::{CallKind, CallStatus, Effect, ToolSpec, Uuid};
+    use werkruf_store::{CallRow, Reusable};
 
-    use super::{Flight, InFlight, Sameness};
+    use super::{Earlier, Flight, InFlight, Sameness, judge};
 
     fn key(arguments: &Value, user: &str) -> Option<String> {
         Sameness { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
@@ -169,6 +172,64 @@ mod tests {
         assert_eq!(key(&a, "1"), key(&b, "1"));
         assert_ne!(key(&a, "1"), key(&a, "2"));
         assert_ne!(key(&json!({"a": 1}), "1"), key(&json!({"a": 2}), "1"));
+    }
+
+    fn unknown(turn_id: Uuid) -> CallRow {
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        CallRow {
+            id: Uuid::from_u128(9),
+            tenant_id: Uuid::nil(),
+            conversation_id: Some(Uuid::from_u128(1)),
+            turn_id,
+            step: 1,
+            output_index: 0,
+            response_id: None,
+            kind: CallKind::Function,
+            tool_name: "pay".to_owned(),
+            call_id: None,
+            item_id: None,
+            status: CallStatus::Failed,
+            request: None,
+            raw_arguments: None,
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: Some("outcome_unknown".to_owned()),
+            error_detail: None,
+            effect: Effect::Once,
+            attempt: 1,
+            cache_hit: false,
+            dedupe_key: None,
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: None,
+            permission: None,
+            context: String::new(),
+            trace_id: None,
+            run_id: None,
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: at,
+            updated_at: at,
+            started_at: Some(at),
+            finished_at: Some(at),
+        }
+    }
+
+    #[test]
+    fn an_unknown_outcome_blocks_its_turn_whatever_the_person_says_meanwhile() {
+        let spec = ToolSpec::new("pay", "", Effect::Once);
+        let (this, next) = (Uuid::from_u128(5), Uuid::from_u128(6));
+        let judged = |turn_id, message_since| {
+            let earlier = Reusable { call: unknown(this), stale: false, message_since };
+            judge(Some(earlier), &spec, turn_id, jiff::Timestamp::UNIX_EPOCH)
+        };
+        let blocked = Earlier::Unknown(Uuid::from_u128(9));
+        assert_eq!([judged(this, true), judged(this, false), judged(next, false)], [blocked.clone(), blocked.clone(), blocked]);
+        assert_eq!(judged(next, true), Earlier::Nothing);
     }
 
     #[test]
