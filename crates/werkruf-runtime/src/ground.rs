@@ -139,7 +139,8 @@ impl Ground {
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
         let heard: Vec<Arc<str>> =
             write.events.iter().zip(live).map(|(event, live)| live.map_or_else(|| Arc::from(event.data.as_str()), Arc::from)).collect();
-        let written = self.write(write).await?;
+        // A write that failed may have been stored all the same.
+        let written = self.write(write).await.inspect_err(|_| self.hub.let_go(self.stream_id()))?;
         crash::point("before_publish");
         if written.cancel_requested {
             self.live.cancel_all();

@@ -133,7 +133,8 @@ impl Runtime {
         Ok(Accepted { conversation_id, turn_id, created, events })
     }
 
-    /// Listens to a conversation from now on; also the text that is being written right now.
+    /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
+    /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
     pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
         self.house.hub.watch(stream_id, watch)
     }
