@@ -59,6 +59,11 @@ impl Deadline {
         Self(now + span.min(Duration::from_secs(365 * 24 * 3600)))
     }
 
+    /// At this instant, for whoever has timers with a clock of their own.
+    pub const fn at(instant: Instant) -> Self {
+        Self(instant)
+    }
+
     /// What is left; zero once passed.
     #[expect(clippy::disallowed_methods, reason = "deadlines are monotonic and never stored")]
     pub fn left(self) -> Duration {

@@ -9,6 +9,7 @@ use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequ
 use werkruf_store::{NewUsage, StoreError, crash};
 
 use crate::ground::{Draft, Ground};
+use crate::timer;
 
 /// Sends in all, the first included.
 const SENDS: u32 = 3;
@@ -146,7 +147,7 @@ impl Question<'_> {
 
     async fn pause(&self, sent: u32, error: &ModelError) -> Result<(), Stop> {
         let pause = error.retry_after.unwrap_or(FIRST_PAUSE * 2_u32.pow(sent - 1));
-        if pause > LONGEST_PAUSE || pause > self.deadline.left() {
+        if pause > LONGEST_PAUSE || pause > timer::left(self.deadline) {
             let mut failure = give_up(error, &self.request.locale);
             failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
             return Err(Stop::Failed(failure));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::RngExt;
 use serde_json::Value;
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
@@ -15,6 +14,7 @@ use werkruf_store::{CallRetry, StoreError, crash};
 use crate::ground::Ground;
 use crate::outcome::{Ended, Success};
 use crate::registry::Entry;
+use crate::timer;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
@@ -51,11 +51,11 @@ pub(crate) async fn attempt(ground: &Ground, run: &Run) -> Result<Ended, StoreEr
             Err(end) => end,
         };
         let now = ground.clock.now();
-        let pause = backoff(attempt, &failure);
+        let pause = backoff(attempt, &failure, ground.clock.chance());
         let again = failure.kind.is_retryable()
             && cause != CallStatus::Canceled
             && attempt < spec.allowed_attempts()
-            && pause < run.deadline.left();
+            && pause < timer::left(run.deadline);
         if !again {
             return Ok(Ended::failed(failure, cause, spec.effect, attempt, now));
         }
@@ -78,7 +78,7 @@ pub(crate) async fn attempt(ground: &Ground, run: &Run) -> Result<Ended, StoreEr
 async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Failure, CallStatus)> {
     let spec = run.entry.spec();
     let limit = spec.timeout.min(ground.limits.tool());
-    let deadline = Deadline::after(limit).earlier(run.deadline);
+    let deadline = timer::after(limit).earlier(run.deadline);
     let _slot = match &run.entry.slots {
         Some(slots) => match timeout_at(deadline.instant().into(), Arc::clone(slots).acquire_owned()).await {
             Ok(slot) => slot.ok(),
@@ -141,17 +141,18 @@ pub(crate) fn canceled() -> Failure {
 }
 
 /// What the other side asked for, else twice as long each time, spread so that many callers do not return at once.
-fn backoff(attempt: u32, failure: &Failure) -> Duration {
+fn backoff(attempt: u32, failure: &Failure, chance: f64) -> Duration {
     if let Some(asked) = failure.retry_after {
         return asked;
     }
     let longest = FIRST_BACKOFF.saturating_mul(1 << (attempt - 1).min(10)).min(LONGEST_BACKOFF);
-    longest.mul_f64(rand::rng().random_range(0.5..1.0))
+    longest.mul_f64(0.5 + chance / 2.0)
 }
 
 async fn rest(pause: Duration, cancel: &Cancel) -> Result<(), ()> {
     tokio::select! {
-        () = tokio::time::sleep(pause) => Ok(()),
+        biased;
         () = cancel.raised() => Err(()),
+        () = tokio::time::sleep(pause) => Ok(()),
     }
 }

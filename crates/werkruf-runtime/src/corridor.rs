@@ -22,6 +22,7 @@ use crate::ground::{Draft, Ground};
 use crate::outcome::{Ended, Success};
 use crate::record::{Seat, conclude, new_row, object, record, shown, start};
 use crate::registry::Entry;
+use crate::timer;
 
 /// A call as it arrives, whoever asks for it.
 #[derive(Debug, Clone)]
@@ -274,7 +275,7 @@ impl Walk<'_> {
 
     pub(crate) fn deadline(&self) -> Deadline {
         let turn = self.ground.deadline;
-        self.context.timeouts_ms.map_or(turn, |ms| turn.earlier(Deadline::after(std::time::Duration::from_millis(ms.get()))))
+        self.context.timeouts_ms.map_or(turn, |ms| turn.earlier(timer::after(std::time::Duration::from_millis(ms.get()))))
     }
 
     fn call_context(&self, job_id: Uuid, key: &str) -> ToolContext {
@@ -381,6 +382,7 @@ impl Walk<'_> {
         let ground = self.ground;
         let cancel = ground.live.register(job_id);
         let ended = tokio::select! {
+            biased;
             landed = joined.landed() => landed.map(|ended| ended.shared(ground.clock.now())),
             () = cancel.raised() => None,
         };

@@ -1,6 +1,6 @@
 //! What a turn stands on: whose it is, what it may write, where it is heard. Shared by the turn and its calls.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ pub(crate) struct Live {
     pub(crate) released: Cancel,
     /// Raised by a decision or a cancel that may come just as the turn begins to wait.
     pub(crate) look_again: Cancel,
-    calls: Mutex<HashMap<Uuid, Cancel>>,
+    /// In order, so that stopping them all is the same twice.
+    calls: Mutex<BTreeMap<Uuid, Cancel>>,
 }
 
 impl Live {
@@ -140,7 +141,8 @@ impl Ground {
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
         let heard: Vec<Arc<str>> =
             write.events.iter().zip(live).map(|(event, live)| live.map_or_else(|| Arc::from(event.data.as_str()), Arc::from)).collect();
-        let written = self.write(write).await?;
+        // A write that failed may have been stored all the same.
+        let written = self.write(write).await.inspect_err(|_| self.hub.let_go(self.stream_id()))?;
         crash::point("before_publish");
         if written.cancel_requested {
             self.live.cancel_all();

@@ -1,7 +1,7 @@
 //! Live events on their way to whoever listens. Buffers are bounded: a reader that falls behind loses
 //! its connection, never an event, because every numbered event is a row and can be read again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -52,7 +52,8 @@ pub(crate) struct Hub {
 /// Under one lock, so that whoever joins gets the text so far and every token after it, none twice.
 #[derive(Default)]
 struct Streams {
-    readers: HashMap<Uuid, Vec<Reader>>,
+    /// In order, so that letting them all go is the same twice.
+    readers: BTreeMap<Uuid, Vec<Reader>>,
     shown: HashMap<Uuid, Shown>,
 }
 
@@ -115,6 +116,11 @@ impl Hub {
         });
     }
 
+    /// Something may have been stored that nobody was told: whoever listens must come back and read the rows.
+    pub(crate) fn let_go(&self, stream_id: Uuid) {
+        self.lock().readers.remove(&stream_id);
+    }
+
     /// Ends every reader's stream.
     pub(crate) fn close(&self) {
         self.lock().readers.clear();
@@ -158,6 +164,17 @@ mod tests {
         assert_eq!(&*events.try_recv().unwrap().data, r#"{"content":"lo","step":1}"#);
         hub.publish(stream, &LiveEvent { seq: Some(1), kind: EventType::Final, turn_id: turn, data: Arc::from("{}") });
         assert_eq!(hub.watch(stream, Watch { turn_id: None, debug: false }).1, None);
+    }
+
+    #[test]
+    fn who_may_have_missed_something_is_let_go() {
+        let (hub, stream, turn) = (Hub::default(), Uuid::from_u128(1), Uuid::from_u128(2));
+        let (mut whole, _) = hub.watch(stream, Watch { turn_id: None, debug: false });
+        let (mut one, _) = hub.watch(stream, Watch { turn_id: Some(turn), debug: false });
+        let (mut other, _) = hub.watch(Uuid::from_u128(3), Watch { turn_id: None, debug: false });
+        hub.let_go(stream);
+        assert!(whole.blocking_recv().is_none() && one.blocking_recv().is_none());
+        assert!(other.try_recv().is_err_and(|error| error == tokio::sync::mpsc::error::TryRecvError::Empty));
     }
 
     #[test]

@@ -35,16 +35,16 @@ impl Runtime {
         }
         self.house.admit(&invoke.caller)?;
         let asked = asked(self.house.parts.clock.new_id(), &invoke.tool, Arguments::Given(invoke.input), None, None);
-        let (job_id, ended) = self
-            .enter(Direct {
-                caller: invoke.caller,
-                kind: TurnKind::Invoke,
-                conversation_id: invoke.conversation_id,
-                context: invoke.context,
-                asked,
-                idempotency: invoke.idempotency,
-            })
-            .await?;
+        let direct = Direct {
+            caller: invoke.caller,
+            kind: TurnKind::Invoke,
+            conversation_id: invoke.conversation_id,
+            context: invoke.context,
+            asked,
+            idempotency: invoke.idempotency,
+        };
+        // Boxed: the way in is long, and its future large.
+        let (job_id, ended) = Box::pin(self.enter(direct)).await?;
         let gone = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
         let outcome = ended.await.map_err(|_| gone())?;
         Ok(Invoked { job_id, outcome })
@@ -91,7 +91,7 @@ impl Runtime {
             asked: asked(self.house.parts.clock.new_id(), &call.tool_name, arguments, Some(call.id), key),
             idempotency: None,
         };
-        let (job_id, _) = self.enter(direct).await?;
+        let (job_id, _) = Box::pin(self.enter(direct)).await?;
         Ok(job_id)
     }
 

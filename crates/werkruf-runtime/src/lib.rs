@@ -31,6 +31,7 @@ mod replay;
 mod resume;
 mod runtime;
 mod safety;
+mod timer;
 mod turn;
 
 pub use arguments::Repair;

@@ -46,6 +46,7 @@ impl Runtime {
     pub async fn watch_over(&self) {
         loop {
             tokio::select! {
+                biased;
                 () = self.house.stopping.raised() => return,
                 () = tokio::time::sleep(SCAN_EVERY) => {}
             }

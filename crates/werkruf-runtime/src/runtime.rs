@@ -1,13 +1,13 @@
 //! The doors of the house: a message, one tool, a retry, a stop.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{ApprovalStatus, Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_store::{
     ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records, TurnKind,
@@ -25,6 +25,7 @@ use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
+use crate::timer;
 
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -63,7 +64,8 @@ pub(crate) struct House {
     pub(crate) lanes: Lanes,
     in_flight: InFlight,
     pub(crate) tasks: TaskTracker,
-    live: Mutex<HashMap<Uuid, Arc<Live>>>,
+    /// In order, so that stopping them all is the same twice.
+    live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
     admission: Admission,
     /// Model requests at once, where limited.
     pub(crate) model_slots: Option<Arc<Semaphore>>,
@@ -84,7 +86,7 @@ impl Runtime {
             lanes: Lanes::default(),
             in_flight: InFlight::default(),
             tasks: TaskTracker::new(),
-            live: Mutex::new(HashMap::new()),
+            live: Mutex::new(BTreeMap::new()),
             admission: Admission::new(),
             model_slots: (parts.limits.model_concurrency > 0).then(|| Arc::new(Semaphore::new(parts.limits.model_concurrency))),
             owner: parts.clock.new_id().to_string(),
@@ -135,7 +137,8 @@ impl Runtime {
         Ok(Accepted { conversation_id, turn_id, created, events })
     }
 
-    /// Listens to a conversation from now on; also the text that is being written right now.
+    /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
+    /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
     pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
         self.house.hub.watch(stream_id, watch)
     }
@@ -264,7 +267,7 @@ impl House {
     /// The same for a turn that is stored already; `None` while somebody here works on it.
     pub(crate) fn revive(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Option<Alive> {
         let mut lives = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let std::collections::hash_map::Entry::Vacant(place) = lives.entry(turn_id) else { return None };
+        let std::collections::btree_map::Entry::Vacant(place) = lives.entry(turn_id) else { return None };
         let live = Arc::clone(place.insert(Arc::new(Live::default())));
         Some(Alive { house: Arc::clone(self), tenant_id, turn_id, live })
     }
@@ -305,7 +308,7 @@ impl House {
             conversation_id,
             fence,
             live,
-            deadline: Deadline::after(self.limits.turn()),
+            deadline: timer::after(self.limits.turn()),
             debug: false,
             words,
         }

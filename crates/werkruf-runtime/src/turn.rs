@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, Deadline, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
-    TurnError, TurnStatus, Usage, Words, merge_state,
+    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType, TurnError,
+    TurnStatus, Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
@@ -23,6 +23,7 @@ use crate::history::stored_form;
 use crate::record::{announce, object};
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
+use crate::timer;
 
 /// How often the same call may come in one turn, and how often a model may get its calls wrong.
 const REPEATS: u32 = 3;
@@ -168,7 +169,7 @@ impl Turn {
             max_output_tokens: self.assistant.max_output_tokens,
         };
         let deadline = match self.progress.last_word {
-            Some(Limit::Deadline) => Deadline::after(GRACE),
+            Some(Limit::Deadline) => timer::after(GRACE),
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
         let slots = self.model_slots.as_deref();
@@ -333,7 +334,7 @@ impl Turn {
         if self.progress.mistakes >= REPEATS {
             self.progress.last_word = Some(Limit::Repeats);
         }
-        if self.ground.deadline.passed() {
+        if timer::left(self.ground.deadline).is_zero() {
             self.progress.last_word = Some(Limit::Deadline);
         }
     }

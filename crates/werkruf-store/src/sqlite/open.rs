@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::beside;
+use super::takeover::LEFT;
 use crate::StoreError;
 
 /// Older versions can lose committed data when a checkpoint meets a WAL reset.
@@ -79,14 +80,14 @@ pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError>
     // A turn whose process died holding the lease has been taken over; one that was released has not.
     transaction.execute(
         "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE finished_at IS NULL AND status <> 'accepted' AND
-           EXISTS (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND owner IS NOT NULL
+           EXISTS (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND owner <> ?1
                      AND leases.conversation_id = coalesce(turns.conversation_id, turns.id))",
-        [],
+        [LEFT],
     )?;
     let voided = transaction.execute(
-        "UPDATE leases SET owner = NULL WHERE owner IS NOT NULL AND (tenant_id, conversation_id) IN
+        "UPDATE leases SET owner = ?1 WHERE owner <> ?1 AND (tenant_id, conversation_id) IN
            (SELECT tenant_id, coalesce(conversation_id, id) FROM turns INDEXED BY turns_open WHERE finished_at IS NULL)",
-        [],
+        [LEFT],
     )?;
     transaction.commit()?;
     if voided > 0 {

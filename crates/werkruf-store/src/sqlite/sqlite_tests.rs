@@ -23,6 +23,7 @@ tell! {
     a_turn_is_stored_in_four_commits,
     a_second_message_waits_for_its_place,
     a_lease_of_another_owner_makes_the_turn_wait,
+    a_turn_that_was_left_is_gone_on_with_before_another_begins,
     the_inbox_knows_a_second_copy,
     only_the_owner_finds_a_conversation,
     a_fenced_write_changes_nothing,
@@ -127,17 +128,14 @@ async fn what_was_committed_survives_and_old_leases_are_void() {
     }
     let reopened = SqliteStore::open(&crashed, &clock).unwrap();
     assert_eq!(reopened.history(world.tenant, running.conversation).await.unwrap().len(), 1);
-    assert_eq!(number(&outside(&crashed), "SELECT count(*) FROM leases WHERE owner IS NOT NULL"), 0);
+    assert_eq!(number(&outside(&crashed), "SELECT count(*) FROM leases WHERE owner <> ''"), 0);
     assert_eq!(number(&outside(&crashed), "SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'boot_epoch'"), 2);
     for old in [&running, &lonely] {
         let fenced = reopened.write(world.to_write(old)).await;
         assert!(matches!(fenced, Err(StoreError::Fenced)), "{fenced:?}");
     }
-    let mut open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "I am back");
-    open.owner = "process-2".to_owned();
-    let elsewhere = World { store: reopened, ..World::new(Arc::clone(&store), clock) };
-    let next = elsewhere.begin(crate::OpenTurn { tenant_id: world.tenant, ..open }).await;
-    assert!(next.fence.epoch > running.fence.epoch, "the epoch goes on counting");
+    let next = reopened.take_over(world.tenant, running.turn, "process-2".to_owned(), world.now).await.unwrap();
+    assert!(next.epoch > running.fence.epoch, "the epoch goes on counting");
 }
 
 #[tokio::test]

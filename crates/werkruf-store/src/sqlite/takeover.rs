@@ -9,6 +9,9 @@ use super::row::{self, all, first};
 use super::text::Id;
 use crate::{Fence, StoreError, TurnRow};
 
+/// The owner of a lease whose turn has begun and is not over, with nobody at work on it: free to take over, closed to other turns.
+pub(super) const LEFT: &str = "";
+
 /// Read through the narrow index of turns without an end. One that waits for a person's word is left alone until a
 /// decision has come for one of its calls.
 pub(super) fn unfinished(c: &Connection, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
@@ -17,11 +20,11 @@ pub(super) fn unfinished(c: &Connection, owner: &str) -> Result<Vec<TurnRow>, St
            (SELECT 1 FROM approvals JOIN tool_calls ON tool_calls.tenant_id = approvals.tenant_id AND tool_calls.id = approvals.call_id
               WHERE approvals.tenant_id = turns.tenant_id AND approvals.turn_id = turns.id AND approvals.status <> 'pending'
                 AND tool_calls.status = 'queued')) AND NOT EXISTS
-           (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND leases.owner <> ?1
+           (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND leases.owner NOT IN (?1, ?2)
               AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)) ORDER BY id",
         row::TURN
     ))?;
-    all(&mut statement, params![owner], row::turn)
+    all(&mut statement, params![owner, LEFT], row::turn)
 }
 
 pub(super) fn take_over(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Result<Fence, StoreError> {
@@ -32,24 +35,27 @@ pub(super) fn take_over(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: S
     // A lease that still has an owner was lost by a task, not given back: that counts.
     c.prepare_cached(
         "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE tenant_id = ?1 AND id = ?2 AND EXISTS
-           (SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?3 AND owner IS NOT NULL)",
+           (SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?3 AND owner <> ?4)",
     )?
-    .execute(params![tenant, turn, Id::from(stream_id)])?;
+    .execute(params![tenant, turn, Id::from(stream_id), LEFT])?;
     // From here on a crash counts, also for a turn that had waited.
-    c.prepare_cached("UPDATE turns SET status = 'acting' WHERE tenant_id = ?1 AND id = ?2 AND status = 'awaiting_approval'")?
-        .execute(params![tenant, turn])?;
+    let waited = c
+        .prepare_cached("UPDATE turns SET status = 'acting' WHERE tenant_id = ?1 AND id = ?2 AND status = 'awaiting_approval'")?
+        .execute(params![tenant, turn])?
+        == 1;
+    // One that waited begins like any other: nothing may come between the call and the result of a turn that was left.
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, expires_at = ?4
-         WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR owner = ?3) RETURNING epoch",
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR (owner IN (?3, ?5) AND NOT ?6)) RETURNING epoch",
     )?;
-    let epoch = first(&mut statement, params![tenant, Id::from(stream_id), owner, lease_end(now)], |columns| columns.int())?;
+    let epoch = first(&mut statement, params![tenant, Id::from(stream_id), owner, lease_end(now), LEFT, waited], |columns| columns.int())?;
     Ok(Fence { tenant_id, stream_id, epoch: epoch.ok_or(StoreError::Busy)?, owner })
 }
 
 pub(super) fn release(c: &Connection, fence: &Fence) -> Result<(), StoreError> {
     let released = c
-        .prepare_cached("UPDATE leases SET owner = NULL WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
-        .execute(params![Id::from(fence.tenant_id), Id::from(fence.stream_id), fence.owner, fence.epoch])?;
+        .prepare_cached("UPDATE leases SET owner = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
+        .execute(params![Id::from(fence.tenant_id), Id::from(fence.stream_id), fence.owner, fence.epoch, LEFT])?;
     if released == 1 { Ok(()) } else { Err(StoreError::Fenced) }
 }
 

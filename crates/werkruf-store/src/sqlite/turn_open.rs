@@ -50,6 +50,10 @@ fn fill(
     let stream = Id::from(stream_id);
     let (events, messages) = (count(open.events.len()), i64::from(open.message.is_some()));
     let claimed = if open.start { claim(c, place.tenant, &stream, open, events, messages)? } else { None };
+    if claimed.is_none() && !open.calls.is_empty() {
+        // Their rows say that they begin now, and they do not.
+        return Err(StoreError::Busy);
+    }
     let (first_event, seq) = match &claimed {
         Some(claim) => (claim.next_event - events, open.message.is_some().then_some(claim.next_message - 1)),
         None => (append(c, place.tenant, &stream, events)? - events, None),
@@ -138,14 +142,14 @@ struct Claim {
     next_message: i64,
 }
 
-/// Takes the lease, or `None` while another owner holds it.
+/// Takes the lease, or `None` while a turn that has begun is not over, whoever holds it: nothing may come between a call and its result.
 fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Claim>, StoreError> {
     let mut statement = c.prepare_cached(
         "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
          VALUES (?1, ?2, ?3, 1, 1 + ?4, 1 + ?5, ?6)
          ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1,
            next_event_seq = next_event_seq + ?4, next_message_seq = next_message_seq + ?5, expires_at = excluded.expires_at
-         WHERE owner IS NULL OR owner = excluded.owner
+         WHERE owner IS NULL
          RETURNING epoch, next_event_seq, next_message_seq",
     )?;
     first(&mut statement, params![tenant, stream, open.owner, events, messages, lease_end(open.now)], |columns| {
@@ -202,7 +206,7 @@ pub(super) fn start(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: &str,
     let waits = first(&mut statement, params![stream, turn], |columns| columns.flag())?.unwrap_or(false);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, next_message_seq = next_message_seq + ?4, expires_at = ?5
-         WHERE tenant_id = ?1 AND conversation_id = ?2 AND (owner IS NULL OR owner = ?3) RETURNING epoch, next_message_seq",
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NULL RETURNING epoch, next_message_seq",
     )?;
     let (epoch, next_message) =
         first(&mut statement, params![tenant, stream, owner, waits, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?

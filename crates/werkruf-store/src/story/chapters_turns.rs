@@ -5,7 +5,7 @@ use werkruf_contract::{CallStatus, EventType, TurnStatus};
 
 use super::world::{OWNER, Running, event, state, to};
 use super::{Store, World};
-use crate::{CallFilter, CallRetry, CallStart, ConversationRef, Opened, Order, Page, StoreError, TurnKind};
+use crate::{CallFilter, CallRetry, CallRow, CallStart, ConversationRef, OpenTurn, Opened, Order, Page, StoreError, TurnKind};
 
 pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
@@ -81,6 +81,36 @@ pub(crate) async fn a_lease_of_another_owner_makes_the_turn_wait<S: Store>(world
     assert!(matches!(early, Err(StoreError::Busy)), "{early:?}");
     world.complete(&first).await;
     world.store.start_turn(world.tenant, turn, "process-2", world.now).await.unwrap();
+}
+
+/// Its process may be the same one: a task that gave up leaves a history with a call in it that has no result yet.
+pub(crate) async fn a_turn_that_was_left_is_gone_on_with_before_another_begins<S: Store>(world: World<S>) {
+    let first = world.talk().await;
+    let existing = || ConversationRef::Existing { id: first.conversation, any_user: false };
+    let waiting = world.opening(existing(), "and?");
+    let second = waiting.turn_id;
+    let opened = world.store.open_turn(waiting).await.unwrap();
+    assert!(matches!(opened, Opened::Stored { fence: None, .. }), "the same owner began a second turn: {opened:?}");
+    let mut direct = OpenTurn { message: None, kind: TurnKind::Invoke, ..world.opening(existing(), "") };
+    direct.calls = vec![CallRow { turn_id: direct.turn_id, ..world.call(&first, 0) }];
+    let (third, refused) = (direct.turn_id, world.store.open_turn(direct).await);
+    assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+    assert_eq!(world.store.turn(world.tenant, third).await.unwrap(), None, "a call that cannot begin leaves nothing behind");
+
+    for (takeovers, released) in [(1, true), (1, false)] {
+        let early = world.store.start_turn(world.tenant, second, OWNER, world.now).await;
+        assert!(matches!(early, Err(StoreError::Busy)), "{early:?}");
+        let unfinished = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
+        assert_eq!(unfinished.iter().map(|turn| turn.id).collect::<Vec<_>>(), [first.turn, second]);
+        let fence = world.store.take_over(world.tenant, first.turn, OWNER.to_owned(), world.now).await.unwrap();
+        assert_eq!(world.store.turn(world.tenant, first.turn).await.unwrap().unwrap().takeovers, takeovers);
+        if released {
+            world.store.release(fence).await.unwrap();
+        } else {
+            world.complete(&Running { fence, ..first.clone() }).await;
+        }
+    }
+    world.store.start_turn(world.tenant, second, OWNER, world.now).await.unwrap();
 }
 
 pub(crate) async fn the_inbox_knows_a_second_copy<S: Store>(mut world: World<S>) {

@@ -89,6 +89,11 @@ impl Known {
         self.settled.get(&turn_id).is_some_and(|settled| *settled >= step)
     }
 
+    /// Whether events before this one have not been heard: one that was stored earlier is told later, or never was.
+    fn misses(&self, event: &LiveEvent) -> bool {
+        event.seq.is_some_and(|seq| seq > self.last + 1)
+    }
+
     /// Whether a live event is news.
     fn wants(&self, event: &LiveEvent) -> bool {
         match event.seq {
@@ -144,6 +149,11 @@ impl LiveBody {
         for event in self.batch.drain(..) {
             if !self.known.wants(&event) {
                 continue;
+            }
+            if !self.one_turn && self.known.misses(&event) {
+                // The client comes back with the last number it has, and reads the rows.
+                self.ended = true;
+                break;
             }
             frame(&mut out, event.seq, event.kind, &event.data);
             if let Some(seq) = event.seq {

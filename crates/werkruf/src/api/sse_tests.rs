@@ -36,6 +36,14 @@ fn live_events_do_not_repeat_stored_ones() {
 }
 
 #[test]
+fn a_number_left_out_is_noticed() {
+    let known = Known::up_to(4);
+    assert!(!known.misses(&live(Some(5), EventType::Init, "{}")));
+    assert!(known.misses(&live(Some(6), EventType::Init, "{}")));
+    assert!(!known.misses(&live(None, EventType::AssistantToken, "{}")));
+}
+
+#[test]
 fn tokens_of_settled_text_are_not_shown_after_it() {
     let mut known = Known::default();
     known.sent(3, EventType::AssistantSnapshot, Some(TURN), r#"{"content":"whole","step":1}"#);

@@ -1,0 +1,388 @@
+//! The tables of the seeded runs are a model of the store; here the same random story is told to both, and they must say the
+//! same at every step. A model that drifts would test an engine on a database that does not exist.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_store::{
+    CallEnd, CallFilter, CallRetry, CallRow, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn,
+    Opened, Page, Records, SqliteStore, StoreError, TurnChange, TurnKind, TurnWrite, Turns,
+};
+
+use crate::mutant::Mutant;
+use crate::process::Process;
+use crate::store::Store;
+use crate::world::World;
+
+const STORIES: u64 = 12;
+const STEPS: u64 = 80;
+
+/// A turn, and the newest fence anybody got for it.
+#[derive(Clone)]
+struct Known {
+    turn_id: Uuid,
+    conversation_id: Option<Uuid>,
+    fence: Option<Fence>,
+    calls: Vec<Uuid>,
+}
+
+struct Story {
+    world: Arc<World>,
+    model: Store,
+    real: Option<Arc<SqliteStore>>,
+    folder: tempfile::TempDir,
+    conversations: Vec<Uuid>,
+    turns: Vec<Known>,
+    step: u64,
+}
+
+/// Errors are the same when the engine would do the same about them; the words differ.
+fn said<T: Debug>(result: &Result<T, StoreError>) -> String {
+    match result {
+        Ok(done) => format!("{done:?}"),
+        Err(StoreError::Moved { what, .. }) => format!("moved {what}"),
+        Err(StoreError::Broken(_)) => "broken".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Arguments are used twice, so they must be values that were drawn before.
+macro_rules! both {
+    ($story:ident, $method:ident ( $($argument:expr),* )) => {{
+        let model = $story.model.$method($($argument.clone()),*).await;
+        let real = $story.real().$method($($argument.clone()),*).await;
+        assert_eq!(said(&model), said(&real), "step {} of the story: {}", $story.step, stringify!($method));
+        real
+    }};
+}
+
+impl Story {
+    fn new(seed: u64) -> Self {
+        let world = World::new(seed, Mutant::None);
+        world.weather.clear_up();
+        world.tables.lock().unwrap().shared = false;
+        let model = Store { world: Arc::clone(&world), process: Process::new(1) };
+        // What is compared is what it says, not whether it lasts: memory will do where there is some.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let mut story = Self { world, model, real: None, folder, conversations: Vec::new(), turns: Vec::new(), step: 0 };
+        story.open();
+        story
+    }
+
+    fn real(&self) -> &SqliteStore {
+        self.real.as_ref().unwrap()
+    }
+
+    /// Another process opens the file.
+    fn open(&mut self) {
+        self.real = None;
+        self.real = Some(SqliteStore::open(self.folder.path().join("w.db"), &self.world.clock).unwrap());
+        self.world.tables.lock().unwrap().void_leases();
+    }
+
+    fn tenant(&self) -> Uuid {
+        self.world.person.tenant_id
+    }
+
+    fn below(&self, n: u64) -> u64 {
+        self.world.dice.below(n)
+    }
+
+    fn owner(&self) -> String {
+        format!("owner-{}", self.below(2))
+    }
+
+    fn id(&self) -> Uuid {
+        self.world.clock.new_id()
+    }
+
+    async fn go_on(&mut self) {
+        self.step += 1;
+        match self.below(20) {
+            0..=4 => self.open_turn().await,
+            5..=6 => self.start_turn().await,
+            7..=14 => self.write().await,
+            15 => self.take_over().await,
+            16 => {
+                if let Some(fence) = self.turn().and_then(|turn| turn.fence) {
+                    let _ = both!(self, release(fence));
+                }
+            }
+            17 => {
+                let (tenant_id, now) = (self.tenant(), self.world.clock.now());
+                if let Some(turn) = self.turn() {
+                    let _ = both!(self, request_cancel(tenant_id, turn.turn_id, now));
+                }
+            }
+            18 => {
+                let (tenant_id, now) = (self.tenant(), self.world.clock.now());
+                if let Some(id) = self.world.dice.pick(&self.conversations).copied() {
+                    let patch = patch(self.below(3));
+                    let _ = both!(self, patch_state(tenant_id, id, patch, now));
+                }
+            }
+            _ => self.open(),
+        }
+        self.look().await;
+    }
+
+    fn turn(&self) -> Option<Known> {
+        // Mostly the newest, so that stories get somewhere.
+        let newest = self.turns.len().saturating_sub(3);
+        self.world.dice.pick(&self.turns[newest..]).cloned()
+    }
+
+    fn remember(&mut self, turn_id: Uuid, change: impl FnOnce(&mut Known)) {
+        if let Some(known) = self.turns.iter_mut().find(|known| known.turn_id == turn_id) {
+            change(known);
+        }
+    }
+
+    async fn open_turn(&mut self) {
+        let turn_id = self.id();
+        let existing = self.world.dice.pick(&self.conversations).copied();
+        let conversation = match (self.below(5), existing) {
+            (0, _) => ConversationRef::None,
+            (1..=3, Some(id)) => ConversationRef::Existing { id, any_user: self.below(2) == 0 },
+            _ => ConversationRef::New { id: self.id(), channel: "web".to_owned(), title: "t".to_owned() },
+        };
+        let conversation_id = match &conversation {
+            ConversationRef::New { id, .. } | ConversationRef::Existing { id, .. } => Some(*id),
+            ConversationRef::None => None,
+        };
+        let direct = conversation_id.is_none() || self.below(4) == 0;
+        let now = self.world.clock.now();
+        let inbox = (self.below(3) == 0).then(|| InboxEntry {
+            channel: "api".to_owned(),
+            account: "chat:1".to_owned(),
+            external_id: format!("key-{}", self.below(4)),
+            fingerprint: format!("body-{}", self.below(2)),
+            expires_at: now + SignedDuration::from_millis(40),
+        });
+        let calls: Vec<CallRow> = direct.then(|| self.call(turn_id, conversation_id)).into_iter().collect();
+        let open = OpenTurn {
+            tenant_id: self.tenant(),
+            user_id: if self.below(8) == 0 { "2" } else { "1" }.to_owned(),
+            turn_id,
+            kind: if direct { TurnKind::Invoke } else { TurnKind::Chat },
+            conversation,
+            assistant: "default".to_owned(),
+            key_id: None,
+            message: (!direct).then(|| self.message("user", None)),
+            inbox,
+            start: direct || self.below(4) > 0,
+            owner: self.owner(),
+            calls: calls.clone(),
+            approvals: Vec::new(),
+            events: vec![event(EventType::Init)],
+            now,
+        };
+        if let Ok(Opened::Stored { fence, .. }) = both!(self, open_turn(open)) {
+            let calls = calls.iter().map(|call| call.id).collect();
+            self.turns.push(Known { turn_id, conversation_id, fence, calls });
+            if let ConversationRef::New { id, .. } = open.conversation {
+                self.conversations.push(id);
+            }
+        }
+    }
+
+    async fn start_turn(&mut self) {
+        let Some(turn) = self.turn() else { return };
+        let (tenant_id, owner, now) = (self.tenant(), self.owner(), self.world.clock.now());
+        let model = self.model.start_turn(tenant_id, turn.turn_id, &owner, now).await;
+        let real = self.real().start_turn(tenant_id, turn.turn_id, &owner, now).await;
+        assert_eq!(said(&model), said(&real), "step {}: start", self.step);
+        if let Ok(fence) = real {
+            self.remember(turn.turn_id, |known| known.fence = Some(fence));
+        }
+    }
+
+    async fn take_over(&mut self) {
+        let Some(turn) = self.turn() else { return };
+        let (tenant_id, owner, now) = (self.tenant(), self.owner(), self.world.clock.now());
+        if let Ok(fence) = both!(self, take_over(tenant_id, turn.turn_id, owner, now)) {
+            self.remember(turn.turn_id, |known| known.fence = Some(fence));
+        }
+    }
+
+    async fn write(&mut self) {
+        let Some(turn) = self.turn() else { return };
+        let Some(mut fence) = turn.fence.clone() else { return };
+        if self.below(10) == 0 {
+            fence.epoch -= 1;
+        }
+        let now = self.world.clock.now();
+        let mut write = TurnWrite::new(fence, turn.conversation_id, turn.turn_id, "1".to_owned(), now);
+        let call = self.world.dice.pick(&turn.calls).copied();
+        let attempt = u32::try_from(self.below(3)).unwrap();
+        match (self.below(7), call) {
+            (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),
+            (2, Some(id)) => write.starts.push(CallStart { id, started_at: now }),
+            (3, Some(id)) => write.retries.push(retry(id, attempt, now)),
+            (4 | 5, Some(id)) => write.ends.push(end(id, self.below(4), now)),
+            _ => {}
+        }
+        if self.below(3) == 0 && (turn.conversation_id.is_some() || self.below(5) == 0) {
+            let result = (self.below(2) == 0).then(|| format!("c{}", self.below(6)));
+            write.messages.push(self.message(if result.is_some() { "tool" } else { "assistant" }, result));
+        }
+        if self.below(3) == 0 {
+            write.usage.push(self.usage());
+        }
+        write.state_patches.extend((0..self.below(3)).map(patch));
+        write.events.extend((0..self.below(3)).map(|_| event(EventType::ToolFinished)));
+        if self.below(4) == 0 {
+            let status = [TurnStatus::Acting, TurnStatus::Completed, TurnStatus::Failed][usize::try_from(self.below(3)).unwrap()];
+            let error = (status == TurnStatus::Failed).then(|| ("{}".to_owned(), "code".to_owned()));
+            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()) });
+        }
+        if both!(self, write(write)).is_ok() {
+            self.remember(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));
+        }
+    }
+
+    /// Everything the engine reads.
+    async fn look(&self) {
+        let (tenant_id, owner, key) = (self.tenant(), self.owner(), format!("key-{}", self.below(3)));
+        let _ = both!(self, unfinished_turns(owner));
+        let Some(turn) = self.turn() else { return };
+        let _ = both!(self, turn(tenant_id, turn.turn_id));
+        let _ = both!(self, turn_usage(tenant_id, turn.turn_id));
+        let _ = both!(self, calls(tenant_id, CallFilter { turn_id: Some(turn.turn_id), ..CallFilter::default() }, Page::default()));
+        let _ = both!(self, reusable_call(tenant_id, key));
+        let _ = both!(self, events(tenant_id, turn.conversation_id.unwrap_or(turn.turn_id), Some(turn.turn_id), 0_i64, 5_u32));
+        if let Some(id) = turn.conversation_id {
+            let _ = both!(self, history(tenant_id, id));
+            let _ = both!(self, conversation(tenant_id, id));
+            let _ = both!(self, events(tenant_id, id, None::<Uuid>, 1_i64, 100_u32));
+            let ids: Vec<String> = (0..6).map(|n| format!("c{n}")).collect();
+            let _ = both!(self, taken_call_ids(tenant_id, id, ids));
+        }
+        if let Some(id) = turn.calls.first() {
+            let _ = both!(self, call(tenant_id, id));
+        }
+    }
+
+    fn message(&self, role: &'static str, tool_call_id: Option<String>) -> NewMessage {
+        NewMessage {
+            id: self.id(),
+            role,
+            content: format!("text {}", self.step),
+            tool_calls: None,
+            tool_name: tool_call_id.is_some().then(|| "look".to_owned()),
+            status: tool_call_id.is_some().then_some("success"),
+            tool_call_id,
+            metadata: None,
+            tokens: None,
+        }
+    }
+
+    fn call(&self, turn_id: Uuid, conversation_id: Option<Uuid>) -> CallRow {
+        let now = self.world.clock.now();
+        let running = self.below(2) == 0;
+        CallRow {
+            id: self.id(),
+            tenant_id: self.tenant(),
+            conversation_id,
+            turn_id,
+            step: 1,
+            output_index: u32::try_from(self.below(6)).unwrap(),
+            response_id: None,
+            kind: CallKind::Function,
+            tool_name: "look".to_owned(),
+            call_id: Some(format!("c{}", self.below(6))),
+            item_id: None,
+            status: if running { CallStatus::Running } else { CallStatus::Queued },
+            request: Some("{}".to_owned()),
+            raw_arguments: Some("{}".to_owned()),
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: [Effect::Read, Effect::Idempotent, Effect::Once][usize::try_from(self.below(3)).unwrap()],
+            attempt: u32::from(running),
+            cache_hit: false,
+            dedupe_key: Some(format!("key-{}", self.below(3))),
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: Some("k".to_owned()),
+            permission: None,
+            context: "{}".to_owned(),
+            trace_id: None,
+            run_id: None,
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: now,
+            updated_at: now,
+            started_at: running.then_some(now),
+            finished_at: None,
+        }
+    }
+
+    fn usage(&self) -> NewUsage {
+        NewUsage {
+            id: self.id(),
+            call_id: None,
+            key_id: None,
+            provider: "scripted".to_owned(),
+            model: "seeded-1".to_owned(),
+            operation: "chat",
+            tokens_prompt: 3,
+            tokens_cached: 1,
+            tokens_completion: 2,
+            tokens_reasoning: 1,
+            tokens_total: 5,
+            estimated: self.below(2) == 0,
+            cost_nano_usd: None,
+        }
+    }
+}
+
+fn event(kind: EventType) -> NewEvent {
+    NewEvent { kind, data: r#"{"n":1}"#.to_owned() }
+}
+
+/// Sets one field, or takes it away.
+fn patch(n: u64) -> State {
+    State::from_iter([(format!("f{}", n % 2), if n == 2 { json!(null) } else { json!(n) })])
+}
+
+fn retry(id: Uuid, attempt: u32, now: jiff::Timestamp) -> CallRetry {
+    let error = "{}".to_owned();
+    CallRetry { id, attempt, started_at: now, finished_at: now, status: CallStatus::Failed, error, next_started_at: now }
+}
+
+fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
+    let failed = how > 0;
+    CallEnd {
+        id,
+        status: [CallStatus::Succeeded, CallStatus::Failed, CallStatus::Timeout, CallStatus::Running][usize::try_from(how).unwrap()],
+        response: (!failed).then(|| "{}".to_owned()),
+        meta: None,
+        error: failed.then(|| "no".to_owned()),
+        error_type: failed.then(|| "FATAL".to_owned()),
+        error_code: failed.then(|| if how == 1 { "outcome_unknown" } else { "other" }.to_owned()),
+        error_detail: failed.then(|| "{}".to_owned()),
+        cache_hit: false,
+        finished_at: now,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_and_the_database_tell_the_same_story() {
+    for seed in 0..STORIES {
+        let mut story = Story::new(seed);
+        for _ in 0..STEPS {
+            tokio::time::advance(std::time::Duration::from_millis(3)).await;
+            story.go_on().await;
+        }
+        assert!(story.world.tables.lock().unwrap().taken.len() > 5, "story {seed} came to nothing");
+    }
+}

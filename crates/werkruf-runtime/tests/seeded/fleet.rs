@@ -1,0 +1,178 @@
+//! The processes there are, and what befalls them: started, killed, stopped and let go on, drained.
+
+use std::sync::{Arc, Mutex};
+
+use tokio_util::task::TaskTracker;
+use werkruf_contract::Cancel;
+use werkruf_runtime::{Assistants, Limits, Parts, Runtime, Setup};
+
+use crate::model::Model;
+use crate::process::Process;
+use crate::store::Store;
+use crate::tools::registry;
+use crate::world::World;
+
+/// A process with the engine in it.
+#[derive(Clone)]
+pub struct Member {
+    pub process: Arc<Process>,
+    pub runtime: Runtime,
+}
+
+pub struct Fleet {
+    world: Arc<World>,
+    members: Mutex<Vec<Member>>,
+    started: Mutex<usize>,
+    /// The loops of the processes, which outlive nothing.
+    tasks: TaskTracker,
+    /// Raised when the last client has left.
+    pub closing: Cancel,
+}
+
+fn limits() -> Limits {
+    Limits {
+        turn_ms: 60_000,
+        tool_ms: 5_000,
+        drain_ms: 3_000,
+        steps: 6,
+        calls_per_step: 6,
+        parallel: 3,
+        turns_per_minute_user: 0,
+        turns_per_minute_key: 0,
+        ..Limits::default()
+    }
+}
+
+impl Fleet {
+    pub fn new(world: &Arc<World>) -> Arc<Self> {
+        Arc::new(Self {
+            world: Arc::clone(world),
+            members: Mutex::default(),
+            started: Mutex::new(0),
+            tasks: TaskTracker::new(),
+            closing: Cancel::default(),
+        })
+    }
+
+    /// One that takes requests, at random; a stopped one may be among them, as clients cannot know.
+    pub fn any(&self) -> Option<Member> {
+        let members = self.members.lock().unwrap();
+        let up: Vec<&Member> = members.iter().filter(|member| !member.process.is_dead()).collect();
+        self.world.dice.pick(&up).map(|member| (*member).clone())
+    }
+
+    pub fn up(&self) -> usize {
+        self.members.lock().unwrap().iter().filter(|member| !member.process.is_dead()).count()
+    }
+
+    pub fn is_up(&self, name: &str) -> bool {
+        self.members.lock().unwrap().iter().any(|member| member.process.name == name && !member.process.is_dead())
+    }
+
+    /// A new process, which first goes on with what others left.
+    pub async fn start(&self) {
+        let world = &self.world;
+        let number = {
+            let mut started = self.started.lock().unwrap();
+            *started += 1;
+            *started
+        };
+        let process = Process::new(number);
+        let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
+        let parts = Parts {
+            turns: Arc::clone(&store) as _,
+            records: Arc::clone(&store) as _,
+            people: Arc::clone(&store) as _,
+            approvals: store,
+            provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
+            clock: world.clock.clone(),
+            limits: limits(),
+        };
+        let setup = Setup { registry: registry(world, &process), assistants: Assistants::new(Vec::new()), safety: Default::default() };
+        if !world.weather.shared {
+            world.tables.lock().unwrap().void_leases();
+        }
+        let runtime = Runtime::new(parts, setup);
+        world.note(&process.name, format_args!("starts"));
+        // A server that cannot read its database does not begin to listen.
+        while let Err(error) = runtime.recover().await {
+            world.note(&process.name, format_args!("cannot start yet: {error}"));
+            world.rest(100, 1000).await;
+        }
+        let watcher = runtime.clone();
+        self.tasks.spawn(async move { watcher.watch_over().await });
+        self.members.lock().unwrap().push(Member { process, runtime });
+    }
+
+    /// Until the last client has left: every now and then something befalls a process.
+    pub async fn befall(self: Arc<Self>) {
+        let (world, dice) = (Arc::clone(&self.world), self.world.dice.clone());
+        while !self.closing.is_raised() {
+            tokio::select! {
+                biased;
+                () = self.closing.raised() => break,
+                () = world.rest(100, 6000) => {}
+            }
+            let Some(member) = self.any() else {
+                self.start().await;
+                continue;
+            };
+            let process = &member.process;
+            if dice.permille(world.weather.kills) {
+                world.count("kills");
+                world.note(&process.name, format_args!("is killed"));
+                process.kill();
+                if dice.permille(700) {
+                    world.rest(0, 3000).await;
+                    self.start().await;
+                }
+            } else if dice.permille(world.weather.stops) {
+                world.count("stops");
+                self.pause(process).await;
+            } else if dice.permille(world.weather.drains) {
+                world.count("drains");
+                self.drain(&member).await;
+            } else if world.weather.shared && self.up() < 2 {
+                self.start().await;
+            }
+        }
+    }
+
+    async fn pause(&self, process: &Arc<Process>) {
+        let world = &self.world;
+        world.note(&process.name, format_args!("is stopped"));
+        process.stop();
+        if world.weather.shared && self.up() < 3 && world.dice.permille(600) {
+            self.start().await;
+        }
+        world.rest(500, 40_000).await;
+        world.note(&process.name, format_args!("goes on"));
+        process.cont();
+    }
+
+    async fn drain(&self, member: &Member) {
+        let world = &self.world;
+        world.note(&member.process.name, format_args!("drains"));
+        if world.weather.shared && world.dice.permille(500) {
+            self.start().await;
+        }
+        // Whoever sends SIGTERM does not wait for ever either.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(10), member.runtime.drain()).await;
+        world.note(&member.process.name, format_args!("exits"));
+        member.process.kill();
+        if self.up() == 0 {
+            self.start().await;
+        }
+    }
+
+    /// The end of all trouble: everybody who lives goes on, and somebody lives.
+    pub async fn settle(&self) {
+        self.world.weather.clear_up();
+        for member in &*self.members.lock().unwrap() {
+            member.process.cont();
+        }
+        if self.up() == 0 {
+            self.start().await;
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The store of one process: the tables behind its gate, with everything that can go wrong on the way there and back.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use werkruf_contract::{ApprovalStatus, Principal, State, Usage, Uuid};
+use werkruf_store::{
+    Answer, ApprovalFilter, ApprovalRow, Approvals, AttemptRow, CallFilter, CallRow, ConversationRow, Decided, EventRow, Fence, KeyDigest,
+    KeyRow, MessageRow, NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Reusable, StoreError, TenantRow, TurnRow, TurnWrite,
+    Turns, UserRow, Written,
+};
+
+use crate::mutant::Mutant;
+use crate::process::Process;
+use crate::tables::{Tables, broken};
+use crate::trace::short;
+use crate::world::World;
+
+pub struct Store {
+    pub world: Arc<World>,
+    pub process: Arc<Process>,
+}
+
+fn unavailable(what: &str) -> StoreError {
+    StoreError::Unavailable(what.to_owned())
+}
+
+impl Store {
+    /// A write: once handed over it goes its way, whether or not anybody still waits for it.
+    fn submit<T: Send + 'static>(
+        &self,
+        what: String,
+        work: impl FnOnce(&mut Tables, Mutant) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
+        Box::pin(async move {
+            let tasks = world.tasks.clone();
+            let job = tasks.spawn(async move {
+                process.gate().await;
+                // Between several processes and one database lies a wire: what is on it arrives even if its sender is gone.
+                let on_the_wire = world.weather.shared && world.dice.permille(300);
+                world.hesitate().await;
+                if !on_the_wire {
+                    process.gate().await;
+                }
+                let result = apply(&world, &process, &what, work);
+                world.hesitate().await;
+                process.gate().await;
+                result
+            });
+            job.await.unwrap_or_else(|error| Err(broken(error)))
+        })
+    }
+
+    fn read<T: Send>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&Tables) -> T + Send,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send {
+        async move {
+            let (world, process) = (&self.world, &self.process);
+            process.gate().await;
+            world.hesitate().await;
+            process.gate().await;
+            if world.weather.strikes(&world.dice, world.weather.read_fails) {
+                world.count("reads that failed");
+                world.note(&process.name, format_args!("{what}: the read fails"));
+                return Err(unavailable("the read failed"));
+            }
+            let tables = world.tables.lock().unwrap();
+            Ok(work(&tables))
+        }
+    }
+}
+
+fn apply<T>(
+    world: &World,
+    process: &Process,
+    what: &str,
+    work: impl FnOnce(&mut Tables, Mutant) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if world.weather.strikes(&world.dice, world.weather.write_lost) {
+        world.count("writes lost");
+        world.note(&process.name, format_args!("{what}: lost on the way"));
+        return Err(unavailable("lost on the way"));
+    }
+    let mutant = world.mutant;
+    let forgotten = match mutant {
+        Mutant::WriteForgotten => what.starts_with("write"),
+        Mutant::MessageForgotten => what.starts_with("open"),
+        _ => false,
+    };
+    let result = if forgotten && world.dice.permille(50) {
+        let mut copy = world.tables.lock().unwrap().clone();
+        work(&mut copy, mutant)
+    } else {
+        world.transaction(|tables| work(tables, mutant))
+    };
+    match &result {
+        Ok(_) => world.note(&process.name, format_args!("{what}: ok")),
+        Err(error) => {
+            if matches!(error, StoreError::Fenced) {
+                world.count("writes fenced");
+            }
+            world.note(&process.name, format_args!("{what}: {error}"));
+        }
+    }
+    if result.is_ok() && world.weather.strikes(&world.dice, world.weather.ack_lost) {
+        world.count("acknowledgements lost");
+        world.note(&process.name, format_args!("{what}: the acknowledgement is lost"));
+        return Err(unavailable("no acknowledgement came"));
+    }
+    result
+}
+
+/// A write in a few words.
+fn told(write: &TurnWrite) -> String {
+    let mut out = format!("write {} e{}", short(write.turn_id), write.fence.epoch);
+    for row in &write.calls {
+        out.push_str(&format!(" +{} {} {}", short(row.id), row.tool_name, row.status));
+    }
+    out.extend(write.starts.iter().map(|start| format!(" start {}", short(start.id))));
+    out.extend(write.retries.iter().map(|retry| format!(" retry {}/{}", short(retry.id), retry.attempt)));
+    for end in &write.ends {
+        out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
+    }
+    out.extend(write.messages.iter().map(|message| format!(" {}", message.role)));
+    if let Some(change) = &write.turn {
+        out.push_str(&format!(" => {}", change.status));
+    }
+    out
+}
+
+impl Turns for Store {
+    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
+        let what = format!("open {} {} start={}", short(open.turn_id), open.kind.as_str(), open.start);
+        self.submit(what, move |tables, mutant| tables.open(&open, mutant))
+    }
+
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
+        let owner = owner.to_owned();
+        self.submit(format!("start {}", short(turn_id)), move |tables, _| tables.start(tenant_id, turn_id, &owner, now))
+    }
+
+    fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
+        self.submit(told(&write), move |tables, mutant| tables.write(&write, mutant))
+    }
+
+    fn request_cancel(&self, _: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
+        self.submit(format!("cancel {}", short(turn_id)), move |tables, _| {
+            let running = tables.turns.get(&turn_id).is_some_and(|turn| !turn.status.is_terminal());
+            if running {
+                tables.change_turn(turn_id, |turn| {
+                    turn.cancel_requested = true;
+                    turn.updated_at = now;
+                });
+            }
+            Ok(running)
+        })
+    }
+
+    fn patch_state(&self, _: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
+        self.submit("patch".to_owned(), move |tables, _| Ok(tables.patch(conversation_id, &[patch], now)))
+    }
+
+    fn history(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
+        Box::pin(self.read("history", move |tables| tables.history(conversation_id)))
+    }
+
+    fn taken_call_ids(&self, _: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
+        Box::pin(self.read("taken ids", move |tables| {
+            let borne = |id: &String| {
+                let by_call = |call: &Arc<CallRow>| call.conversation_id == Some(conversation_id) && call.call_id.as_ref() == Some(id);
+                let by_message = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id.as_ref() == Some(id);
+                tables.calls.values().any(by_call) || tables.messages.values().any(by_message)
+            };
+            ids.into_iter().filter(borne).collect()
+        }))
+    }
+
+    fn reusable_call(&self, _: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+        Box::pin(self.read("reusable call", move |tables| tables.reusable(&dedupe_key)))
+    }
+
+    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+        Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now())))
+    }
+
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
+        self.submit(format!("take over {}", short(turn_id)), move |tables, _| tables.take_over(tenant_id, turn_id, &owner, now))
+    }
+
+    fn release(&self, fence: Fence) -> Answer<'_, ()> {
+        self.submit(format!("release {}", short(fence.stream_id)), move |tables, _| tables.release(&fence))
+    }
+
+    fn turn_usage(&self, _: Uuid, turn_id: Uuid) -> Answer<'_, Usage> {
+        Box::pin(self.read("usage", move |tables| tables.usage_of(turn_id)))
+    }
+
+    fn delete_conversation(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+        nobody_asks()
+    }
+}
+
+impl Records for Store {
+    fn conversation(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+        Box::pin(self.read("conversation", move |tables| tables.conversations.get(&id).map(|row| (**row).clone())))
+    }
+
+    fn turn(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+        Box::pin(self.read("turn", move |tables| tables.turns.get(&id).map(|row| (**row).clone())))
+    }
+
+    fn call(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+        Box::pin(self.read("call", move |tables| tables.calls.get(&id).map(|row| (**row).clone())))
+    }
+
+    fn calls(&self, _: Uuid, filter: CallFilter, _: Page) -> Answer<'_, Vec<CallRow>> {
+        Box::pin(self.read("calls", move |tables| {
+            let mine = tables.calls.values().filter(|call| filter.turn_id.is_none_or(|turn| call.turn_id == turn));
+            mine.map(|row| (**row).clone()).collect()
+        }))
+    }
+
+    fn events(&self, _: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+        Box::pin(self.read("events", move |tables| {
+            let later = tables.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).map(|(_, row)| row);
+            let mine = later.filter(|row| turn_id.is_none() || row.turn_id == turn_id);
+            mine.take(usize::try_from(limit).unwrap()).map(|row| (**row).clone()).collect()
+        }))
+    }
+
+    fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> Answer<'_, Vec<ConversationRow>> {
+        nobody_asks()
+    }
+    fn messages(&self, _: Uuid, _: Uuid, _: Page) -> Answer<'_, Vec<MessageRow>> {
+        nobody_asks()
+    }
+    fn attempts(&self, _: Uuid, _: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+        nobody_asks()
+    }
+    fn call_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+        nobody_asks()
+    }
+    fn conversation_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+        nobody_asks()
+    }
+    fn ping(&self) -> Answer<'_, ()> {
+        nobody_asks()
+    }
+}
+
+/// The engine does not ask this of its store; if it ever does, the run says so.
+fn nobody_asks<T: Send + 'static>() -> Answer<'static, T> {
+    Box::pin(std::future::ready(Err(broken("the model of the store does not know this yet"))))
+}
+
+impl Approvals for Store {
+    fn approval(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+        nobody_asks()
+    }
+    fn approvals(&self, _: Uuid, _: ApprovalFilter, _: Page) -> Answer<'_, Vec<ApprovalRow>> {
+        Box::pin(self.read("approvals", |_| Vec::new()))
+    }
+    fn decide(&self, _: Uuid, _: Uuid, _: ApprovalStatus, _: String, _: Timestamp) -> Answer<'_, Option<Decided>> {
+        nobody_asks()
+    }
+    fn expire_approvals(&self, _: Timestamp) -> Answer<'_, u64> {
+        Box::pin(self.read("overdue approvals", |_| 0))
+    }
+    fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+        nobody_asks()
+    }
+}
+
+impl People for Store {
+    fn principal(&self, _: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
+        let person = Arc::clone(&self.world.person);
+        Box::pin(self.read("principal", move |_| Some(person).filter(|person| person.user_id == user_id)))
+    }
+
+    fn tenant(&self, _: String) -> Answer<'_, Option<TenantRow>> {
+        nobody_asks()
+    }
+    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
+        nobody_asks()
+    }
+    fn ensure_tenant(&self, _: Uuid, _: String, _: Timestamp) -> Answer<'_, TenantRow> {
+        nobody_asks()
+    }
+    fn user_by_external_id(&self, _: Uuid, _: String) -> Answer<'_, Option<UserRow>> {
+        nobody_asks()
+    }
+    fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> Answer<'_, UserRow> {
+        nobody_asks()
+    }
+    fn put_people(&self, _: Uuid, _: PeopleBatch) -> Answer<'_, ()> {
+        nobody_asks()
+    }
+    fn create_key(&self, _: NewKey) -> Answer<'_, KeyRow> {
+        nobody_asks()
+    }
+    fn keys(&self, _: Uuid, _: Page) -> Answer<'_, Vec<KeyRow>> {
+        nobody_asks()
+    }
+    fn delete_key(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+        nobody_asks()
+    }
+    fn key_by_digest(&self, _: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+        nobody_asks()
+    }
+    fn setting(&self, _: String) -> Answer<'_, Option<String>> {
+        nobody_asks()
+    }
+    fn put_setting(&self, _: String, _: String) -> Answer<'_, ()> {
+        nobody_asks()
+    }
+}

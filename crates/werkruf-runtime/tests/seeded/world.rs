@@ -1,0 +1,115 @@
+//! Everything outside a process: the database's tables, the other side of the tools, time, chance, and who writes it all down.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{Clock, Principal, Uuid};
+use werkruf_store::StoreError;
+
+use crate::dice::Dice;
+use crate::ledger::Ledger;
+use crate::mutant::Mutant;
+use crate::tables::Tables;
+use crate::trace::Trace;
+use crate::weather::Weather;
+
+/// When every run begins.
+const BEGIN: i64 = 1_750_000_000;
+
+pub struct World {
+    pub dice: Dice,
+    pub weather: Weather,
+    pub mutant: Mutant,
+    pub trace: Trace,
+    pub clock: Clock,
+    pub tables: Mutex<Tables>,
+    pub ledger: Mutex<Ledger>,
+    pub violations: Mutex<Vec<String>>,
+    /// What goes on outside any process: writes on the wire, tools at work.
+    pub tasks: TaskTracker,
+    pub person: Arc<Principal>,
+}
+
+impl World {
+    /// Inside a runtime whose time is paused.
+    pub fn new(seed: u64, mutant: Mutant) -> Arc<Self> {
+        let dice = Dice::new(seed);
+        let began = Instant::now();
+        let begin = Timestamp::from_second(BEGIN).unwrap();
+        let clock = Clock::driven(move || begin + SignedDuration::try_from(began.elapsed()).unwrap(), seed);
+        let weather = Weather::new(&dice);
+        let tables = Tables { shared: weather.shared, ..Tables::default() };
+        let person = Principal {
+            tenant_id: Uuid::from_u128(1),
+            tenant_slug: "house".to_owned(),
+            user_id: "1".to_owned(),
+            name: "Ada".to_owned(),
+            roles: Vec::new(),
+            branch_id: None,
+            locale: "en".to_owned(),
+            time_zone: "UTC".to_owned(),
+            permissions: Vec::new(),
+        };
+        let world = Self {
+            dice,
+            weather,
+            mutant,
+            trace: Trace::new(),
+            clock,
+            tables: Mutex::new(tables),
+            ledger: Mutex::default(),
+            violations: Mutex::default(),
+            tasks: TaskTracker::new(),
+            person: Arc::new(person),
+        };
+        world.trace.note("world", format_args!("{:?}", world.weather));
+        Arc::new(world)
+    }
+
+    pub fn note(&self, who: &str, what: std::fmt::Arguments<'_>) {
+        self.trace.note(who, what);
+    }
+
+    pub fn count(&self, what: &'static str) {
+        self.ledger.lock().unwrap().counts.one(what);
+    }
+
+    /// Something that must never be.
+    pub fn violated(&self, what: String) {
+        self.trace.note("!!!", format_args!("{what}"));
+        self.violations.lock().unwrap().push(what);
+    }
+
+    /// Lets others go first: for a few polls, for milliseconds, or, in bad weather, for seconds.
+    pub async fn hesitate(&self) {
+        match self.dice.below(10) {
+            0..=2 => {}
+            3..=6 => {
+                for _ in 0..self.dice.between(1, 3) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            _ => tokio::time::sleep(self.dice.ms(1, 15)).await,
+        }
+        if self.weather.strikes(&self.dice, self.weather.slow_store) {
+            tokio::time::sleep(self.dice.ms(50, 3000)).await;
+        }
+    }
+
+    pub async fn rest(&self, low: u64, high: u64) {
+        let span: Duration = self.dice.ms(low, high);
+        tokio::time::sleep(span).await;
+    }
+
+    /// All of it or nothing.
+    pub fn transaction<T>(&self, work: impl FnOnce(&mut Tables) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut tables = self.tables.lock().unwrap();
+        let mut copy = tables.clone();
+        let done = work(&mut copy)?;
+        *tables = copy;
+        Ok(done)
+    }
+}
