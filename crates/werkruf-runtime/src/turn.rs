@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType,
-    TurnError, TurnStatus, Usage, Words, merge_state,
+    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType, TurnError,
+    TurnStatus, Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};

@@ -45,7 +45,11 @@ impl Audit<'_> {
             if row.effect == Effect::Idempotent && effects > 1 {
                 self.wrong(format!("{name} was carried out {effects} times"));
             }
-            if row.status == CallStatus::Succeeded && row.dedupe_of.is_none() && row.effect != Effect::Read && self.kept(&sends[0].key) + effects == 0 {
+            if row.status == CallStatus::Succeeded
+                && row.dedupe_of.is_none()
+                && row.effect != Effect::Read
+                && self.kept(&sends[0].key) + effects == 0
+            {
                 self.wrong(format!("{name} succeeded, but nothing was carried out"));
             }
         }
@@ -82,7 +86,8 @@ impl Audit<'_> {
 
     /// P25, I8: what was asked of the model is paid for.
     pub fn bills(&mut self) {
-        let by_text = |text: &str| self.tables.messages.values().find(|row| row.role == "user" && row.content == text).and_then(|row| row.turn_id);
+        let by_text =
+            |text: &str| self.tables.messages.values().find(|row| row.role == "user" && row.content == text).and_then(|row| row.turn_id);
         let mut asked: BTreeMap<Uuid, (usize, BTreeSet<&str>, i64)> = BTreeMap::new();
         let mut strangers = Vec::new();
         for request in &self.ledger.asked {
@@ -101,7 +106,12 @@ impl Audit<'_> {
             let Some(turn) = self.tables.turns.get(&turn_id) else { continue };
             // Whoever goes on after a crash knows of one lost request at most, and books that.
             let undisturbed = turn.takeovers == 0 && processes.len() == 1;
-            let least = if undisturbed { sends } else { processes.len() };
+            // A process that was stopped and lost the turn meanwhile can book nothing, whatever it asked.
+            let least = match (undisturbed, self.tables.shared) {
+                (true, _) => sends,
+                (false, true) => 1,
+                (false, false) => processes.len(),
+            };
             if rows.len() < least {
                 self.wrong(format!("turn {} asked {sends} times from {processes:?} and has {} bills", short(turn_id), rows.len()));
             }

@@ -161,7 +161,8 @@ impl Tables {
         let lost = usize::from(mutant == Mutant::EventLost && write.events.len() > 1);
         let mut event_seqs = self.add_events(stream_id, write.turn_id, &write.events[lost..], now);
         event_seqs.resize(write.events.len(), 0);
-        let state = write.conversation_id.filter(|_| !write.state_patches.is_empty()).and_then(|id| self.patch(id, &write.state_patches, now));
+        let state =
+            write.conversation_id.filter(|_| !write.state_patches.is_empty()).and_then(|id| self.patch(id, &write.state_patches, now));
         if let Some(change) = &write.turn {
             self.move_turn(write, change)?;
         }
@@ -200,7 +201,14 @@ impl Tables {
         Some(row.state.clone())
     }
 
-    fn add_message(&mut self, conversation_id: Uuid, turn_id: Uuid, new: &NewMessage, now: Timestamp, placed: bool) -> Result<(), StoreError> {
+    fn add_message(
+        &mut self,
+        conversation_id: Uuid,
+        turn_id: Uuid,
+        new: &NewMessage,
+        now: Timestamp,
+        placed: bool,
+    ) -> Result<(), StoreError> {
         let answered = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id == new.tool_call_id;
         if new.tool_call_id.is_some() && self.messages.values().any(answered) {
             return Err(broken("UNIQUE constraint failed: messages.tool_call_id"));

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use werkruf_contract::{BoxFuture, CallKind};
-use werkruf_llm::{Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice};
+use werkruf_llm::{
+    Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice,
+};
 
 use crate::mutant::Mutant;
 use crate::process::Process;
@@ -105,7 +107,8 @@ impl Model {
         }
         if dice.permille(850) {
             let (input_tokens, output_tokens) = (dice.cast(10, 500), dice.cast(1, 60));
-            answer.usage = Some(TokenUsage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..TokenUsage::default() });
+            answer.usage =
+                Some(TokenUsage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..TokenUsage::default() });
         }
         let end = if self.strikes(3) {
             world.count("streams cut");

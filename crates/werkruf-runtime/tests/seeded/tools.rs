@@ -33,7 +33,8 @@ pub fn registry(world: &Arc<World>, process: &Arc<Process>) -> Registry {
         spec.answers_directly = name == "say";
         spec.concurrency = if name == "keep" { 2 } else { 0 };
         spec.reuse = if name == "look" { Duration::from_secs(20) } else { Duration::ZERO };
-        let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
+        let parameters =
+            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
         registry.add_object(Arc::new(Tool { spec, parameters, world: Arc::clone(world), process: Arc::clone(process) })).unwrap();
     }
     registry
@@ -83,8 +84,7 @@ enum Fate {
     TooMany,
 }
 
-const FATES: [Fate; 7] =
-    [Fate::Refused, Fate::Lost, Fate::Garbled, Fate::PanicBefore, Fate::PanicAfter, Fate::Slow, Fate::TooMany];
+const FATES: [Fate; 7] = [Fate::Refused, Fate::Lost, Fate::Garbled, Fate::PanicBefore, Fate::PanicAfter, Fate::Slow, Fate::TooMany];
 
 impl Tool {
     async fn run(&self, args: Value, invocation: Invocation) -> Result<Reply, Failure> {
@@ -119,7 +119,8 @@ impl Tool {
         let world = Arc::clone(&self.world);
         self.check_row(invocation);
         let redrawn = world.mutant == Mutant::KeyRedrawn && self.spec.effect == Effect::Idempotent;
-        let key = if redrawn { format!("{}/{}", invocation.idempotency_key, invocation.attempt) } else { invocation.idempotency_key.clone() };
+        let key =
+            if redrawn { format!("{}/{}", invocation.idempotency_key, invocation.attempt) } else { invocation.idempotency_key.clone() };
         let mut at = Vec::new();
         for _ in 0..=u32::from(world.mutant == Mutant::SentTwice && self.spec.effect == Effect::Once) {
             let (job_id, turn_id, attempt) = (invocation.job_id, invocation.turn_id, invocation.attempt);
@@ -134,7 +135,11 @@ impl Tool {
         let tasks = world.tasks.clone();
         // Outside: goes on when the call is canceled, when its time is up, when the process is gone.
         let outside = tasks.spawn(async move {
-            if slow { world.rest(2000, 9000).await } else { world.rest(1, 300).await }
+            if slow {
+                world.rest(2000, 9000).await
+            } else {
+                world.rest(1, 300).await
+            }
             if carried_out {
                 world.note("outside", format_args!("{name} {n} for {job} is carried out"));
                 world.ledger.lock().unwrap().carry_out(&at);
@@ -156,11 +161,16 @@ impl Tool {
         let job = short(invocation.job_id);
         let fault = match tables.calls.get(&invocation.job_id) {
             None => Some("no row".to_owned()),
-            Some(row) if row.idempotency_key.as_ref() != Some(&invocation.idempotency_key) => Some("another key in the row".to_owned()),
+            // One that joined another call and had to go on alone after a crash goes by its own id.
+            Some(row) if row.idempotency_key.clone().unwrap_or_else(|| row.id.to_string()) != invocation.idempotency_key => {
+                Some("another key than its row's".to_owned())
+            }
             Some(row) if row.effect != self.spec.effect => Some(format!("effect {} in the row", row.effect)),
             // Whoever has lost the conversation meanwhile may still have a request in hand; only the first sender of a row must see it running.
             Some(row) if row.status == CallStatus::Queued => Some(format!("attempt {} of a queued row", invocation.attempt)),
-            Some(row) if row.attempt < invocation.attempt => Some(format!("attempt {} where the row says {}", invocation.attempt, row.attempt)),
+            Some(row) if row.attempt < invocation.attempt => {
+                Some(format!("attempt {} where the row says {}", invocation.attempt, row.attempt))
+            }
             Some(_) => None,
         };
         drop(tables);
