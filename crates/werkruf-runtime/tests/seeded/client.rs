@@ -82,6 +82,11 @@ impl Client {
         Letter { sent: self.world.clock.now(), key: keyed.then(|| format!("key-{text}")), text, conversation_id }
     }
 
+    /// A message that makes a conversation.
+    pub fn first_words(&self) -> Inbound {
+        self.inbound(&self.letter(None, false))
+    }
+
     async fn write(&self) {
         let dice = &self.world.dice;
         let conversations = self.known.lock().unwrap().conversations.clone();
