@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_store::{
-    ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records, TurnKind,
-    Turns, crash,
+    ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
+    StoreError, TurnKind, Turns, crash,
 };
 
 use crate::admission::Admission;
@@ -21,7 +21,7 @@ use crate::dedupe::InFlight;
 use crate::ground::{Ground, Live, json};
 use crate::hub::{Hub, LiveEvent, Shown, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
-use crate::lane::Lanes;
+use crate::lane::{Lanes, Ticket};
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
@@ -118,23 +118,20 @@ impl Runtime {
         let (turn_id, created) = (house.parts.clock.new_id(), inbound.conversation_id.is_none());
         let conversation_id = inbound.conversation_id.unwrap_or_else(|| house.parts.clock.new_id());
         let ticket = house.lanes.enter(conversation_id);
-        // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
-        let alive = house.go_live(inbound.caller.principal.tenant_id, turn_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
-        let open = house.open_chat(&inbound, &init, ticket.is_first());
-        crash::point("before_a");
-        let (fence, seqs, state, assistant) = match house.parts.turns.open_turn(open).await? {
-            Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
-            Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
-            Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
-        };
-        crash::point("after_a");
-        let (events, _) = house.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
-        let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
-        house.hub.publish(conversation_id, &heard);
-        let begun = Begun { house: Arc::clone(house), setup, inbound, init, alive, ticket, assistant };
-        house.tasks.spawn(begun.run(fence, state));
-        Ok(Accepted { conversation_id, turn_id, created, events })
+        let (tell, told) = oneshot::channel();
+        let taking = Arc::clone(house).take_in(setup, inbound, init, ticket);
+        // A task of its own from here on: a client that leaves now must not leave a stored message behind that nobody works on.
+        house.tasks.spawn(async move {
+            match taking.await {
+                Ok((accepted, begun, fence, state)) => {
+                    let _ = tell.send(Ok(accepted));
+                    begun.run(fence, state).await;
+                }
+                Err(refusal) => drop(tell.send(Err(refusal))),
+            }
+        });
+        told.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the message was not taken".to_owned()).into()))
     }
 
     /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
@@ -217,6 +214,32 @@ impl House {
             code: "invalid_request",
             message: format!("there is no assistant named \"{name}\"; leave `assistant` out for the default one"),
         })
+    }
+
+    /// Makes the message durable and says so.
+    async fn take_in(
+        self: Arc<Self>,
+        setup: Arc<Setup>,
+        inbound: Inbound,
+        init: Init,
+        ticket: Ticket,
+    ) -> Result<(Accepted, Begun, Option<Fence>, State), Refusal> {
+        let Init { conversation_id, turn_id, created, .. } = init;
+        // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
+        let alive = self.go_live(inbound.caller.principal.tenant_id, turn_id);
+        let open = self.open_chat(&inbound, &init, ticket.is_first());
+        crash::point("before_a");
+        let (fence, seqs, state, assistant) = match self.parts.turns.open_turn(open).await? {
+            Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
+            Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
+            Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
+        };
+        crash::point("after_a");
+        let (events, _) = self.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
+        let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
+        self.hub.publish(conversation_id, &heard);
+        let accepted = Accepted { conversation_id, turn_id, created, events };
+        Ok((accepted, Begun { house: self, setup, inbound, init, alive, ticket, assistant }, fence, state))
     }
 
     /// Commit A.

@@ -14,6 +14,8 @@ use crate::trace::short;
 
 /// One look at everything.
 pub struct Audit<'a> {
+    /// One process at a time, and a database that always answered.
+    pub orderly: bool,
     pub tables: &'a Tables,
     pub ledger: &'a Ledger,
     pub found: Vec<String>,
@@ -31,6 +33,7 @@ impl Audit<'_> {
         self.events_without_holes();
         self.histories();
         self.calls_end();
+        self.in_order_of_arrival();
         self.writes_in_order();
         self.effects();
         self.bills();
@@ -174,6 +177,21 @@ impl Audit<'_> {
                 self.found.push(format!("a client was told {well} of {}, the row says {:?}", short(*job_id), row.map(|row| row.status)));
             }
         }
+    }
+
+    /// P18: who was told that a message is stored, and then sends another, is answered in that order.
+    fn in_order_of_arrival(&mut self) {
+        let place = |turn_id: Uuid| self.tables.messages.values().find(|row| row.turn_id == Some(turn_id) && row.role == "user");
+        let mut wrong = Vec::new();
+        for earlier in self.ledger.acks.iter().filter(|_| self.orderly) {
+            for later in self.ledger.acks.iter().filter(|later| earlier.told < later.sent) {
+                let (Some(first), Some(second)) = (place(earlier.turn_id), place(later.turn_id)) else { continue };
+                if first.conversation_id == second.conversation_id && first.seq > second.seq {
+                    wrong.push(format!("{} was answered before {}, which came first", later.message, earlier.message));
+                }
+            }
+        }
+        self.found.extend(wrong);
     }
 
     /// P6: epochs never go back, one owner each, and nobody writes to a turn that has ended.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, Uuid};
 use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Refusal, Watch};
@@ -27,6 +28,7 @@ pub struct Known {
 
 #[derive(Clone)]
 struct Letter {
+    sent: Timestamp,
     text: String,
     key: Option<String>,
     conversation_id: Option<Uuid>,
@@ -54,7 +56,7 @@ impl Client {
                 11..=12 => self.repeat().await,
                 13..=16 => self.invoke().await,
                 17..=18 => self.retry().await,
-                _ => self.watch().await,
+                _ => self.watch(),
             }
         }
     }
@@ -77,7 +79,12 @@ impl Client {
         let mut known = self.known.lock().unwrap();
         known.sent += 1;
         let text = format!("m{}", known.sent);
-        Letter { key: keyed.then(|| format!("key-{text}")), text, conversation_id }
+        Letter { sent: self.world.clock.now(), key: keyed.then(|| format!("key-{text}")), text, conversation_id }
+    }
+
+    /// A message that makes a conversation.
+    pub fn first_words(&self) -> Inbound {
+        self.inbound(&self.letter(None, false))
     }
 
     async fn write(&self) {
@@ -153,7 +160,13 @@ impl Client {
     fn acknowledge(&self, letter: &Letter, turn_id: Uuid) {
         self.world.note(&self.name, format_args!("{} is stored as {}", letter.text, short(turn_id)));
         self.known.lock().unwrap().turns.push(turn_id);
-        self.world.ledger.lock().unwrap().acks.push(Ack { message: letter.text.clone(), key: letter.key.clone(), turn_id });
+        self.world.ledger.lock().unwrap().acks.push(Ack {
+            message: letter.text.clone(),
+            key: letter.key.clone(),
+            turn_id,
+            sent: letter.sent,
+            told: self.world.clock.now(),
+        });
     }
 
     /// The same key again, with the same body or another.
@@ -207,7 +220,7 @@ impl Client {
             idempotency: dice.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
         };
         for _ in 0..2 {
-            let answer = self.asks(&member, 20_000, member.runtime.invoke(invoke.clone())).await;
+            let answer = self.asks(&member, 20_000, Box::pin(member.runtime.invoke(invoke.clone()))).await;
             if let Some(Ok(invoked)) = &answer {
                 let well = matches!(&invoked.outcome, werkruf_runtime::Outcome::Done(output) if matches!(**output, werkruf_contract::ToolOutput::Ok(_)));
                 self.world.note(&self.name, format_args!("{tool} {}: {}", short(invoked.job_id), if well { "ok" } else { "error" }));
@@ -249,13 +262,14 @@ impl Client {
         let calls: Vec<Uuid> = self.world.tables.lock().unwrap().calls.values().filter(over).map(|row| row.id).collect();
         let Some(job_id) = dice.pick(&calls).copied() else { return };
         let force = dice.permille(300);
-        let again = self.asks(&member, 8000, member.runtime.retry_call(&self.caller(), job_id, force)).await;
+        let caller = self.caller();
+        let again = self.asks(&member, 8000, Box::pin(member.runtime.retry_call(&caller, job_id, force))).await;
         self.world.note(&self.name, format_args!("retries {} force={force}: {again:?}", short(job_id)));
         self.world.count("retries");
     }
 
     /// Listens to a conversation for a while.
-    async fn watch(&self) {
+    fn watch(&self) {
         let conversations = self.known.lock().unwrap().conversations.clone();
         let Some(stream_id) = self.world.dice.pick(&conversations).copied() else { return };
         let Some(member) = self.fleet.any() else { return };

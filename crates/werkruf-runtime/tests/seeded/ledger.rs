@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use werkruf_contract::{Effect, Uuid};
 
 #[derive(Default)]
@@ -47,6 +48,9 @@ pub struct Ack {
     pub message: String,
     pub key: Option<String>,
     pub turn_id: Uuid,
+    /// When it was sent first, and when the client was told.
+    pub sent: Timestamp,
+    pub told: Timestamp,
 }
 
 /// How often things happened, so that a run of many seeds can show that it was no walk in the sun.

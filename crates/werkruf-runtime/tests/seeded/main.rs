@@ -30,6 +30,8 @@ mod play;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod regressions;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod store;

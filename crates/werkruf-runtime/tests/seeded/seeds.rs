@@ -9,7 +9,27 @@ use crate::mutant::Mutant;
 use crate::play::{Outcome, play};
 use crate::tools::PANIC;
 
-const SEEDS: u64 = 3000;
+const SEEDS: u64 = 4000;
+/// What must have happened somewhere in that many runs.
+const EXPECTED: [&str; 17] = [
+    "kills",
+    "stops",
+    "drains",
+    "writes lost",
+    "acknowledgements lost",
+    "reads that failed",
+    "writes fenced",
+    "streams cut",
+    "answers cut off",
+    "turns canceled",
+    "calls canceled",
+    "retries",
+    "turns taken over",
+    "turns given up as poison",
+    "outcomes unknown",
+    "calls joined or reused",
+    "calls attempted again",
+];
 /// Within so many seeds every defect shows.
 const MUTANT_SEEDS: u64 = 1000;
 
@@ -72,6 +92,10 @@ fn every_seed_holds() {
     }
     let total = total.into_inner().unwrap();
     println!("{seeds} seeds: {:?}", total.0);
+    if seeds >= SEEDS {
+        let rare: Vec<&str> = EXPECTED.into_iter().filter(|what| total.0.get(what).copied().unwrap_or(0) < 5).collect();
+        assert!(rare.is_empty(), "these hardly happened, so the seeds prove little: {rare:?}");
+    }
 }
 
 #[test]

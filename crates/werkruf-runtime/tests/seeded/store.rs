@@ -52,24 +52,18 @@ impl Store {
         })
     }
 
-    fn read<T: Send>(
-        &self,
-        what: &'static str,
-        work: impl FnOnce(&Tables) -> T + Send,
-    ) -> impl Future<Output = Result<T, StoreError>> + Send {
-        async move {
-            let (world, process) = (&self.world, &self.process);
-            process.gate().await;
-            world.hesitate().await;
-            process.gate().await;
-            if world.weather.strikes(&world.dice, world.weather.read_fails) {
-                world.count("reads that failed");
-                world.note(&process.name, format_args!("{what}: the read fails"));
-                return Err(unavailable("the read failed"));
-            }
-            let tables = world.tables.lock().unwrap();
-            Ok(work(&tables))
+    async fn read<T: Send>(&self, what: &'static str, work: impl FnOnce(&Tables) -> T + Send) -> Result<T, StoreError> {
+        let (world, process) = (&self.world, &self.process);
+        process.gate().await;
+        world.hesitate().await;
+        process.gate().await;
+        if world.weather.strikes(&world.dice, world.weather.read_fails) {
+            world.count("reads that failed");
+            world.note(&process.name, format_args!("{what}: the read fails"));
+            return Err(unavailable("the read failed"));
         }
+        let tables = world.tables.lock().unwrap();
+        Ok(work(&tables))
     }
 }
 

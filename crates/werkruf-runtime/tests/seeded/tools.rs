@@ -161,7 +161,10 @@ impl Tool {
         let job = short(invocation.job_id);
         let fault = match tables.calls.get(&invocation.job_id) {
             None => Some("no row".to_owned()),
-            Some(row) if row.idempotency_key.as_ref() != Some(&invocation.idempotency_key) => Some("another key in the row".to_owned()),
+            // One that joined another call and had to go on alone after a crash goes by its own id.
+            Some(row) if row.idempotency_key.clone().unwrap_or_else(|| row.id.to_string()) != invocation.idempotency_key => {
+                Some("another key than its row's".to_owned())
+            }
             Some(row) if row.effect != self.spec.effect => Some(format!("effect {} in the row", row.effect)),
             // Whoever has lost the conversation meanwhile may still have a request in hand; only the first sender of a row must see it running.
             Some(row) if row.status == CallStatus::Queued => Some(format!("attempt {} of a queued row", invocation.attempt)),

@@ -47,6 +47,11 @@ impl Weather {
         }
     }
 
+    /// No write or read of this run fails.
+    pub const fn store_answers(&self) -> bool {
+        self.write_lost == 0 && self.ack_lost == 0 && self.read_fails == 0
+    }
+
     /// From now on nothing goes wrong any more.
     pub fn clear_up(&self) {
         self.calm.store(true, Ordering::SeqCst);
