@@ -7,13 +7,13 @@ use serde_json::Value;
 use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, TurnStatus, Uuid};
 
 use crate::{
-    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records, TurnChange,
-    TurnKind, TurnWrite, Turns, Workspace, Written,
+    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records, Streams,
+    TurnChange, TurnKind, TurnWrite, Turns, Workspace, Written,
 };
 
 /// Everything a database does.
-pub(crate) trait Store: Turns + Records + People + Workspace + 'static {}
-impl<T: Turns + Records + People + Workspace + 'static> Store for T {}
+pub(crate) trait Store: Turns + Records + People + Workspace + Streams + 'static {}
+impl<T: Turns + Records + People + Workspace + Streams + 'static> Store for T {}
 
 pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,
