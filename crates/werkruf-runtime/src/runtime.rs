@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
-use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
+use werkruf_store::{
+    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, Streams, TurnKind, Turns, crash,
+};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
 use crate::begun::Begun;
 use crate::dedupe::InFlight;
+use crate::feed::Feed;
 use crate::ground::{Ground, Live, json};
 use crate::hub::{Hub, LiveEvent, Shown, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
@@ -33,6 +36,7 @@ pub struct Parts {
     pub turns: Arc<dyn Turns>,
     pub records: Arc<dyn Records>,
     pub people: Arc<dyn People>,
+    pub streams: Arc<dyn Streams>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -132,7 +136,7 @@ impl Runtime {
     }
 
     /// Listens to a conversation from now on; also the text that is being written right now.
-    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
+    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
         self.house.hub.watch(stream_id, watch)
     }
 

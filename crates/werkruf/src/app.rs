@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Turns};
+use werkruf_store::{KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::new_secret;
@@ -121,6 +121,7 @@ impl App {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
+            streams: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -138,6 +139,11 @@ impl App {
 
     /// What is looked up afterwards.
     pub fn records(&self) -> &dyn Records {
+        self.store.as_ref()
+    }
+
+    /// Logs as they are followed.
+    pub fn streams(&self) -> &dyn Streams {
         self.store.as_ref()
     }
 

@@ -43,6 +43,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.runtime.recover().await?;
     let watcher = app.runtime.clone();
     app.tasks.spawn(async move { watcher.watch_over().await });
+    let keeper = app.runtime.clone();
+    app.tasks.spawn(async move { keeper.keep_text().await });
 
     let stop = CancellationToken::new();
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));

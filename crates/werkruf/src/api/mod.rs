@@ -21,6 +21,7 @@ mod erasure;
 mod error;
 mod events;
 mod explain;
+mod follow;
 mod health;
 mod invoke;
 mod keys;
