@@ -47,6 +47,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let database = database.map_or_else(|| Ok(PathBuf::from(DEFAULT_DATABASE)), |found| sqlite_file(document, &found));
     let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
     let database = database.unwrap_or_else(|violation| note(violations, violation, PathBuf::from(DEFAULT_DATABASE)));
+    let limits = limits::merge(document, environment, violations);
     let config = Config {
         listen,
         database,
@@ -54,7 +55,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         cors_origins: list(environment, Variable::WERKRUF_CORS_ORIGINS, &document.file.cors_origins),
         public_url: public_url(document, environment, violations),
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
-        limits: limits::merge(document, environment, violations),
+        limits: limits.turns,
+        connections: limits.connections,
         auth: auth(document, violations),
         model: model::merge(document, environment, violations),
         log: log(document, environment, violations),

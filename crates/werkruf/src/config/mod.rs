@@ -21,6 +21,7 @@ use werkruf_tools::HttpToolConfig;
 
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
+pub use limits::Connections;
 pub use model::{ChatModel, ModelConfig};
 pub use template::TEMPLATE;
 pub use violation::ConfigViolation;
@@ -85,6 +86,7 @@ pub struct Config {
     pub public_url: Option<String>,
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
+    pub connections: Connections,
     pub auth: AuthConfig,
     pub model: ModelConfig,
     pub log: LogConfig,

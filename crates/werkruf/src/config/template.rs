@@ -42,6 +42,8 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # turns_per_minute_key = 600           # 0 = off
 # model_concurrency = 0                # 0 = off
 # queue = 10000
+# connections = 8192
+# connections_per_address = 1024       # not for loopback and trusted_proxies
 
 # [[assistants]]                       # one named "default" always exists
 # name = "support"
