@@ -15,7 +15,7 @@ use crate::cli::print;
 use crate::config::{Config, Connections};
 use crate::listen::{Bounds, Listener, Proxies};
 use crate::lockfile::{LockFile, LockNote, reachable};
-use crate::{api, provider, telemetry};
+use crate::{api, provider, retention, telemetry};
 
 /// How long connections may take to close once nothing runs any more.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -50,6 +50,13 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { keeper.keep_text().await });
 
     let stop = CancellationToken::new();
+    let (letting_go, stopped) = (Arc::clone(&app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = retention::watch(&letting_go) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {

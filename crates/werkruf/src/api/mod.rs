@@ -31,6 +31,7 @@ mod page;
 mod policy;
 mod reload;
 mod replay;
+mod retention;
 mod sse;
 mod tools;
 mod turns;
@@ -84,6 +85,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())
+        .merge(retention::routes())
         .merge(erasure::routes())
 }
 

@@ -56,6 +56,13 @@ pub struct AuthConfig {
     pub guest_role: String,
 }
 
+/// `[retention]`: for how many days things are kept. What is not named is kept for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    pub events_days: Option<u32>,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -88,6 +95,7 @@ pub struct Config {
     pub limits: Limits,
     pub connections: Connections,
     pub auth: AuthConfig,
+    pub retention: RetentionConfig,
     pub model: ModelConfig,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,

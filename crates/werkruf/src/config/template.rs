@@ -28,6 +28,9 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
 
+# [retention]                          # what is not named is kept for good
+# events_days = 90
+
 # [limits]
 # steps = 16                           # model answers per turn
 # turn_ms = 300000

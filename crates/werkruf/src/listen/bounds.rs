@@ -47,8 +47,8 @@ pub(super) const HEAD_BYTES: usize = 16 * 1024;
 /// The slowest line a body may come over: 1 MiB within nine minutes. Slower ones are told so.
 pub(super) const BODY_BYTES_PER_SECOND: u64 = 2 * 1024;
 
-/// Bytes of one connection that wait in this process, so that 200 stalled clients hold 12 MiB and not 80.
-pub(super) const BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes of one connection that wait in this process, so that 200 stalled clients hold 6 MiB and not 80.
+pub(super) const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Bytes of one connection that wait unsent in the kernel. Small, so that a slow reader is seen to move: a write goes through as
 /// soon as the client took this much, and not only when a third of a send buffer of megabytes is free.
