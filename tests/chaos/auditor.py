@@ -4,7 +4,7 @@
 usage: auditor.py DB LEDGER.json      exit 1 on violations
 
 The ledger: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
-"model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "heard"}] of chats,
+"model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "heard", "canceled"}] of chats,
 "direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: what was done to it}}.
 A run's name stands in its message as `run=NAME`, and in the arguments of its calls.
 """
@@ -71,10 +71,15 @@ class Audit:
 
     def all_ended(self):
         unknown = collections.Counter(c["turn_id"] for c in self.calls.values() if (c["effect"], c["error_code"]) == ("once", "outcome_unknown"))
+        canceled = {client["turn_id"] for client in self.ledger["clients"] if client.get("canceled")}
         for turn in self.turns.values():
+            if turn["partial"] is not None:
+                self.say("I2", turn["id"], "the text so far was left behind")
             if turn["status"] not in TERMINAL:
                 self.say("I2", turn["id"], f"the turn is still {turn['status']}")
-            elif turn["status"] != "completed" and turn["error_code"] != "poison" and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
+            elif (turn["status"] == "canceled") != (turn["id"] in canceled):
+                self.say("I2", turn["id"], f"canceled by the client: {turn['id'] in canceled}, but it ended {turn['status']}")
+            elif turn["status"] not in ("completed", "canceled") and turn["error_code"] != "poison" and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
                 self.say("I2", turn["id"], f"the turn ended {turn['status']}: {turn['error']}")
         for call in self.calls.values():
             if call["status"] not in CALL_TERMINAL:
@@ -119,7 +124,8 @@ class Audit:
     def whole_numbers(self):
         for rows, what in ((self.events, "events"), (self.messages, "messages")):
             for conversation, of in group(rows, "conversation_id").items():
-                numbers = [row["seq"] for row in of]
+                # A message canceled while it waited gets its place with the next turn.
+                numbers = [row["seq"] for row in of if row["seq"] is not None or self.turns[row["turn_id"]]["status"] != "canceled"]
                 if numbers != list(range(1, len(numbers) + 1)):
                     self.say("I5", of[-1]["turn_id"], f"{what} of {conversation} are numbered {numbers}")
         ends = collections.Counter(e["turn_id"] for e in self.events if e["type"] in ("final", "error"))

@@ -73,6 +73,19 @@ WAITING = [
     ("after the second began", "after_start:1"),
 ]
 
+# (what it is, the crash while a long text is written and kept)
+LONG = [
+    ("before the text so far is kept", "before_partial:1"),
+    ("inside the write of the text so far", "inside_partial:1"),
+    ("after the text so far is kept", "after_partial:1"),
+]
+
+# (what it is, the crash while a second message waits behind the first and is canceled)
+CANCELS = [("inside the cancel of a turn that waits", "inside_cancel:1")]
+
+# (what it is, the crash while old events are deleted)
+RETENTION = [("inside a batch of deleted events", "inside_retention:2")]
+
 # (what it is, the crash while a tool is called without a model; None: killed from outside while the request is held; how many callers)
 DIRECT = [
     ("inside A+B", "inside_a:1", 1),
@@ -102,7 +115,8 @@ DRAINS = [("in drain", "in_drain:1"), ("after turns were told to let go", "in_re
 
 
 def named():
-    return {crash.split(":")[0] for table in (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT) for _, crash, *_ in table if crash}
+    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION)
+    return {crash.split(":")[0] for table in tables for _, crash, *_ in table if crash}
 
 
 def in_sources():

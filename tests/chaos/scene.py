@@ -20,8 +20,8 @@ EFFECTS = ("read", "idempotent", "once")
 LOST = (urllib.error.URLError, ConnectionError, http.client.HTTPException, TimeoutError, ValueError, OSError)
 
 
-def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, asks=""):
-    return f"run={run} effect={effect}{asks} shape={shape} rounds={rounds} think={think_ms} work={work_ms}"
+def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, pace_ms=0, asks=""):
+    return f"run={run} effect={effect}{asks} shape={shape} rounds={rounds} think={think_ms} work={work_ms} pace={pace_ms}"
 
 
 def wanted(request):
@@ -61,6 +61,8 @@ class Model(Server):
                 try:
                     for item in chunks + [usage]:
                         self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
+                        if done == int(words["rounds"]):
+                            time.sleep(int(words["pace"]) / 1000)
                     self.wfile.write(b"data: [DONE]\n\n")
                 except OSError:
                     pass  # the server died while it listened
@@ -117,7 +119,7 @@ class Victim(House):
         self.kills = 0
         plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
         asked = "".join(TOOL % {"name": effect + "_asked", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
-        config = plain + asked
+        config = "[retention]\nevents_days = 1\n" + plain + asked
         super().__init__(model, config, {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", **(env or {})})
 
     def start(self, crash=None):
@@ -153,7 +155,7 @@ class Client:
         self.victim, self.run, self.key = victim, run, "key-" + run
         self.body = {"message": content, **({"conversation_id": conversation} if conversation else {})}
         self.turn_id, self.conversation_id, self.text, self.heard = None, conversation, None, []
-        self.ended = False
+        self.ended = self.canceled = False
 
     def ask(self):
         """Once: whatever comes before the connection is lost. True when that was the end of the turn."""
@@ -195,7 +197,8 @@ class Client:
         until(self.ask, seconds, f"the end of {self.run}")
 
     def record(self):
-        return {"run": self.run, "key": self.key, "turn_id": self.turn_id, "conversation_id": self.conversation_id, "text": self.text, "heard": self.heard}
+        return {"run": self.run, "key": self.key, "turn_id": self.turn_id, "conversation_id": self.conversation_id, "text": self.text, "heard": self.heard,
+                "canceled": self.canceled}
 
 
 class Direct:

@@ -1,9 +1,12 @@
 """Streams that break and go on: a client cut off anywhere rebuilds exactly the stored text."""
+import json
+import sqlite3
 import threading
 
+from check_recovery import begin, kill
 from check_spine import Scene
 from fakes import calls, text
-from house import events, until
+from house import DEMO, events, until
 
 
 class Reader:
@@ -83,6 +86,153 @@ def check_who_joins_in_the_middle_gets_a_snapshot_and_the_rest():
                 if reader.ended:
                     break
         assert reader.steps.get(1, "one two three four") == "one two three four" == reader.ended["message"]["content"], (names, reader.steps)
+
+
+def follow(house, conversation, reader, most=None):
+    """Goes on where the reader stands, for so many events or to the end of the turn; what came."""
+    path = f"/api/conversations/{conversation}/events"
+    names = []
+    with house.open("GET", path, headers={"last-event-id": str(reader.last), "accept": "text/event-stream"}) as answer:
+        for event in events(answer):
+            reader.take(*event)
+            names.append(event[1])
+            if reader.ended or len(names) == most:
+                break
+    return names
+
+
+def stored_texts(house, conversation):
+    """The assistant's messages, step by step."""
+    rows = house.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant' ORDER BY seq", conversation)
+    return [row["content"] for row in rows]
+
+
+FIRST, SECOND, LAST = "Ich sehe nach – 😀.", "Noch einmal, gründlicher.", "Grüße aus Köln: alles da."
+
+
+def check_cut_off_after_every_single_event():
+    """Several steps and a model stream that breaks off: a client that gets one event per connection has everything in the end."""
+    for most in (1, 2, 3):
+        with Scene() as (model, _, house):
+            model.script = [calls(("test_echo", {"value": 1}), before=FIRST),
+                            ("cut", text("Noch einmal, ganz anders als", 4)), calls(("test_echo", {"value": 2}), before=SECOND),
+                            ("cut", text("Falsch", 3)), text(LAST, 9)]
+            accepted = begin(house, "Hi")
+            reader, connections, names = Reader(), 0, []
+            while not reader.ended:
+                names += follow(house, accepted["conversation_id"], reader, most)
+                connections += 1
+            stored = stored_texts(house, accepted["conversation_id"])
+            assert stored == [FIRST, SECOND, LAST], stored
+            assert reader.ended["message"]["content"] == LAST
+            # The texts of finished steps are rows; of the last one a client has what it heard, and all of it in `final`.
+            assert (reader.steps[1], reader.steps[2]) == (FIRST, SECOND), reader.steps
+            assert LAST.startswith(reader.steps.get(3, "")), reader.steps
+            assert names.count("assistant_reset") == 2 and connections >= names.count("final") + 8 // most, names
+
+
+def check_a_restart_in_the_middle_of_the_text():
+    """Killed while the model speaks, at several places: the text shown is taken back, and the new one is whole."""
+    for place in range(1, 5):
+        with Scene() as (model, _, house):
+            gate = threading.Event()
+
+            def breaks_off(request):
+                chunks = text("one two three four", 4)
+
+                def pieces():
+                    yield from chunks[:place + 1]
+                    gate.wait(30)
+                return list_lazily(pieces(), place)
+
+            model.script = [calls(("test_echo", {"value": 1}), before=FIRST), breaks_off, text(LAST, 5)]
+            accepted = begin(house, "Hi")
+            conversation, reader = accepted["conversation_id"], Reader()
+            shown = "one two three four"[:4 * place]
+            with house.open("GET", f"/api/conversations/{conversation}/events", headers={"last-event-id": "0"}) as answer:
+                for event in events(answer):
+                    reader.take(*event)
+                    if reader.steps.get(2) == shown:
+                        break
+            # What was shown is in the store about a second later, and leaves it with the step.
+            kept = lambda: house.rows("SELECT partial FROM turns WHERE partial IS NOT NULL")
+            until(lambda: [row["partial"] for row in kept()] == [shown], what="the checkpoint")
+            kill(house)
+            gate.set()
+            house.start()
+            names = follow(house, conversation, reader)
+            assert "assistant_reset" in names, names
+            assert reader.ended["message"]["content"] == LAST == stored_texts(house, conversation)[-1]
+            assert reader.steps[1] == FIRST and LAST.startswith(reader.steps.get(2, "")), reader.steps
+            assert kept() == []
+
+
+def resident(house):
+    """KiB of the server's memory."""
+    with open(f"/proc/{house.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4
+
+
+def check_a_long_log_costs_a_slow_reader_one_bite():
+    count, size, readers = 12000, 2000, 20
+    with Scene() as (_, _, house):
+        _, answer, _ = house.chat("Hi")
+        conversation = answer["conversation_id"]
+        house.stop()
+        with sqlite3.connect(house.db) as db:
+            [(last,)] = db.execute("SELECT max(seq) FROM events WHERE conversation_id = ?", [conversation])
+            rows = ((conversation, last + n, DEMO, answer["turn_id"], "tool_started", json.dumps({"n": n, "x": "y" * size}), "2026-01-01T00:00:00.000Z")
+                    for n in range(1, count + 1))
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            db.execute("UPDATE leases SET next_event_seq = ? WHERE conversation_id = ?", [last + count + 1, conversation])
+        db.close()
+        house.start()
+        path = f"/api/conversations/{conversation}/events"
+        numbers = lambda answer: (number for number, _, _ in events(answer) if number)
+
+        def whole():
+            with house.open("GET", path, headers={"last-event-id": "0"}) as answer:
+                for expected, number in enumerate(numbers(answer), 1):
+                    assert number == expected, (number, expected)
+                    if number == last + count:
+                        return
+
+        whole()  # also warms the server up
+        before = resident(house)
+        slow = [house.open("GET", path, headers={"last-event-id": "0"}) for _ in range(readers)]
+        for answer in slow:
+            assert next(numbers(answer)) == 1
+        whole()
+        grown = resident(house) - before
+        # The log is 24 MB; read whole it would be half a gigabyte for these readers.
+        assert grown < 24 * 1024, f"{grown} KiB for {readers} slow readers"
+        # Slow, but whole.
+        for expected, number in zip(range(2, last + count + 1), numbers(slow[0])):
+            assert number == expected, (number, expected)
+        for answer in slow:
+            answer.close()
+
+
+def check_old_events_go_and_whoever_asks_for_them_is_told():
+    with Scene(config="\n[retention]\nevents_days = 30\n") as (_, _, house):
+        _, answer, _ = house.chat("Hi")
+        conversation = answer["conversation_id"]
+        path = f"/api/conversations/{conversation}/events"
+        done = house.cli("retention", "run", "--json")
+        assert json.loads(done.stdout)["events"] == 0, done
+        house.stop()
+        with sqlite3.connect(house.db) as db:
+            db.execute("UPDATE events SET created_at = '2020-01-01T00:00:00.000Z'")
+        db.close()
+        house.start()  # which deletes what is old, and would every hour
+        until(lambda: house.rows("SELECT count(*) AS n FROM events")[0]["n"] == 0, what="the end of old events")
+        house.chat("Again", conversation)
+        for headers, query in (({}, "?after=0"), ({"last-event-id": "1"}, "")):
+            status, refused, _ = house.call("GET", path + query, headers=headers)
+            assert (status, refused["error"]["code"], refused["error"]["details"]) == (410, "events_gone", {"first_seq": 3}), refused
+        _, kept, _ = house.call("GET", path + "?after=2")
+        assert [e["seq"] for e in kept["events"]] == [3, 4]
+        assert [row["content"] for row in house.rows("SELECT content FROM messages WHERE role = 'user' ORDER BY seq")] == ["Hi", "Again"]
 
 
 class list_lazily(list):

@@ -54,6 +54,10 @@ impl Question<'_> {
         let mut sent = 0;
         loop {
             sent += 1;
+            if draft.is_none() && self.ground.live.cancel.is_raised() {
+                // Nothing was asked, so nothing is to be paid.
+                return Err(Stop::Canceled);
+            }
             let opening = self.in_time(self.open());
             let opened = match draft.take() {
                 Some(draft) => {
@@ -139,6 +143,7 @@ impl Question<'_> {
 
     /// Text that was shown is taken back before the model is asked again.
     async fn reset(&self) -> Result<(), Stop> {
+        self.ground.hub.take_back(self.ground.stream_id()).await;
         let mut draft = self.ground.draft();
         draft.event(EventType::AssistantReset, &AssistantReset { step: self.step, turn_id: self.ground.turn_id });
         self.ground.commit(draft).await?;

@@ -14,6 +14,7 @@ use crate::inbound::Inbound;
 use crate::lane::Ticket;
 use crate::runtime::{Alive, House, Setup};
 use crate::turn::{Progress, Turn};
+use crate::waiting::Waiting;
 
 /// A stored message whose turn has not started yet.
 pub(crate) struct Begun {
@@ -30,7 +31,9 @@ pub(crate) struct Begun {
 impl Begun {
     /// Waits for the turns ahead, then runs to the end. The ticket goes last, with `self`: only then may the next turn begin.
     pub(crate) async fn run(mut self, fence: Option<Fence>, state: State) {
-        self.ticket.called().await;
+        if !self.called().await {
+            return;
+        }
         crash::point("called");
         let turn_id = self.init.turn_id;
         let started = match fence {
@@ -41,6 +44,13 @@ impl Begun {
             Ok(turn) => turn.unless_released(Turn::run).await,
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
         }
+    }
+
+    async fn called(&mut self) -> bool {
+        let Init { turn_id, conversation_id: stream_id, .. } = self.init;
+        let waiting =
+            Waiting { house: &self.house, tenant_id: self.inbound.caller.principal.tenant_id, turn_id, stream_id, live: &self.alive.live };
+        waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
     }
 
     async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {

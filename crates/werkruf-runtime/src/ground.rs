@@ -168,7 +168,7 @@ impl Ground {
 
     /// A piece of the answer, as it comes.
     pub(crate) fn say_text(&self, token: &AssistantToken) {
-        self.hub.publish_token(self.stream_id(), self.turn_id, token);
+        self.hub.publish_token(&self.fence, self.turn_id, token);
     }
 
     /// Says something that is no row and no text.

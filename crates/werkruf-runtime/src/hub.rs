@@ -4,13 +4,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex as Turnstile, MutexGuard as Passage, mpsc};
 use werkruf_contract::{AssistantToken, EventType, Uuid};
+use werkruf_store::{Fence, Partial};
 
+use crate::feed::{Feed, Weight};
 use crate::ground::json;
 
 /// Tokens of a fast model while a client's socket is full for a moment; beyond that the client is gone.
-const BUFFER: usize = 1024;
+const EVENTS: usize = 1024;
+/// Bytes that may wait for one reader beside the first event, so that 200 of them cost 25 MiB and not gigabytes.
+const WEIGHT: usize = 128 * 1024;
+/// Looks at a text before it is kept, and between two times it is: a short turn has none at all.
+pub(crate) const TICKS: u32 = 2;
 
 /// One event as it is sent. The text is shared by all readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,11 +48,21 @@ pub struct Shown {
 struct Reader {
     watch: Watch,
     sender: mpsc::Sender<LiveEvent>,
+    weight: Weight,
+}
+
+/// A text under way, and how much of it is kept.
+struct Writing {
+    shown: Shown,
+    fence: Fence,
+    ticks: u32,
+    kept: usize,
 }
 
 #[derive(Default)]
 pub(crate) struct Hub {
     streams: Mutex<Streams>,
+    keeping: Turnstile<()>,
 }
 
 /// Under one lock, so that whoever joins gets the text so far and every token after it, none twice.
@@ -54,7 +70,8 @@ pub(crate) struct Hub {
 struct Streams {
     /// In order, so that letting them all go is the same twice.
     readers: BTreeMap<Uuid, Vec<Reader>>,
-    shown: HashMap<Uuid, Shown>,
+    writing: HashMap<Uuid, Writing>,
+    closed: bool,
 }
 
 impl Hub {
@@ -63,32 +80,38 @@ impl Hub {
     }
 
     /// Listens to a conversation (or a turn without one) from now on; also the text that is being written right now.
-    pub(crate) fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
-        let (sender, receiver) = mpsc::channel(BUFFER);
+    pub(crate) fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
+        let (sender, receiver) = mpsc::channel(EVENTS);
+        let weight = Weight::default();
         let mut streams = self.lock();
-        let readers = streams.readers.entry(stream_id).or_default();
-        readers.retain(|reader| !reader.sender.is_closed());
-        readers.push(Reader { watch, sender });
-        (receiver, streams.shown.get(&stream_id).cloned())
+        if !streams.closed {
+            let readers = streams.readers.entry(stream_id).or_default();
+            readers.retain(|reader| !reader.sender.is_closed());
+            readers.push(Reader { watch, sender, weight: weight.clone() });
+        }
+        (Feed::new(receiver, weight), streams.writing.get(&stream_id).map(|writing| writing.shown.clone()))
     }
 
     /// Hands an event to everybody who wants it, and forgets readers that left or fell behind.
     pub(crate) fn publish(&self, stream_id: Uuid, event: &LiveEvent) {
         let mut streams = self.lock();
         if event.kind.settles_text() {
-            streams.shown.remove(&stream_id);
+            streams.writing.remove(&stream_id);
         }
         streams.hand_out(stream_id, event);
     }
 
     /// A piece of text: heard by those who listen, kept for those who join before the step ends.
-    pub(crate) fn publish_token(&self, stream_id: Uuid, turn_id: Uuid, token: &AssistantToken) {
+    pub(crate) fn publish_token(&self, fence: &Fence, turn_id: Uuid, token: &AssistantToken) {
+        let stream_id = fence.stream_id;
         let mut streams = self.lock();
-        let shown = streams.shown.entry(stream_id).or_insert_with(|| Shown { turn_id, step: token.step, content: String::new() });
-        if (shown.turn_id, shown.step) != (turn_id, token.step) {
-            *shown = Shown { turn_id, step: token.step, content: String::new() };
+        let begin =
+            || Writing { shown: Shown { turn_id, step: token.step, content: String::new() }, fence: fence.clone(), ticks: 0, kept: 0 };
+        let writing = streams.writing.entry(stream_id).or_insert_with(begin);
+        if (writing.shown.turn_id, writing.shown.step, writing.fence.epoch) != (turn_id, token.step, fence.epoch) {
+            *writing = begin();
         }
-        shown.content.push_str(&token.content);
+        writing.shown.content.push_str(&token.content);
         if streams.readers.contains_key(&stream_id) {
             let data = Arc::from(json(token));
             streams.hand_out(stream_id, &LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data });
@@ -101,6 +124,40 @@ impl Hub {
         if let Some(readers) = streams.readers.get_mut(&stream_id) {
             readers.retain(|reader| reader.watch.turn_id != Some(turn_id));
         }
+    }
+
+    /// The texts that are to be kept now. Asked once per tick.
+    pub(crate) fn due(&self) -> Vec<Partial> {
+        let mut due = Vec::new();
+        for writing in self.lock().writing.values_mut() {
+            writing.ticks += 1;
+            if writing.ticks < TICKS || writing.kept == writing.shown.content.len() {
+                continue;
+            }
+            (writing.ticks, writing.kept) = (0, writing.shown.content.len());
+            let Shown { turn_id, step, ref content } = writing.shown;
+            due.push(Partial { fence: writing.fence.clone(), turn_id, step, content: content.clone() });
+        }
+        due
+    }
+
+    /// The store did not take them.
+    pub(crate) fn due_again(&self) {
+        for writing in self.lock().writing.values_mut() {
+            writing.kept = 0;
+        }
+    }
+
+    /// Held from looking what is due until it is written.
+    pub(crate) async fn keep(&self) -> Passage<'_, ()> {
+        self.keeping.lock().await
+    }
+
+    /// The text of a stream is about to be taken back: from here on nothing of it is written any more.
+    pub(crate) async fn take_back(&self, stream_id: Uuid) {
+        self.lock().writing.remove(&stream_id);
+        // What was due before is in the store by now, where the write that follows clears it.
+        drop(self.keeping.lock().await);
     }
 
     /// Whether anybody listens; saves building events nobody hears.
@@ -121,9 +178,11 @@ impl Hub {
         self.lock().readers.remove(&stream_id);
     }
 
-    /// Ends every reader's stream.
+    /// Ends every reader's stream, also of those who come later.
     pub(crate) fn close(&self) {
-        self.lock().readers.clear();
+        let mut streams = self.lock();
+        streams.readers.clear();
+        streams.closed = true;
     }
 }
 
@@ -135,7 +194,7 @@ impl Streams {
             {
                 return !reader.sender.is_closed();
             }
-            let delivered = reader.sender.try_send(event.clone()).is_ok();
+            let delivered = reader.weight.add(event, WEIGHT) && reader.sender.try_send(event.clone()).is_ok();
             // A reader of one turn has heard everything once the turn has ended.
             delivered && !(event.kind.ends_turn() && reader.watch.turn_id.is_some())
         });
@@ -146,45 +205,5 @@ impl Streams {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use werkruf_contract::{AssistantToken, EventType, Uuid};
-
-    use super::{Hub, LiveEvent, Shown, Watch};
-
-    #[test]
-    fn who_joins_late_gets_the_text_so_far_and_then_only_what_follows() {
-        let (hub, stream, turn) = (Hub::default(), Uuid::from_u128(1), Uuid::from_u128(2));
-        let token = |content: &str| AssistantToken { content: content.to_owned(), step: 1 };
-        hub.publish_token(stream, turn, &token("Hel"));
-        let (mut events, shown) = hub.watch(stream, Watch { turn_id: None, debug: false });
-        assert_eq!(shown, Some(Shown { turn_id: turn, step: 1, content: "Hel".to_owned() }));
-        hub.publish_token(stream, turn, &token("lo"));
-        assert_eq!(&*events.try_recv().unwrap().data, r#"{"content":"lo","step":1}"#);
-        hub.publish(stream, &LiveEvent { seq: Some(1), kind: EventType::Final, turn_id: turn, data: Arc::from("{}") });
-        assert_eq!(hub.watch(stream, Watch { turn_id: None, debug: false }).1, None);
-    }
-
-    #[test]
-    fn who_may_have_missed_something_is_let_go() {
-        let (hub, stream, turn) = (Hub::default(), Uuid::from_u128(1), Uuid::from_u128(2));
-        let (mut whole, _) = hub.watch(stream, Watch { turn_id: None, debug: false });
-        let (mut one, _) = hub.watch(stream, Watch { turn_id: Some(turn), debug: false });
-        let (mut other, _) = hub.watch(Uuid::from_u128(3), Watch { turn_id: None, debug: false });
-        hub.let_go(stream);
-        assert!(whole.blocking_recv().is_none() && one.blocking_recv().is_none());
-        assert!(other.try_recv().is_err_and(|error| error == tokio::sync::mpsc::error::TryRecvError::Empty));
-    }
-
-    #[test]
-    fn a_reader_that_does_not_read_is_let_go() {
-        let (hub, stream, turn) = (Hub::default(), Uuid::from_u128(1), Uuid::from_u128(2));
-        let (events, _) = hub.watch(stream, Watch { turn_id: None, debug: false });
-        for _ in 0..=super::BUFFER {
-            hub.publish_token(stream, turn, &AssistantToken { content: "x".to_owned(), step: 1 });
-        }
-        assert!(!hub.is_watched(stream));
-        drop(events);
-    }
-}
+#[path = "hub_tests.rs"]
+mod tests;

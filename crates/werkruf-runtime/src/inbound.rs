@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
 use werkruf_store::StoreError;
 
-use crate::hub::LiveEvent;
+use crate::feed::Feed;
 
 /// Who stands at the door, as the channel authenticated them.
 #[derive(Debug, Clone)]
@@ -50,7 +49,7 @@ pub struct Accepted {
     pub turn_id: Uuid,
     pub created: bool,
     /// Everything the turn says, `init` first. Ends after `final` or `error`, or early when the reader is too slow.
-    pub events: mpsc::Receiver<LiveEvent>,
+    pub events: Feed,
 }
 
 /// One tool, called directly.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
+use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid, Words};
 use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
@@ -17,6 +17,7 @@ use crate::lane::Ticket;
 use crate::resume::{Left, poison};
 use crate::runtime::{Alive, House, Runtime};
 use crate::turn::{Turn, fail};
+use crate::waiting::Waiting;
 
 const SCAN_EVERY: Duration = Duration::from_secs(5);
 const ALL_CALLS: u32 = 100_000;
@@ -75,13 +76,30 @@ struct Orphan {
 
 impl Orphan {
     async fn run(self, alive: Alive, mut ticket: Ticket) {
-        ticket.called().await;
+        if !self.called(&alive, &mut ticket).await {
+            return;
+        }
         let turn_id = self.turn.id;
         match self.go_on(alive, ticket).await {
             // Somebody else ended or claimed it in the meantime.
             Ok(()) | Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) => {}
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not be gone on with"),
         }
+    }
+
+    /// Waits for its place; false when it never began and was canceled first.
+    async fn called(&self, alive: &Alive, ticket: &mut Ticket) -> bool {
+        if self.turn.status != TurnStatus::Accepted {
+            ticket.called().await;
+            return true;
+        }
+        let TurnRow { id: turn_id, tenant_id, conversation_id, .. } = self.turn;
+        if self.turn.cancel_requested {
+            alive.live.cancel_all();
+        }
+        let waiting = Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: &alive.live };
+        // Whose language it was is not known before the turn begins.
+        waiting.called(ticket, || Words::of("")).await
     }
 
     async fn go_on(self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {

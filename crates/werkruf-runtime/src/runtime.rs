@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_store::{
     ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
-    StoreError, TurnKind, Turns, crash,
+    StoreError, Streams, TurnKind, Turns, crash,
 };
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
 use crate::begun::Begun;
 use crate::dedupe::InFlight;
+use crate::feed::Feed;
 use crate::ground::{Ground, Live, json};
 use crate::hub::{Hub, LiveEvent, Shown, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
@@ -38,6 +39,7 @@ pub struct Parts {
     pub records: Arc<dyn Records>,
     pub people: Arc<dyn People>,
     pub approvals: Arc<dyn Approvals>,
+    pub streams: Arc<dyn Streams>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -136,7 +138,7 @@ impl Runtime {
 
     /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
     /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
-    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (mpsc::Receiver<LiveEvent>, Option<Shown>) {
+    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
         self.house.hub.watch(stream_id, watch)
     }
 

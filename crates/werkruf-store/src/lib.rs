@@ -17,6 +17,7 @@ mod rows;
 mod sqlite;
 #[cfg(test)]
 mod story;
+mod streams;
 mod workspace;
 mod workspace_check;
 mod workspace_file;
@@ -32,6 +33,7 @@ pub use rows::{
     UserRow,
 };
 pub use sqlite::{Counts, SqliteStore};
+pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
 pub use workspace::{
     ArticleQuery, ArticleRow, DateSpan, Found, ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow, Reach,
     RequestDraft, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
@@ -62,6 +64,16 @@ pub trait Turns: Send + Sync {
     fn write(&self, write: TurnWrite) -> Answer<'_, Written>;
     /// Leaves a wish to stop; whoever owns the turn obeys. False when there is no such running turn.
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool>;
+    /// Ends a turn that waits behind another, with this error and its event; nobody else's lease is touched. The event's number,
+    /// or `None` when the turn does not wait (any more). `error` is a `TurnError` and its code.
+    fn cancel_waiting(
+        &self,
+        tenant_id: Uuid,
+        turn_id: Uuid,
+        error: (JsonText, String),
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Answer<'_, Option<i64>>;
     /// Merges into the session state from outside a turn; the merged state, or `None` without such a conversation.
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>>;
     /// The messages with a place in the conversation, in order.

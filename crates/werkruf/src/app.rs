@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{Approvals, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Turns};
+use werkruf_store::{Approvals, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::new_secret;
@@ -122,6 +122,7 @@ impl App {
             records: store.clone(),
             people: store.clone(),
             approvals: store.clone(),
+            streams: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -144,6 +145,11 @@ impl App {
 
     /// What waits for a person's word.
     pub fn approvals(&self) -> &dyn Approvals {
+        self.store.as_ref()
+    }
+
+    /// Logs as they are followed.
+    pub fn streams(&self) -> &dyn Streams {
         self.store.as_ref()
     }
 

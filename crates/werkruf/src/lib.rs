@@ -14,6 +14,7 @@ pub mod listen;
 pub mod lockfile;
 pub mod planner;
 pub mod provider;
+pub mod retention;
 pub mod sample;
 pub mod serve;
 mod setup;

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, StartError};
 use crate::cli::print;
-use crate::config::Config;
-use crate::listen::{Bounds, Listener};
+use crate::config::{Config, Connections};
+use crate::listen::{Bounds, Listener, Proxies};
 use crate::lockfile::{LockFile, LockNote, reachable};
-use crate::{api, provider, telemetry};
+use crate::{api, provider, retention, telemetry};
 
 /// How long connections may take to close once nothing runs any more.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -31,8 +31,11 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && !app.has_key().await? {
         return Err(StartError::Unprotected(app.config.listen));
     }
-    let listener = Listener::bind(app.config.listen, Bounds::default(), app.tasks.clone())
+    let Connections { all: connections, per_address } = app.config.connections;
+    let bounds = Bounds { connections, per_address, ..Bounds::default() };
+    let listener = Listener::bind(app.config.listen, bounds, app.tasks.clone())
         .await
+        .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)))
         .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
     let lock = leave_note(&app, address)?;
@@ -43,8 +46,17 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.runtime.recover().await?;
     let watcher = app.runtime.clone();
     app.tasks.spawn(async move { watcher.watch_over().await });
+    let keeper = app.runtime.clone();
+    app.tasks.spawn(async move { keeper.keep_text().await });
 
     let stop = CancellationToken::new();
+    let (letting_go, stopped) = (Arc::clone(&app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = retention::watch(&letting_go) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {

@@ -19,11 +19,13 @@ mod readers;
 mod records;
 mod restore;
 mod row;
+mod streams;
 mod takeover;
 mod text;
 mod turn_open;
 mod turn_write;
 mod turns;
+mod waiting;
 mod workspace;
 mod writer;
 

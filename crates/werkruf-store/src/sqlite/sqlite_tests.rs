@@ -42,6 +42,11 @@ tell! {
     ids_are_taken_per_conversation,
     lists_page_by_id_both_ways,
     a_prefix_finds_its_ids,
+    text_is_kept_under_the_lease_until_it_is_a_row,
+    a_bite_is_bounded_by_rows_and_bytes,
+    a_turn_that_waits_is_canceled_and_its_message_kept,
+    a_log_loses_its_beginning_and_never_gets_a_hole,
+    a_long_log_is_forgotten_in_batches,
     two_roles_give_the_widest_scope,
     a_bad_batch_is_not_written_at_all,
     a_guest_is_made_once,
@@ -213,7 +218,12 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     let mut names: Vec<_> = names.split(',').collect();
     names.sort_unstable();
     assert_eq!(names, ["schema_migrations", "settings"]);
-    for sql in super::turns::hot_statements().into_iter().chain(super::workspace::statements().into_iter().map(str::to_owned)) {
+    for sql in super::turns::hot_statements()
+        .into_iter()
+        .chain(super::streams::hot_statements())
+        .chain(super::waiting::hot_statements())
+        .chain(super::workspace::statements().into_iter().map(str::to_owned))
+    {
         let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let mut rows = statement.raw_query();
         let mut plan: Vec<String> = Vec::new();

@@ -6,6 +6,7 @@ use werkruf_contract::{State, TurnStatus, Uuid};
 use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
+use super::waiting;
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, TurnKind, crash};
 
 /// Inbox, conversation, lease, turn, message, calls and events, or nothing.
@@ -49,8 +50,15 @@ fn fill(
 ) -> Result<(Option<Fence>, Vec<i64>), StoreError> {
     let stream = Id::from(stream_id);
     let (events, messages) = (count(open.events.len()), i64::from(open.message.is_some()));
-    let claimed = if open.start { claim(c, place.tenant, &stream, open, events, messages)? } else { None };
-    if claimed.is_none() && !open.calls.is_empty() {
+    let left = match &open.conversation {
+        ConversationRef::Existing { .. } if open.start => waiting::left_behind(c, place.tenant, &stream, None)?,
+        _ => Vec::new(),
+    };
+    let places = messages + count(left.len());
+    let claimed = if open.start { claim(c, place.tenant, &stream, open, events, places)? } else { None };
+    if let Some(claim) = &claimed {
+        waiting::place(c, &stream, &left, claim.next_message - places)?;
+    } else if !open.calls.is_empty() {
         // Their rows say that they begin now, and they do not.
         return Err(StoreError::Busy);
     }
@@ -158,7 +166,7 @@ fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64,
 }
 
 /// Draws event numbers without owning the lease; the next free number.
-fn append(c: &Connection, tenant: &Id, stream: &Id, events: i64) -> Result<i64, StoreError> {
+pub(super) fn append(c: &Connection, tenant: &Id, stream: &Id, events: i64) -> Result<i64, StoreError> {
     let mut statement = c.prepare_cached(
         "INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES (?1, ?2, 0, 1 + ?3, 1)
          ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET next_event_seq = next_event_seq + ?3
@@ -201,16 +209,18 @@ pub(super) fn start(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: &str,
     let stream_id = conversation_id.unwrap_or(turn_id);
     let stream = Id::from(stream_id);
     // Opening a turn writes one message at most.
-    let mut statement =
-        c.prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2)")?;
-    let waits = first(&mut statement, params![stream, turn], |columns| columns.flag())?.unwrap_or(false);
+    let mut statement = c.prepare_cached("SELECT id FROM messages WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2")?;
+    let own = first(&mut statement, params![stream, turn], |columns| columns.id())?;
+    let (waits, left) = (own.is_some(), waiting::left_behind(c, &tenant, &stream, own.map(Id::from).as_ref())?);
+    let places = count(left.len()) + i64::from(waits);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, next_message_seq = next_message_seq + ?4, expires_at = ?5
          WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NULL RETURNING epoch, next_message_seq",
     )?;
     let (epoch, next_message) =
-        first(&mut statement, params![tenant, stream, owner, waits, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?
+        first(&mut statement, params![tenant, stream, owner, places, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?
             .ok_or(StoreError::Busy)?;
+    waiting::place(c, &stream, &left, next_message - places)?;
     if waits {
         let placed = c
             .prepare_cached("UPDATE messages SET seq = ?3 WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2")?

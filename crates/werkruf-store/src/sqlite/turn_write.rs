@@ -55,6 +55,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         Some(change) => change_turn(c, &place, write.turn_id, change)?,
         None => cancel_requested(c, &place)?,
     };
+    if write.turn.is_none() && write.events.iter().any(|event| event.kind.settles_text()) {
+        forget_partial(c, &place)?;
+    }
     crash::point("inside_write");
     Ok(Written { event_seqs, state, cancel_requested })
 }
@@ -161,7 +164,7 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
 /// Whether somebody asked for the turn to stop.
 fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached(
-        "UPDATE turns SET status = ?3, step = ?4, stalled = 0, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
+        "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
            message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END
          WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
     )?;
@@ -178,6 +181,13 @@ fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnCh
         change.status.is_terminal(),
     ];
     first(&mut statement, values, |columns| columns.flag())?.ok_or_else(|| StoreError::Moved { what: "turn", id: turn_id.to_string() })
+}
+
+/// What was shown is void; most often nothing of it was kept.
+fn forget_partial(c: &Connection, place: &Place<'_>) -> Result<(), StoreError> {
+    c.prepare_cached("UPDATE turns SET partial = NULL WHERE tenant_id = ?1 AND id = ?2 AND partial IS NOT NULL")?
+        .execute(params![place.tenant, place.turn])?;
+    Ok(())
 }
 
 fn cancel_requested(c: &Connection, place: &Place<'_>) -> Result<bool, StoreError> {

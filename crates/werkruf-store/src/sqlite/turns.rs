@@ -6,8 +6,10 @@ use werkruf_contract::{State, Usage, Uuid};
 
 use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
-use super::{SqliteStore, takeover, turn_open, turn_write};
-use crate::{Answer, CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, TurnRow, TurnWrite, Turns, Written};
+use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
+use crate::{
+    Answer, CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, TurnRow, TurnWrite, Turns, Written,
+};
 
 impl Turns for SqliteStore {
     fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
@@ -33,6 +35,17 @@ impl Turns for SqliteStore {
                 .execute(params![Id::from(tenant_id), Id::from(turn_id), Stamp::from(now)])?;
             Ok(asked == 1)
         }))
+    }
+
+    fn cancel_waiting(
+        &self,
+        tenant_id: Uuid,
+        turn_id: Uuid,
+        error: (JsonText, String),
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Answer<'_, Option<i64>> {
+        Box::pin(self.writer.submit(move |c| waiting::cancel(c, tenant_id, turn_id, (&error.0, &error.1), &event, now)))
     }
 
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {

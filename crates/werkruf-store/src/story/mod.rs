@@ -5,6 +5,7 @@
 mod chapters_approvals;
 mod chapters_people;
 mod chapters_reuse;
+mod chapters_streams;
 mod chapters_turns;
 mod chapters_workspace;
 mod world;
@@ -12,6 +13,7 @@ mod world;
 pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
+pub(crate) use chapters_streams::*;
 pub(crate) use chapters_turns::*;
 pub(crate) use chapters_workspace::*;
 pub(crate) use world::{Running, Store, World};

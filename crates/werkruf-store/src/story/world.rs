@@ -8,12 +8,12 @@ use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, Tu
 
 use crate::{
     Approvals, CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, People, Records,
-    TurnChange, TurnKind, TurnWrite, Turns, Workspace, Written,
+    Streams, TurnChange, TurnKind, TurnWrite, Turns, Workspace, Written,
 };
 
 /// Everything a database does.
-pub(crate) trait Store: Turns + Records + People + Workspace + Approvals + 'static {}
-impl<T: Turns + Records + People + Workspace + Approvals + 'static> Store for T {}
+pub(crate) trait Store: Turns + Records + People + Workspace + Approvals + Streams + 'static {}
+impl<T: Turns + Records + People + Workspace + Approvals + Streams + 'static> Store for T {}
 
 pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,

@@ -4,13 +4,14 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use werkruf_runtime::Idempotency;
 
 use super::error::ApiError;
+use crate::listen::SlowBody;
 
 const BODY_LIMIT: usize = 1024 * 1024;
 /// A client still writing cannot read the refusal, so a little more than the limit is taken in and dropped.
@@ -24,7 +25,7 @@ pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
     let mut rest = BytesMut::new();
     let mut taken = 0;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| ApiError::invalid("The body ended early; send it again."))?;
+        let chunk = chunk.map_err(|error| broken_off(&error))?;
         taken += chunk.len();
         if taken > DRAIN_LIMIT {
             break;
@@ -46,6 +47,13 @@ pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
         return Err(ApiError::invalid("The body is larger than 1 MiB; send less."));
     }
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+}
+
+fn broken_off(error: &axum::Error) -> ApiError {
+    if SlowBody::caused(error) {
+        return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not come in time; send it again.");
+    }
+    ApiError::invalid("The body ended early; send it again.")
 }
 
 /// A body as JSON of this shape.

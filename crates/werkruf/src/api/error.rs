@@ -37,10 +37,12 @@ impl ApiError {
         let kind = match status {
             StatusCode::TOO_MANY_REQUESTS => ToolErrorType::RateLimit,
             StatusCode::SERVICE_UNAVAILABLE => ToolErrorType::Retryable,
+            StatusCode::REQUEST_TIMEOUT => ToolErrorType::Timeout,
             StatusCode::BAD_REQUEST
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::CONFLICT
+            | StatusCode::GONE
             | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,
             _ => ToolErrorType::Fatal,
         };

@@ -5,22 +5,21 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
-use werkruf_runtime::{Shown, Watch, complete_event};
+use werkruf_contract::Uuid;
+use werkruf_runtime::complete_event;
 
 use super::body::{Named, Params};
 use super::error::ApiError;
+use super::follow::Follow;
 use super::policy::{Policy, Who};
-use super::sse::{Known, LiveBody, frame};
 use super::view::Iso;
-use super::{Door, body, lookup, page};
+use super::{Door, body, follow, lookup, page};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(events)))
@@ -62,7 +61,8 @@ struct EventList {
 #[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
-        (status = 404, body = ref("#/components/schemas/Error"))))]
+        (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 410, body = ref("#/components/schemas/Error"), description = "Older than what is kept; details.first_seq is the first that is.")))]
 async fn events(
     State(door): State<Arc<Door>>,
     Who(who): Who,
@@ -74,19 +74,23 @@ async fn events(
     let resumed = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
     let after = number(resumed.or(query.after.as_deref()))?;
     if resumed.is_some() || body::accepts(&headers, "text/event-stream") {
-        return live(&door, who.tenant_id, conversation.id, after).await;
+        return Ok(Follow::after(&door.app, who.tenant_id, conversation.id, after).await?.respond());
     }
     list(&door, who.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
 }
 
-fn number(text: Option<&str>) -> Result<i64, ApiError> {
+/// `None` where nothing is given: that reader has seen nothing and misses nothing.
+fn number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
     let refused = || ApiError::invalid("after and Last-Event-ID take the number of an event (0 or more).");
-    text.map_or(Ok(0), |text| text.parse().map_err(|_| refused()).and_then(|number| if number < 0 { Err(refused()) } else { Ok(number) }))
+    text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(refused)).transpose()
 }
 
-async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64, limit: u32) -> Result<Response, ApiError> {
+async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
     let records = door.app.records();
-    let rows = records.events(tenant_id, conversation_id, None, after, limit).await?;
+    let rows = records.events(tenant_id, conversation_id, None, after.unwrap_or(0), limit).await?;
+    if let Some(after) = after {
+        follow::check_kept(&door.app, tenant_id, conversation_id, after, rows.first()).await?;
+    }
     let next_after = page::next_after(&rows, limit, |row| row.seq);
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
@@ -95,24 +99,4 @@ async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64, l
         events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
     }
     Ok(Json(EventList { events, next_after }).into_response())
-}
-
-/// Listens first, then reads what is stored, then leaves out of the live events what was stored.
-async fn live(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: i64) -> Result<Response, ApiError> {
-    let runtime = &door.app.runtime;
-    let (receiver, shown) = runtime.watch(conversation_id, Watch { turn_id: None, debug: false });
-    let records = door.app.records();
-    let mut known = Known::up_to(after);
-    let mut stored = BytesMut::new();
-    for row in lookup::all_events(records, tenant_id, conversation_id, None, after).await? {
-        let data = complete_event(records, tenant_id, conversation_id, &row).await?;
-        frame(&mut stored, Some(row.seq), row.kind, &data);
-        known.sent(row.seq, row.kind, row.turn_id, &data);
-    }
-    // The text of the step that is being written is no row yet: it comes whole, and what follows adds to it.
-    if let Some(Shown { turn_id, step, content }) = shown.filter(|shown| !known.is_settled(shown.turn_id, shown.step)) {
-        let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id }).map_err(|error| page::unwritable(&error))?;
-        frame(&mut stored, None, EventType::AssistantSnapshot, &data);
-    }
-    Ok(LiveBody::of_conversation(runtime, receiver, known, stored.freeze()).respond())
 }

@@ -22,6 +22,7 @@ mod erasure;
 mod error;
 mod events;
 mod explain;
+mod follow;
 mod health;
 mod invoke;
 mod keys;
@@ -31,6 +32,7 @@ mod page;
 mod policy;
 mod reload;
 mod replay;
+mod retention;
 mod sse;
 mod tools;
 mod turns;
@@ -85,6 +87,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())
+        .merge(retention::routes())
         .merge(erasure::routes())
 }
 

@@ -1,6 +1,6 @@
 //! Server-sent events, written straight into bytes: one buffer for everything that is ready at once.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,14 +13,17 @@ use futures_util::Stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
-use tokio::sync::mpsc;
 use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, Uuid};
-use werkruf_runtime::{LiveEvent, Runtime};
+use werkruf_runtime::{Feed, LiveEvent, Runtime};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events written into one buffer at most.
-const AT_ONCE: usize = 64;
+/// Bytes written into one piece, and the event that goes beyond.
+pub(crate) const AT_ONCE: usize = 16 * 1024;
+/// A hint to come back in a second.
+pub(crate) const COME_BACK: &[u8] = b"retry: 1000\n\n";
+/// Turns whose settled text is remembered. They run one after another, so only the newest can have text on its way.
+const SETTLED: usize = 8;
 
 /// Writes one event.
 pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data: &str) {
@@ -56,8 +59,8 @@ pub(crate) fn response(body: Body) -> Response {
 pub(crate) struct Known {
     /// The last number sent.
     pub(crate) last: i64,
-    /// Per turn the last step whose text is settled.
-    settled: HashMap<Uuid, u32>,
+    /// Per turn the last step whose text is settled; the newest turns only.
+    settled: VecDeque<(Uuid, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +71,7 @@ struct Step {
 impl Known {
     /// Nothing yet but numbers up to this one.
     pub(crate) fn up_to(last: i64) -> Self {
-        Self { last, settled: HashMap::new() }
+        Self { last, settled: VecDeque::new() }
     }
 
     /// A stored row was sent.
@@ -76,17 +79,29 @@ impl Known {
         self.last = self.last.max(seq);
         let Some(turn_id) = turn_id else { return };
         if kind.ends_turn() {
-            self.settled.insert(turn_id, u32::MAX);
+            self.settle(turn_id, u32::MAX);
         } else if kind == EventType::AssistantSnapshot
             && let Ok(Step { step }) = serde_json::from_str(data)
         {
-            self.settled.insert(turn_id, step);
+            self.settle(turn_id, step);
         }
+    }
+
+    fn settle(&mut self, turn_id: Uuid, step: u32) {
+        self.settled.retain(|(known, _)| *known != turn_id);
+        if self.settled.len() == SETTLED {
+            self.settled.pop_front();
+        }
+        self.settled.push_back((turn_id, step));
+    }
+
+    fn settled(&self, turn_id: Uuid) -> Option<u32> {
+        self.settled.iter().find(|(known, _)| *known == turn_id).map(|(_, step)| *step)
     }
 
     /// Whether the text of this step is in what was sent already.
     pub(crate) fn is_settled(&self, turn_id: Uuid, step: u32) -> bool {
-        self.settled.get(&turn_id).is_some_and(|settled| *settled >= step)
+        self.settled(turn_id).is_some_and(|settled| settled >= step)
     }
 
     /// Whether events before this one have not been heard: one that was stored earlier is told later, or never was.
@@ -98,44 +113,41 @@ impl Known {
     fn wants(&self, event: &LiveEvent) -> bool {
         match event.seq {
             Some(seq) => seq > self.last,
-            None => match self.settled.get(&event.turn_id) {
+            None => match self.settled(event.turn_id) {
                 None => true,
-                Some(&u32::MAX) => false,
-                Some(settled) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > *settled),
+                Some(u32::MAX) => false,
+                Some(settled) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > settled),
             },
         }
     }
 }
 
-/// Live events as a body: what is stored first, then what comes.
+/// Live events as a body.
 pub(crate) struct LiveBody {
-    events: mpsc::Receiver<LiveEvent>,
+    events: Feed,
     known: Known,
-    /// Bytes to send before anything live.
-    first: Option<Bytes>,
     /// Ends with `final` or `error`, instead of following the conversation for good.
     one_turn: bool,
     ended: bool,
-    batch: Vec<LiveEvent>,
     ticks: Interval,
     runtime: Runtime,
 }
 
 impl LiveBody {
     /// One turn, from its first event on.
-    pub(crate) fn of_turn(runtime: &Runtime, events: mpsc::Receiver<LiveEvent>) -> Self {
-        Self::new(runtime, events, Known::default(), None, true)
+    pub(crate) fn of_turn(runtime: &Runtime, events: Feed) -> Self {
+        Self::new(runtime, events, Known::default(), true)
     }
 
-    /// A conversation: what was stored, then what comes.
-    pub(crate) fn of_conversation(runtime: &Runtime, events: mpsc::Receiver<LiveEvent>, known: Known, stored: Bytes) -> Self {
-        Self::new(runtime, events, known, (!stored.is_empty()).then_some(stored), false)
+    /// A conversation, after what is known of it.
+    pub(crate) fn of_conversation(runtime: &Runtime, events: Feed, known: Known) -> Self {
+        Self::new(runtime, events, known, false)
     }
 
-    fn new(runtime: &Runtime, events: mpsc::Receiver<LiveEvent>, known: Known, first: Option<Bytes>, one_turn: bool) -> Self {
+    fn new(runtime: &Runtime, events: Feed, known: Known, one_turn: bool) -> Self {
         let mut ticks = interval(KEEP_ALIVE);
         ticks.reset();
-        Self { events, known, first, one_turn, ended: false, batch: Vec::new(), ticks, runtime: runtime.clone() }
+        Self { events, known, one_turn, ended: false, ticks, runtime: runtime.clone() }
     }
 
     /// As a response.
@@ -143,25 +155,37 @@ impl LiveBody {
         response(Body::from_stream(self))
     }
 
-    fn write(&mut self) -> Bytes {
-        let size = self.batch.iter().map(|event| event.data.len() + 64).sum();
-        let mut out = BytesMut::with_capacity(size);
-        for event in self.batch.drain(..) {
-            if !self.known.wants(&event) {
-                continue;
-            }
-            if !self.one_turn && self.known.misses(&event) {
-                // The client comes back with the last number it has, and reads the rows.
-                self.ended = true;
-                break;
-            }
-            frame(&mut out, event.seq, event.kind, &event.data);
-            if let Some(seq) = event.seq {
-                self.known.last = seq;
-            }
-            self.ended |= self.one_turn && event.kind.ends_turn();
+    fn write(&mut self, out: &mut BytesMut, event: &LiveEvent) {
+        if !self.known.wants(event) {
+            return;
         }
-        out.freeze()
+        if !self.one_turn && self.known.misses(event) {
+            // The client comes back with the last number it has, and reads the rows.
+            self.ended = true;
+            return;
+        }
+        frame(out, event.seq, event.kind, &event.data);
+        if let Some(seq) = event.seq {
+            self.known.last = seq;
+        }
+        self.ended |= self.one_turn && event.kind.ends_turn();
+    }
+
+    /// Writes what is there, up to a piece.
+    fn take(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
+        while !self.ended && out.len() < AT_ONCE {
+            match self.events.poll_recv(cx) {
+                Poll::Ready(Some(event)) => self.write(out, &event),
+                Poll::Ready(None) => {
+                    self.ended = true;
+                    // On drain the client is told to come back soon; otherwise it read too slowly and resumes by itself.
+                    if self.runtime.is_draining() {
+                        out.put_slice(COME_BACK);
+                    }
+                }
+                Poll::Pending => return,
+            }
+        }
     }
 }
 
@@ -170,33 +194,15 @@ impl Stream for LiveBody {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Some(first) = this.first.take() {
-            return Poll::Ready(Some(Ok(first)));
+        let mut out = BytesMut::new();
+        this.take(cx, &mut out);
+        if !out.is_empty() {
+            return Poll::Ready(Some(Ok(out.freeze())));
         }
-        while !this.ended {
-            match this.events.poll_recv_many(cx, &mut this.batch, AT_ONCE) {
-                Poll::Ready(0) => {
-                    this.ended = true;
-                    // On drain the client is told to come back soon; otherwise it read too slowly and resumes by itself.
-                    if this.runtime.is_draining() {
-                        return Poll::Ready(Some(Ok(Bytes::from_static(b"retry: 1000\n\n"))));
-                    }
-                }
-                Poll::Ready(_) => {
-                    let bytes = this.write();
-                    if !bytes.is_empty() {
-                        return Poll::Ready(Some(Ok(bytes)));
-                    }
-                }
-                Poll::Pending => {
-                    return match this.ticks.poll_tick(cx) {
-                        Poll::Ready(_) => Poll::Ready(Some(Ok(Bytes::from_static(b": keep-alive\n\n")))),
-                        Poll::Pending => Poll::Pending,
-                    };
-                }
-            }
+        if this.ended {
+            return Poll::Ready(None);
         }
-        Poll::Ready(None)
+        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
     }
 }
 

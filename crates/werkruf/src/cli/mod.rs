@@ -16,6 +16,7 @@ mod ids;
 mod keys;
 mod people;
 pub(crate) mod print;
+mod retention;
 mod tools;
 mod version;
 mod wire;
@@ -143,6 +144,9 @@ enum Command {
         after_help = "Examples:\n  werkruf restore /var/backups/werkruf.db\n  werkruf restore werkruf-today.db --force --database sqlite:/var/lib/werkruf/werkruf.db"
     )]
     Restore(backup::File),
+    /// Delete what was kept long enough
+    #[command(subcommand)]
+    Retention(retention::Command),
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
@@ -235,6 +239,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::People(command)) => people::run(&session, command).await,
         Some(Command::Backup(file)) => backup::back_up(&session, file).await,
         Some(Command::Restore(file)) => backup::restore(&session, file).await,
+        Some(Command::Retention(command)) => retention::run(&session, command).await,
         Some(Command::Contract(command)) => contract::run(&command, json),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

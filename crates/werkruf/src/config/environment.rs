@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use werkruf_runtime::Limits;
+use super::limits;
 
 /// A variable this release reads. The documentation lists exactly these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Variable {
 
 /// The names of all variables this release reads, limits included.
 pub fn variable_names() -> Vec<String> {
-    Variable::ALL.iter().map(|variable| variable.0.to_owned()).chain(Limits::NAMES.iter().map(|name| limit_variable(name))).collect()
+    Variable::ALL.iter().map(|variable| variable.0.to_owned()).chain(limits::names().map(limit_variable)).collect()
 }
 
 pub(super) fn limit_variable(limit: &str) -> String {

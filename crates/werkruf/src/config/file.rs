@@ -14,6 +14,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use werkruf_runtime::{Assistant, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
+use super::RetentionConfig;
 use super::violation::ConfigViolation;
 
 /// More faults than this are not worth listing at once; it also bounds the reading again.
@@ -33,6 +34,7 @@ pub(super) struct File {
     pub log: LogSection,
     pub model: ModelSection,
     pub auth: AuthSection,
+    pub retention: RetentionConfig,
     /// Judged one by one, so that each bad value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,

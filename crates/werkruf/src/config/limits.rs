@@ -1,22 +1,56 @@
-//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, judged one by one.
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, judged one by one. Most bound turns; two bound the listener.
 
 use werkruf_runtime::Limits;
 
 use super::environment::{Environment, limit_variable};
 use super::file::Document;
 use super::violation::ConfigViolation;
+use crate::listen::Bounds;
 
 /// Limits where 0 means "off"; everywhere else it would stop the server from doing anything.
 const MAY_BE_ZERO: [&str; 4] = ["turns_per_minute_user", "turns_per_minute_key", "model_concurrency", "drain_ms"];
 
-pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Limits {
-    let mut limits = Limits::default();
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    pub all: u32,
+    /// Of one remote address. Loopback and trusted proxies are not counted: they speak for many.
+    pub per_address: u32,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        let Bounds { connections: all, per_address, .. } = Bounds::default();
+        Self { all, per_address }
+    }
+}
+
+impl Connections {
+    const NAMES: [&'static str; 2] = ["connections", "connections_per_address"];
+    /// Places are counted with a semaphore, and each is an open file.
+    const MOST: u32 = 1_000_000;
+}
+
+/// Everything under `[limits]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct AllLimits {
+    pub(super) turns: Limits,
+    pub(super) connections: Connections,
+}
+
+/// The names of all limits.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    Limits::NAMES.into_iter().chain(Connections::NAMES)
+}
+
+pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> AllLimits {
+    let mut limits = AllLimits::default();
     for (name, value) in &document.file.limits {
         if let Err(message) = set(&mut limits, name, *value) {
             violations.push(document.violation(&format!("/limits/{name}"), message));
         }
     }
-    for name in Limits::NAMES {
+    for name in names() {
         let Some(text) = environment.limit(name) else { continue };
         let outcome = text.trim().parse().map_err(|_| "is not a whole number".to_owned()).and_then(|value| set(&mut limits, name, value));
         if let Err(message) = outcome {
@@ -26,10 +60,12 @@ pub(super) fn merge(document: &Document, environment: &Environment, violations: 
     limits
 }
 
-fn set(limits: &mut Limits, name: &str, value: u64) -> Result<(), String> {
-    if value == 0 && !MAY_BE_ZERO.contains(&name) && Limits::NAMES.contains(&name) {
+fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
+    if value == 0 && !MAY_BE_ZERO.contains(&name) && names().any(|known| known == name) {
         return Err("must be at least 1; leave it out for the default".to_owned());
     }
+    let AllLimits { turns: limits, connections } = all;
+    let places = || u32::try_from(value).ok().filter(|value| *value <= Connections::MOST).ok_or_else(|| format!("{value} is too large"));
     let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
     let count = || usize::try_from(value).map_err(|_| format!("{value} is too large"));
     match name {
@@ -47,7 +83,9 @@ fn set(limits: &mut Limits, name: &str, value: u64) -> Result<(), String> {
         "model_concurrency" => limits.model_concurrency = count()?,
         "queue" => limits.queue = count()?,
         "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
-        _ => return Err(format!("there is no such limit; there are {}", Limits::NAMES.join(", "))),
+        "connections" => connections.all = places()?,
+        "connections_per_address" => connections.per_address = places()?,
+        _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),
     }
     Ok(())
 }
@@ -58,13 +96,13 @@ mod tests {
 
     #[test]
     fn every_limit_can_be_set_by_its_variable() {
-        for name in Limits::NAMES {
+        for name in names() {
             let variable = limit_variable(name);
             let environment = Environment::of([(variable.as_str(), "7")]);
             let mut violations = Vec::new();
             let limits = merge(&Document::absent(), &environment, &mut violations);
             assert_eq!(violations, vec![], "{name}");
-            assert_ne!(limits, Limits::default(), "{name} changed nothing");
+            assert_ne!(limits, AllLimits::default(), "{name} changed nothing");
         }
     }
 

@@ -11,7 +11,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, UnknownUsers, limits, model};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -47,6 +47,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let database = database.map_or_else(|| Ok(PathBuf::from(DEFAULT_DATABASE)), |found| sqlite_file(document, &found));
     let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
     let database = database.unwrap_or_else(|violation| note(violations, violation, PathBuf::from(DEFAULT_DATABASE)));
+    let limits = limits::merge(document, environment, violations);
     let config = Config {
         listen,
         database,
@@ -54,8 +55,10 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         cors_origins: list(environment, Variable::WERKRUF_CORS_ORIGINS, &document.file.cors_origins),
         public_url: public_url(document, environment, violations),
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
-        limits: limits::merge(document, environment, violations),
+        limits: limits.turns,
+        connections: limits.connections,
         auth: auth(document, violations),
+        retention: retention(document, violations),
         model: model::merge(document, environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
@@ -137,6 +140,14 @@ fn auth(document: &Document, violations: &mut Vec<ConfigViolation>) -> AuthConfi
         }
     };
     AuthConfig { unknown_users, guest_role: section.guest_role.clone().unwrap_or_else(|| "guest".to_owned()) }
+}
+
+fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> RetentionConfig {
+    let retention = document.file.retention;
+    if retention.events_days == Some(0) {
+        violations.push(document.violation("/retention/events_days", "must be at least 1; leave it out to keep events for good"));
+    }
+    retention
 }
 
 fn log(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> LogConfig {

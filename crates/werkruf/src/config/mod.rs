@@ -21,6 +21,7 @@ use werkruf_tools::HttpToolConfig;
 
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
+pub use limits::Connections;
 pub use model::{ChatModel, ModelConfig};
 pub use template::TEMPLATE;
 pub use violation::ConfigViolation;
@@ -55,6 +56,13 @@ pub struct AuthConfig {
     pub guest_role: String,
 }
 
+/// `[retention]`: for how many days things are kept. What is not named is kept for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    pub events_days: Option<u32>,
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -85,7 +93,9 @@ pub struct Config {
     pub public_url: Option<String>,
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
+    pub connections: Connections,
     pub auth: AuthConfig,
+    pub retention: RetentionConfig,
     pub model: ModelConfig,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,

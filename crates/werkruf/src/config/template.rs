@@ -28,6 +28,9 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
 
+# [retention]                          # what is not named is kept for good
+# events_days = 90
+
 # [limits]
 # steps = 16                           # model answers per turn
 # turn_ms = 300000
@@ -42,6 +45,8 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # turns_per_minute_key = 600           # 0 = off
 # model_concurrency = 0                # 0 = off
 # queue = 10000
+# connections = 8192
+# connections_per_address = 1024       # not for loopback and trusted_proxies
 
 # [[assistants]]                       # one named "default" always exists
 # name = "support"

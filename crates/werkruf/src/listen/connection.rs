@@ -16,6 +16,7 @@ use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES};
 use super::head_timer::HeadTimer;
 use super::line::Order;
 use super::roll::Place;
+use super::timed_body::Timed;
 use super::wire::Wire;
 
 /// What every connection gets.
@@ -47,7 +48,7 @@ async fn run(stream: TcpStream, place: Place, router: Router, bounds: Bounds) {
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(wire, TowerToHyperService::new(router))
+            .serve_connection(wire, Timed { router: TowerToHyperService::new(router), gap: bounds.body })
     );
     let mut closing = false;
     let ended = poll_fn(|cx| {

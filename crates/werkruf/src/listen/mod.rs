@@ -1,7 +1,7 @@
 //! The listener: takes connections, speaks HTTP/1.1 on them, and ends those that do harm.
 //!
 //! Invariants: every connection is a task with an owner and has a place on the [`roll`]; nobody holds a connection with a
-//! half-sent head or an unread answer for longer than [`Bounds`] say; dropping [`Listener::serve`] ends every connection.
+//! half-sent request or an unread answer for longer than [`Bounds`] say; dropping [`Listener::serve`] ends every connection.
 
 mod accept;
 mod bounds;
@@ -9,7 +9,9 @@ mod connection;
 mod head_timer;
 mod line;
 mod options;
+mod proxies;
 mod roll;
+mod timed_body;
 mod watchdog;
 mod wire;
 
@@ -23,12 +25,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use bounds::Bounds;
+pub use proxies::Proxies;
 use roll::Roll;
+pub use timed_body::SlowBody;
 
 /// A bound address that is ready to serve.
 pub struct Listener {
     socket: TcpListener,
     bounds: Bounds,
+    proxies: Proxies,
     tasks: TaskTracker,
 }
 
@@ -38,7 +43,14 @@ impl Listener {
         let socket = TcpListener::bind(address).await?;
         options::set(&socket, &bounds)?;
         options::raise_file_limit(bounds.connections);
-        Ok(Self { socket, bounds, tasks })
+        Ok(Self { socket, bounds, proxies: Proxies::default(), tasks })
+    }
+
+    /// Does not count the connections of these addresses one by one.
+    #[must_use]
+    pub fn trusting(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
+        self
     }
 
     /// Where it listens.
@@ -49,8 +61,8 @@ impl Listener {
     /// Serves until `stop`, then closes the address and waits for running requests. Dropped before that, it ends
     /// every connection.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let Self { socket, bounds, tasks } = self;
-        let roll = Arc::new(Roll::new(&bounds));
+        let Self { socket, bounds, proxies, tasks } = self;
+        let roll = Arc::new(Roll::new(&bounds, proxies));
         let _ends_all = EndsAll(Arc::clone(&roll));
         let serving = async {
             let door = connection::Door::new(router, bounds, tasks);

@@ -8,12 +8,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::bounds::Bounds;
 use super::line::{Line, Order};
+use super::proxies::Proxies;
 
 pub(super) struct Roll {
     rows: Mutex<Rows>,
     room: Arc<Semaphore>,
     connections: u32,
     per_address: u32,
+    proxies: Proxies,
 }
 
 #[derive(Default)]
@@ -41,12 +43,13 @@ pub(super) struct Place {
 }
 
 impl Roll {
-    pub(super) fn new(bounds: &Bounds) -> Self {
+    pub(super) fn new(bounds: &Bounds, proxies: Proxies) -> Self {
         Self {
             rows: Mutex::default(),
             room: Arc::new(Semaphore::new(bounds.connections as usize)),
             connections: bounds.connections,
             per_address: bounds.per_address,
+            proxies,
         }
     }
 
@@ -65,7 +68,7 @@ impl Roll {
         let address = subscriber(client.ip());
         let mut rows = self.rows();
         let of_address = rows.addresses.entry(address).or_default();
-        if *of_address >= self.per_address {
+        if *of_address >= self.per_address && !self.proxies.has(client.ip()) {
             return None;
         }
         *of_address += 1;

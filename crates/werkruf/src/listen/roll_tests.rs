@@ -6,7 +6,20 @@ async fn place(roll: &Arc<Roll>, client: &str) -> Option<Place> {
 }
 
 fn roll(per_address: u32) -> Arc<Roll> {
-    Arc::new(Roll::new(&Bounds { connections: 16, per_address, ..Bounds::default() }))
+    let bounds = Bounds { connections: 16, per_address, ..Bounds::default() };
+    Arc::new(Roll::new(&bounds, Proxies::of(&["198.51.100.0/24".to_owned()])))
+}
+
+#[tokio::test]
+async fn a_proxy_has_as_many_places_as_there_are() {
+    let roll = roll(1);
+    let mut places = Vec::new();
+    for client in ["127.0.0.1:1", "127.0.0.1:2", "[::1]:1", "[::1]:2", "198.51.100.9:1", "198.51.100.9:2", "192.0.2.1:1"] {
+        places.push(place(&roll, client).await.unwrap());
+    }
+    assert!(place(&roll, "192.0.2.1:2").await.is_none());
+    drop(places);
+    assert!(roll.rows().addresses.is_empty());
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ mod auth;
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod cancel;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod conversations;
@@ -16,6 +18,8 @@ mod idempotency;
 mod invoke;
 #[cfg(test)]
 mod keeping;
+#[cfg(test)]
+mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;

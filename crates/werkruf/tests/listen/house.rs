@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Small times, roomy counts.
 pub fn bounds() -> Bounds {
     let (head, long) = (Duration::from_millis(200), 2 * PATIENCE);
-    Bounds { head, idle: long, stall: long, peer: long, connections: 1_000, per_address: 1_000 }
+    Bounds { head, body: long, idle: long, stall: long, peer: long, connections: 1_000, per_address: 1_000 }
 }
 
 /// What the test's routes share.

@@ -3,6 +3,8 @@
 //! `cfg(test)` on the modules tells the lints that their helpers are tests too.
 
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
 mod heads;
 #[cfg(test)]
 mod house;

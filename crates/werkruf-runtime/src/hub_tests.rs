@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use werkruf_contract::{AssistantToken, EventType, Uuid};
+use werkruf_store::{Fence, Partial};
+
+use super::{EVENTS, Hub, LiveEvent, Shown, TICKS, WEIGHT, Watch};
+
+const STREAM: Uuid = Uuid::from_u128(1);
+const TURN: Uuid = Uuid::from_u128(2);
+const ALL: Watch = Watch { turn_id: None, debug: false };
+
+fn fence(epoch: i64) -> Fence {
+    Fence { tenant_id: Uuid::from_u128(9), stream_id: STREAM, owner: "me".to_owned(), epoch }
+}
+
+fn say(hub: &Hub, content: &str, step: u32) {
+    hub.publish_token(&fence(1), TURN, &AssistantToken { content: content.to_owned(), step });
+}
+
+fn row(hub: &Hub, kind: EventType, data: &str) {
+    hub.publish(STREAM, &LiveEvent { seq: Some(1), kind, turn_id: TURN, data: Arc::from(data) });
+}
+
+#[test]
+fn who_joins_late_gets_the_text_so_far_and_then_only_what_follows() {
+    let hub = Hub::default();
+    say(&hub, "Hel", 1);
+    let (mut events, shown) = hub.watch(STREAM, ALL);
+    assert_eq!(shown, Some(Shown { turn_id: TURN, step: 1, content: "Hel".to_owned() }));
+    say(&hub, "lo", 1);
+    assert_eq!(&*events.try_recv().unwrap().data, r#"{"content":"lo","step":1}"#);
+    row(&hub, EventType::Final, "{}");
+    assert_eq!(hub.watch(STREAM, ALL).1, None);
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_let_go() {
+    let hub = Hub::default();
+    let (events, _) = hub.watch(STREAM, ALL);
+    for _ in 0..=EVENTS {
+        say(&hub, "x", 1);
+    }
+    assert!(!hub.is_watched(STREAM));
+    drop(events);
+}
+
+#[test]
+fn what_waits_for_a_reader_is_bounded_in_bytes_as_well() {
+    let hub = Hub::default();
+    let (mut events, _) = hub.watch(STREAM, ALL);
+    let large = "x".repeat(2 * WEIGHT);
+    row(&hub, EventType::ToolStarted, &large);
+    assert!(hub.is_watched(STREAM), "one event alone is always delivered");
+    assert_eq!(events.try_recv().unwrap().data.len(), large.len());
+    let half = "x".repeat(WEIGHT / 2 - 200);
+    row(&hub, EventType::ToolStarted, &half);
+    row(&hub, EventType::ToolStarted, &half);
+    assert!(hub.is_watched(STREAM));
+    events.try_recv().unwrap();
+    row(&hub, EventType::ToolStarted, &half);
+    assert!(hub.is_watched(STREAM), "what was taken weighs nothing any more");
+    row(&hub, EventType::ToolStarted, &half);
+    assert!(!hub.is_watched(STREAM));
+}
+
+#[test]
+fn text_is_due_after_a_while_and_then_only_when_it_has_grown() {
+    let hub = Hub::default();
+    let kept = |content: &str| vec![Partial { fence: fence(1), turn_id: TURN, step: 1, content: content.to_owned() }];
+    let tick = || (0..TICKS).flat_map(|_| hub.due()).collect::<Vec<_>>();
+    say(&hub, "Hel", 1);
+    assert_eq!(hub.due(), [], "a short turn is never written");
+    assert_eq!(tick(), kept("Hel"));
+    assert_eq!(tick(), [], "nothing new");
+    say(&hub, "lo", 1);
+    assert_eq!(tick(), kept("Hello"));
+    hub.due_again();
+    assert_eq!(tick(), kept("Hello"), "what was not taken is given again");
+    row(&hub, EventType::AssistantReset, "{}");
+    assert_eq!(tick(), []);
+}
+
+#[test]
+fn text_under_a_new_lease_does_not_go_on_with_what_was_shown_under_the_old_one() {
+    let hub = Hub::default();
+    say(&hub, "lost", 1);
+    hub.publish_token(&fence(2), TURN, &AssistantToken { content: "Hello".to_owned(), step: 1 });
+    assert_eq!(hub.watch(STREAM, ALL).1.unwrap().content, "Hello");
+}

@@ -1,0 +1,149 @@
+//! [`Streams`] on SQLite.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::insert::{count, lease_end};
+use super::row::{self, Columns, all, first};
+use super::text::{Id, Stamp};
+use crate::{Answer, Bite, EventRow, Forgotten, Partial, PartialText, StoreError, StreamKey, Streams, crash};
+
+impl Streams for SqliteStore {
+    fn bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Answer<'_, Vec<EventRow>> {
+        Box::pin(self.readers.list(move |c| read_bite(c, tenant_id, stream_id, after, bite)))
+    }
+
+    fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, i64> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(FIRST_EVENT)?;
+            let found = first(&mut statement, params![Id::from(tenant_id), Id::from(stream_id)], |columns| columns.int())?;
+            Ok(found.unwrap_or(1))
+        }))
+    }
+
+    fn partial(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, Option<PartialText>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(&format!(
+                "SELECT id, step + 1, partial FROM ({NEWEST}) WHERE partial IS NOT NULL AND finished_at IS NULL LIMIT 1"
+            ))?;
+            first(&mut statement, params![Id::from(tenant_id), Id::from(stream_id)], |columns| {
+                Ok(PartialText { turn_id: columns.id()?, step: columns.small()?, content: columns.text()? })
+            })
+        }))
+    }
+
+    fn keep_partials(&self, partials: Vec<Partial>, now: Timestamp) -> Answer<'_, usize> {
+        Box::pin(self.writer.submit(move |c| {
+            let mut kept = 0;
+            for partial in &partials {
+                kept += usize::from(keep(c, partial, now)?);
+            }
+            crash::point("inside_partial");
+            Ok(kept)
+        }))
+    }
+
+    fn forget_events(&self, before: Timestamp, after: Option<StreamKey>) -> Answer<'_, Forgotten> {
+        Box::pin(self.writer.submit(move |c| {
+            let forgotten = forget(c, &Stamp::from(before), after)?;
+            crash::point("inside_retention");
+            Ok(forgotten)
+        }))
+    }
+}
+
+/// An empty log begins where its counter stands.
+const FIRST_EVENT: &str = "SELECT coalesce((SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1),
+    (SELECT next_event_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2), 1)";
+
+/// Turns run one after another, so one that is being written is among the newest; those behind it wait.
+const NEWEST: &str = "SELECT id, step, partial, finished_at FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2
+    ORDER BY id DESC LIMIT 64";
+
+/// The first number of a stream that must stay: younger, or of a turn that has not ended. A log never has a hole.
+const HORIZON: &str = "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1 AND (created_at >= ?3 OR turn_id IN
+    (SELECT id FROM turns WHERE tenant_id = ?1 AND id = events.turn_id AND finished_at IS NULL))";
+
+/// Streams looked at in one batch, and events deleted in it: a batch holds the writer for milliseconds.
+const STREAMS: usize = 200;
+const EVENTS: i64 = 2_000;
+
+fn read_bite(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Result<Vec<EventRow>, StoreError> {
+    let mut statement = c.prepare_cached(
+        "SELECT seq, type, turn_id, data, created_at FROM events WHERE conversation_id = ?2 AND seq > ?3 AND tenant_id = ?1
+         ORDER BY seq LIMIT ?4",
+    )?;
+    let mut rows = statement.query(params![Id::from(tenant_id), Id::from(stream_id), after, bite.rows])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let event = row::event(&mut Columns::new(row))?;
+        bytes += event.data.len();
+        found.push(event);
+        if bytes >= bite.bytes {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Under the lease, which it renews; false where the lease or the step has moved on, and then nothing is written.
+fn keep(c: &Connection, partial: &Partial, now: Timestamp) -> Result<bool, StoreError> {
+    let (fence, tenant) = (&partial.fence, Id::from(partial.fence.tenant_id));
+    let owned = c
+        .prepare_cached("UPDATE leases SET expires_at = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
+        .execute(params![tenant, Id::from(fence.stream_id), fence.owner, fence.epoch, lease_end(now)])?;
+    if owned == 0 {
+        return Ok(false);
+    }
+    let written = c
+        .prepare_cached("UPDATE turns SET partial = ?4 WHERE tenant_id = ?1 AND id = ?2 AND step + 1 = ?3 AND finished_at IS NULL")?
+        .execute(params![tenant, Id::from(partial.turn_id), partial.step, partial.content])?;
+    Ok(written == 1)
+}
+
+/// One batch. A stream with more than fits is begun with again in the next.
+fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<Forgotten, StoreError> {
+    let mut statement = c.prepare_cached(
+        "SELECT tenant_id, conversation_id FROM leases WHERE ?1 IS NULL OR (tenant_id, conversation_id) > (?1, ?2)
+         ORDER BY tenant_id, conversation_id LIMIT ?3",
+    )?;
+    let (tenant, stream) = (after.map(|key| Id::from(key.tenant_id)), after.map(|key| Id::from(key.stream_id)));
+    let keys = all(&mut statement, params![tenant, stream, count(STREAMS)], |columns| {
+        Ok(StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? })
+    })?;
+    let (mut events, mut last) = (0, after);
+    for key in &keys {
+        let (forgotten, whole) = forget_of(c, before, *key, EVENTS - count(events))?;
+        events += forgotten;
+        if !whole {
+            return Ok(Forgotten { events, next: last });
+        }
+        last = Some(*key);
+    }
+    Ok(Forgotten { events, next: last.filter(|_| keys.len() == STREAMS) })
+}
+
+/// How many events went, and whether all that could did.
+fn forget_of(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -> Result<(usize, bool), StoreError> {
+    let (tenant, stream) = (Id::from(key.tenant_id), Id::from(key.stream_id));
+    let mut statement = c.prepare_cached(HORIZON)?;
+    let horizon = first(&mut statement, params![tenant, stream, before], |columns| columns.int_or_null())?.flatten().unwrap_or(i64::MAX);
+    let mut statement = c.prepare_cached("SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1")?;
+    let Some(begin) = first(&mut statement, params![tenant, stream], |columns| columns.int_or_null())?.flatten() else {
+        return Ok((0, true));
+    };
+    let end = horizon.min(begin.saturating_add(most));
+    let forgotten = c
+        .prepare_cached("DELETE FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1")?
+        .execute(params![tenant, stream, end])?;
+    // Where the end was the batch's and not the log's, there may be more.
+    Ok((forgotten, end == horizon || count(forgotten) < most))
+}
+
+/// The statements whose plan a test looks at.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    [FIRST_EVENT, NEWEST, HORIZON].map(str::to_owned).to_vec()
+}

@@ -1,0 +1,64 @@
+//! Addresses that speak for many people: this machine, and the proxies the operator trusts. The bound per address is not for
+//! them, because behind a proxy everybody has one address.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Who may have as many connections as there are.
+#[derive(Debug, Clone, Default)]
+pub struct Proxies {
+    loopback: bool,
+    /// Addresses as IPv6 bits, and how many of these count.
+    networks: Vec<(u128, u8)>,
+}
+
+impl Proxies {
+    /// This machine and these addresses or networks, such as `10.0.0.0/8`. The configuration has checked them.
+    pub fn of(networks: &[String]) -> Self {
+        Self { loopback: true, networks: networks.iter().filter_map(|text| network(text)).collect() }
+    }
+
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        let bits = bits(address);
+        let within = |&(network, length): &(u128, u8)| length == 0 || (bits ^ network) >> (128 - u32::from(length)) == 0;
+        self.loopback && address.to_canonical().is_loopback() || self.networks.iter().any(within)
+    }
+}
+
+fn network(text: &str) -> Option<(u128, u8)> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().ok()?;
+    // An IPv4 address is the last 32 of 128 bits.
+    let (before, widest) = if address.is_ipv4() { (96, 32) } else { (0, 128) };
+    let length: u8 = length.map_or(Some(widest), |length| length.parse().ok()).filter(|length| *length <= widest)?;
+    Some((bits(address), before + length))
+}
+
+fn bits(address: IpAddr) -> u128 {
+    let address: Ipv6Addr = match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    address.to_bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Proxies;
+
+    #[test]
+    fn this_machine_and_the_named_networks_speak_for_many() {
+        let proxies = Proxies::of(&["10.0.0.0/8".to_owned(), "192.0.2.7".to_owned(), "2001:db8::/32".to_owned()]);
+        let has = |address: &str| proxies.has(address.parse().unwrap());
+        for address in ["127.0.0.1", "127.8.0.1", "::1", "::ffff:127.0.0.1", "10.255.0.1", "::ffff:10.1.2.3", "192.0.2.7", "2001:db8:9::1"]
+        {
+            assert!(has(address), "{address}");
+        }
+        for address in ["11.0.0.1", "192.0.2.8", "2001:db9::1", "::2", "::ffff:192.0.2.8"] {
+            assert!(!has(address), "{address}");
+        }
+        assert!(!Proxies::default().has("127.0.0.1".parse().unwrap()));
+        assert!(Proxies::of(&["0.0.0.0/0".to_owned()]).has("203.0.113.1".parse().unwrap()));
+        assert!(!Proxies::of(&["0.0.0.0/0".to_owned()]).has("2001:db8::1".parse().unwrap()));
+        assert!(Proxies::of(&["::/0".to_owned()]).has("2001:db8::1".parse().unwrap()));
+    }
+}
