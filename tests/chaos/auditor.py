@@ -5,7 +5,7 @@ usage: auditor.py DB LEDGER.json      exit 1 on violations
 
 The ledger: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
 "model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "heard"}] of chats,
-"direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: what was done to it}}.
+"direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: what was done to it}, "may_fail": {run: codes its turn may end with}}.
 A run's name stands in its message as `run=NAME`, and in the arguments of its calls.
 """
 import collections
@@ -70,11 +70,13 @@ class Audit:
                 self.say("I1", call and call["turn_id"], f"{client['run']} was answered ok={client['ok']}, stored is {call and call['status']}")
 
     def all_ended(self):
+        may_fail = self.ledger.get("may_fail", {})
         unknown = collections.Counter(c["turn_id"] for c in self.calls.values() if (c["effect"], c["error_code"]) == ("once", "outcome_unknown"))
         for turn in self.turns.values():
             if turn["status"] not in TERMINAL:
                 self.say("I2", turn["id"], f"the turn is still {turn['status']}")
-            elif turn["status"] != "completed" and turn["error_code"] != "poison" and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
+            elif turn["status"] != "completed" and turn["error_code"] not in ("poison", *may_fail.get(self.run_of.get(turn["id"]), ())) \
+                    and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
                 self.say("I2", turn["id"], f"the turn ended {turn['status']}: {turn['error']}")
         for call in self.calls.values():
             if call["status"] not in CALL_TERMINAL:

@@ -20,8 +20,9 @@ EFFECTS = ("read", "idempotent", "once")
 LOST = (urllib.error.URLError, ConnectionError, http.client.HTTPException, TimeoutError, ValueError, OSError)
 
 
-def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0):
-    return f"run={run} effect={effect} shape={shape} rounds={rounds} think={think_ms} work={work_ms}"
+def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, **more):
+    words = {"run": run, "effect": effect, "shape": shape, "rounds": rounds, "think": think_ms, "work": work_ms, **more}
+    return " ".join(f"{name}={value}" for name, value in words.items())
 
 
 def wanted(request):
@@ -45,28 +46,36 @@ class Model(Server):
                 words, done = wanted(request)
                 self.owner.note({"run": words["run"]})
                 time.sleep(int(words["think"]) / 1000)
-                if done < int(words["rounds"]):
-                    numbers = {"one": [0], "three": [0, 1, 2], "twins": [0, 0]}[words["shape"]]
-                    tool = "chaos_" + words["effect"]
-                    work = int(words["work"])
-                    chunks = calls(*((tool, {"run": words["run"], "n": n, "round": done, "work": work}) for n in numbers), before="Let me see. ")
-                else:
-                    chunks = text(f"This is the whole answer to {words['run']}, said in a few pieces.", 4)
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.send_header("connection", "close")
-                self.end_headers()
                 self.close_connection = True
-                usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
                 try:
-                    for item in chunks + [usage]:
-                        self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
-                    self.wfile.write(b"data: [DONE]\n\n")
+                    self.owner.speak(self, words, done, [b"data: " + item + b"\n\n" for item in stream(words, done)])
                 except OSError:
                     pass  # the server died while it listened
 
         super().__init__(Handler)
         self.http.handle_error = lambda *_: None  # connections break here all the time
+
+    def speak(self, handler, words, done, pieces):
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        for piece in pieces:
+            handler.wfile.write(piece)
+
+
+def stream(words, done):
+    """The payloads of one answer."""
+    if done < int(words["rounds"]):
+        other = "chaos_" + words["effect"]
+        wanted_calls = {"one": [(other, 0)], "three": [(other, 0), (other, 1), (other, 2)], "twins": [(other, 0), (other, 0)],
+                        "mixed": [("chaos_read", 0), ("chaos_once", 1)]}[words["shape"]]
+        arguments = lambda n: {"run": words["run"], "n": n, "round": done, "work": int(words["work"])}
+        chunks = calls(*((tool, arguments(n)) for tool, n in wanted_calls), before="Let me see. ")
+    else:
+        chunks = text(f"This is the whole answer to {words['run']}, said in a few pieces.", 4)
+    usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
+    return [json.dumps(item).encode() for item in chunks + [usage]] + [b"[DONE]"]
 
 
 class Tool(Server):
@@ -151,7 +160,7 @@ class Client:
         self.victim, self.run, self.key = victim, run, "key-" + run
         self.body = {"message": content, **({"conversation_id": conversation} if conversation else {})}
         self.turn_id, self.conversation_id, self.text, self.heard = None, conversation, None, []
-        self.ended = False
+        self.ended, self.error, self.refused = False, None, []
 
     def ask(self):
         """Once: whatever comes before the connection is lost. True when that was the end of the turn."""
@@ -163,6 +172,7 @@ class Client:
         except urllib.error.HTTPError as error:
             said = error.read()
             error.close()
+            self.refused.append((error.code, code_of(said)))
             if error.code not in (409, 503):
                 raise AssertionError(f"{self.run}: {error.code} {said!r}") from error
         except LOST:
@@ -188,6 +198,8 @@ class Client:
                 # Whoever heard the last step as it was spoken must have heard all of it.
                 if shown not in (None, self.text, "Let me see. "):
                     self.text = f"tokens: {shown}"
+            else:
+                self.error = data["code"]
 
     def insist(self, seconds=30):
         until(self.ask, seconds, f"the end of {self.run}")
@@ -221,6 +233,13 @@ class Direct:
 
     def record(self):
         return {"run": self.run, "key": self.key, "job_id": self.job_id, "ok": self.ok}
+
+
+def code_of(said):
+    try:
+        return json.loads(said)["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def in_thread(work):
