@@ -56,6 +56,7 @@ impl StartError {
         match self {
             Self::Config(_) => Self::INVALID_CONFIG,
             Self::InUse(_) => "database_in_use",
+            Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(_) => "database_unavailable",
             Self::Model(_) => "model_not_configured",
             Self::Client(_) => "http_client",

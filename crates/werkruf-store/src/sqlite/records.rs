@@ -96,10 +96,23 @@ impl Records for SqliteStore {
                 c.prepare_cached("SELECT count(*) FROM settings")?.query_row([], |row| row.get::<_, i64>(0))?;
                 Ok(())
             };
-            self.writer.submit(look).await?;
+            if self.writer.is_full() {
+                // Nobody may be writing while we say that there is no room, so somebody has to find out when there is.
+                self.writer.submit(probe).await?;
+            } else {
+                self.writer.submit(look).await?;
+            }
             self.readers.look_up(look).await
         })
     }
+}
+
+/// A write that means nothing. SQLite writes no page for a value that is there already, so it is a new one each time.
+fn probe(c: &Connection) -> Result<(), StoreError> {
+    let sql = "INSERT INTO settings (name, value) VALUES ('probe', hex(randomblob(8)))
+      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    c.prepare_cached(sql)?.execute([])?;
+    Ok(())
 }
 
 fn by_id<T>(
