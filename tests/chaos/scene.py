@@ -37,6 +37,8 @@ class Model(Server):
     """Knows only the history it is given, so it may be asked any number of times."""
 
     def __init__(self):
+        self.answered = []
+
         class Handler(Quiet):
             def do_GET(self):
                 self.answer(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
@@ -49,6 +51,7 @@ class Model(Server):
                 self.close_connection = True
                 try:
                     self.owner.speak(self, words, done, [b"data: " + item + b"\n\n" for item in stream(words, done)])
+                    self.owner.answered.append(words["run"])
                 except OSError:
                     pass  # the server died while it listened
 
@@ -82,7 +85,7 @@ class Tool(Server):
     """Counts every request before it does anything else. A run in `deadly` has its server killed while the request is held."""
 
     def __init__(self):
-        self.deadly = {}
+        self.deadly, self.answered = {}, []
 
         class Handler(Quiet):
             def do_POST(self):
@@ -99,6 +102,7 @@ class Tool(Server):
                 time.sleep((asked["work"] + 15 * asked["n"]) / 1000)
                 try:
                     self.answer(200, {"n": asked["n"], "done": True})
+                    self.owner.answered.append(asked["run"])
                 except OSError:
                     pass  # the server died while it waited
 
