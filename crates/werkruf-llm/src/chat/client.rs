@@ -16,8 +16,8 @@ use werkruf_contract::{BoxFuture, Deadline};
 
 use super::encode::{Dialect, ToolCache, encode};
 use super::reader::{ChatReader, cut};
-use crate::retry_after::retry_after;
 use crate::overdue::in_time;
+use crate::retry_after::retry_after;
 use crate::{AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider};
 
 /// The largest answer taken.

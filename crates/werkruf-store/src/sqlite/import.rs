@@ -11,7 +11,9 @@ use super::people_write as people;
 use super::row::{all, first};
 use super::text::{Id, Stamp, stamp_or_null};
 use crate::workspace_check::{Faults, Stored, check_references, is_slug};
-use crate::{ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch, crash};
+use crate::{
+    ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch, crash,
+};
 
 /// Writes the batch unless it, or what the values' check found before, has faults.
 pub(super) fn import(

@@ -193,8 +193,12 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Full(_) => {
                 tracing::error!(%error, "the store has no room");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_full", "The server's disk is full; nothing was accepted. Try again later.")
-                    .retry_after_ms(STORAGE_PAUSE_MS)
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "storage_full",
+                    "The server's disk is full; nothing was accepted. Try again later.",
+                )
+                .retry_after_ms(STORAGE_PAUSE_MS)
             }
             StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
                 tracing::error!(%error, "the store did not answer");
