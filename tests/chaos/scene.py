@@ -1,4 +1,5 @@
 """What stands around the server while it dies: a model that answers from the history alone, a tool that counts, clients that ask again."""
+import atexit
 import http.client
 import json
 import os
@@ -122,6 +123,11 @@ parameters = '''{"type": "object", "properties": {"run": {"type": "string"}, "n"
 """
 
 
+# Whatever goes wrong here, no server is left behind.
+STARTED = []
+atexit.register(lambda: [process.kill() for process in STARTED if process.poll() is None])
+
+
 class Victim(House):
     """A server that is expected to die, on a database that outlives it."""
 
@@ -136,6 +142,7 @@ class Victim(House):
         env = {**self.env, **({"WERKRUF_CRASH": crash} if crash else {})}
         self.log = open(os.path.join(self.folder.name, "log"), "ab")
         self.process = subprocess.Popen(self.arguments, env=env, cwd=self.folder.name, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        STARTED[:] = [process for process in STARTED if process.poll() is None] + [self.process]
         for line in self.process.stdout:
             if "http://" in line:
                 self.url = line[line.index("http://"):].split()[0].rstrip("/")
