@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from scene import Victim, code_of, until
+from scene import Direct, until
 
 ROOM = 48 << 20
 UNLIMITED = resource.RLIM_INFINITY
@@ -49,21 +49,23 @@ class Limit:
 
 
 def disk(options, model, tool, Yard):
-    yards = [rounds(Yard("limit", model, tool), Limit(), options)]
-    if options.mounted:
-        tempfile.tempdir = options.mounted
-        small = Small(options.mounted)
-        yards = [rounds(Yard("space", model, tool), small, options)]
-        started_on_a_full_disk(yards[0], small)
-        tempfile.tempdir = None
-    return yards
+    """One half per process: `in_small_file_system` has the other."""
+    if not options.mounted:
+        return [rounds(Yard("limit", model, tool), Limit(), options)]
+    tempfile.tempdir = options.mounted
+    yard, small = Yard("space", model, tool), Small(options.mounted)
+    rounds(yard, small, options)
+    started_on_a_full_disk(yard, small)
+    # Proofs make copies, for which there is no room here.
+    tempfile.tempdir = None
+    return [yard]
 
 
 def rounds(yard, room, options):
     dice = random.Random(options.seed)
     process = yard.victim.process
     with yard.talking(options.seed, "no room", work_ms=(0, 20, 300)):
-        for number in range(25 if options.full else 3):
+        for number in range(15 if options.full else 3):
             time.sleep(dice.uniform(0.1, 0.6))
             room.fill(yard.victim)
             yard.faults += 1
@@ -74,6 +76,8 @@ def rounds(yard, room, options):
                 yard.failures.append(f"round {number}: {error!r}")
             room.free(yard.victim)
             until(lambda: yard.victim.call("GET", "/readyz", key=None, timeout=5)[0] == 200, 5, "readiness with room again")
+    for direct in yard.directs:
+        direct.insist()
     if yard.victim.process is not process or yard.victim.died():
         yard.failures.append("the server did not live through it")
     codes = {code for client in yard.clients for status, code in client.refused if status == 503}
@@ -90,8 +94,8 @@ def rounds(yard, room, options):
 def full(yard, seconds):
     """What holds while there is no room."""
     victim, end = yard.victim, time.monotonic() + seconds
-    refused = until(lambda: refusal(victim), 20, "a refusal")
-    assert refused == ("storage_full", "5"), refused
+    refused = until(lambda: refusal(yard), 20, "a refusal")
+    assert refused == (503, "storage_full", "5"), refused
     while True:
         status, ready, _ = victim.call("GET", "/readyz", key=None, timeout=5)
         assert status == 503 and any("storage_full" in warning for warning in ready["warnings"]), (status, ready)
@@ -104,10 +108,14 @@ def full(yard, seconds):
         time.sleep(0.1)
 
 
-def refusal(victim):
-    """A new message, refused: its code and when to come back."""
-    status, answer, headers = victim.call("POST", "/api/tools/test_echo/invoke", {"input": {"value": "x" * 20000}}, timeout=20)
-    return status == 503 and (code_of(json.dumps(answer)), headers["retry-after"])
+def refusal(yard):
+    """How a new call is refused; one that finds a little room still is accepted, and must come to its end."""
+    run = yard.run_id("no room")
+    direct = Direct(yard.victim, run, "read", f"key-{run}")
+    direct.ask(3)
+    if not direct.refused:
+        yard.directs.append(direct)
+    return direct.refused
 
 
 def started_on_a_full_disk(yard, room):

@@ -224,15 +224,16 @@ class Direct:
 
     def __init__(self, victim, run, effect, key):
         self.victim, self.run, self.effect, self.key = victim, run, effect, key
-        self.job_id = self.ok = None
+        self.job_id = self.ok = self.refused = None
 
-    def ask(self):
+    def ask(self, timeout=20):
         body = {"input": {"run": self.run, "n": 0, "round": 0, "work": 0}}
         try:
-            status, answer, headers = self.victim.call("POST", f"/api/tools/chaos_{self.effect}/invoke", body, headers={"idempotency-key": self.key}, timeout=20)
+            status, answer, headers = self.victim.call("POST", f"/api/tools/chaos_{self.effect}/invoke", body, headers={"idempotency-key": self.key}, timeout=timeout)
         except LOST:
             return False
         if status in (0, 409, 503):
+            self.refused = (status, code_of(json.dumps(answer)), headers.get("retry-after"))
             return False
         if status != 200:
             raise AssertionError(f"{self.run}: {status} {answer}")

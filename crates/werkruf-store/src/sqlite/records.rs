@@ -98,7 +98,10 @@ impl Records for SqliteStore {
             };
             if self.writer.is_full() {
                 // Nobody may be writing while we say that there is no room, so somebody has to find out when there is.
-                self.writer.submit(probe).await?;
+                for value in PROBES {
+                    self.writer.submit(move |c| probe(c, value)).await?;
+                }
+                self.writer.found_room();
             } else {
                 self.writer.submit(look).await?;
             }
@@ -107,11 +110,13 @@ impl Records for SqliteStore {
     }
 }
 
-/// A write that means nothing. SQLite writes no page for a value that is there already, so it is a new one each time.
-fn probe(c: &Connection) -> Result<(), StoreError> {
-    let sql = "INSERT INTO settings (name, value) VALUES ('probe', hex(randomblob(8)))
-      ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    c.prepare_cached(sql)?.execute([])?;
+/// Writes as much as a large turn would, and then nothing in its place. SQLite writes no page for a value that is there already.
+const PROBES: [&str; 2] = ["hex(randomblob(65536))", "''"];
+
+fn probe(c: &Connection, value: &str) -> Result<(), StoreError> {
+    let sql =
+        format!("INSERT INTO settings (name, value) VALUES ('probe', {value}) ON CONFLICT (name) DO UPDATE SET value = excluded.value");
+    c.prepare_cached(&sql)?.execute([])?;
     Ok(())
 }
 

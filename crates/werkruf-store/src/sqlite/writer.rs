@@ -35,7 +35,7 @@ struct Tally {
     commits: AtomicU64,
     groups: AtomicU64,
     row_writes: AtomicU64,
-    /// The last group found no room.
+    /// A group found no room, and nobody has found any since.
     full: AtomicBool,
 }
 
@@ -89,9 +89,14 @@ impl Writer {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Whether the last write found no room.
+    /// Whether a write found no room since [`Writer::found_room`].
     pub(super) fn is_full(&self) -> bool {
         self.tally.full.load(Ordering::Acquire)
+    }
+
+    /// Somebody wrote more than a turn needs. A small write proves nothing: the WAL may have a few pages left.
+    pub(super) fn found_room(&self) {
+        self.tally.full.store(false, Ordering::Release);
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -193,11 +198,8 @@ fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tall
             Ok(_) => {}
             Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes was lost and refused"),
         }
-        let no_room = matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.found_no_room());
-        // A group that only read says nothing about the room there is.
-        let wrote = outcome.is_ok() && connection.total_changes() > before;
-        if no_room || wrote {
-            tally.full.store(no_room, Ordering::Release);
+        if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.found_no_room()) {
+            tally.full.store(true, Ordering::Release);
         }
         let lost = outcome.err();
         for job in group.drain(..) {
