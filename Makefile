@@ -42,8 +42,8 @@ chaos-build: toolchain
 	$(CARGO) build --quiet -p werkruf --bins --features crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
-chaos: chaos-build ## Kill the server 1000 times, at every named point and at random, and audit what is left (KILLS=n)
-	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10)) $(ARGS)
+chaos: chaos-build ## Kill, stop and starve the server (KILLS=1000) and cut its model off at every byte; audit what is left
+	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --full --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10)) $(ARGS)
 
 chaos-short: chaos-build
 	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --random 20

@@ -5,8 +5,24 @@ usage: auditor.py DB LEDGER.json      exit 1 on violations
 
 The ledger: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
 "model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "heard", "canceled"}] of chats,
-"direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: what was done to it}}.
+"direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: what was done to it}, "may_fail": {run: codes its turn may end with}}.
 A run's name stands in its message as `run=NAME`, and in the arguments of its calls.
+
+What is checked, and where (`proof.py` damages a sound database once for each, and more):
+  I0 the file itself                                                     sound_file
+  I1 one turn per inbound key, none that was acknowledged is lost        one_turn_per_key
+  I2 every turn, call and lease has come to its end                      all_ended
+  I3 rows only as legal transitions leave them                           legal_rows
+  I4 the history is valid for a provider                                 valid_history
+  I5 numbers without holes, epochs that only grow, one beginning and one end per turn, nothing heard that is not stored
+                                                                         whole_numbers
+  I6 a once call is sent at most once, every attempt of a call under its one key, nothing sent without a record
+                                                                         effects
+  I7 one reply per answered turn, none for another; of the outbox each part once
+                                                                         replies
+  I8 every model request is on the bill, and no more than crashes explain; reported tokens are what the model said
+                                                                         bills
+  I9 what clients heard is what is stored                                texts
 """
 import collections
 import json
@@ -15,6 +31,8 @@ import sqlite3
 import sys
 
 TERMINAL = ("completed", "failed", "canceled")
+# What the model says that an answer cost.
+TOKENS = 15
 CALL_TERMINAL = ("succeeded", "failed", "timeout", "canceled")
 
 
@@ -31,10 +49,11 @@ class Audit:
             self.inbox = read("SELECT * FROM inbox")
             self.leases = read("SELECT * FROM leases")
             self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
-            self.usage = collections.Counter(u["turn_id"] for u in read("SELECT turn_id FROM api_usage"))
-            broken = [row[0] for row in db.execute("PRAGMA integrity_check")]
-        if broken != ["ok"]:
-            self.say("I0", "", f"the file is damaged: {broken[:3]}")
+            self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
+            self.outbox = read("SELECT * FROM outbox")
+            self.broken = [row[0] for row in db.execute("PRAGMA integrity_check")]
+            self.broken += [f"{row[0]} names a row of {row[2]} that is missing" for row in db.execute("PRAGMA foreign_key_check")]
+        db.close()
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
@@ -48,10 +67,14 @@ class Audit:
         self.violations.append(f"{invariant} {what} [turn {turn or '-'}, {self.ledger['labels'].get(run, run) or 'no run'}]")
 
     def all(self):
-        for check in (self.one_turn_per_key, self.all_ended, self.legal_rows, self.valid_history, self.whole_numbers,
-                      self.effects, self.bills, self.texts):
+        for check in (self.sound_file, self.one_turn_per_key, self.all_ended, self.legal_rows, self.valid_history, self.whole_numbers,
+                      self.effects, self.replies, self.bills, self.texts):
             check()
         return self.violations
+
+    def sound_file(self):
+        if self.broken != ["ok"]:
+            self.say("I0", "", f"the file is damaged: {self.broken[:3]}")
 
     def one_turn_per_key(self):
         for run, turns in self.runs.items():
@@ -70,6 +93,7 @@ class Audit:
                 self.say("I1", call and call["turn_id"], f"{client['run']} was answered ok={client['ok']}, stored is {call and call['status']}")
 
     def all_ended(self):
+        may_fail = self.ledger.get("may_fail", {})
         unknown = collections.Counter(c["turn_id"] for c in self.calls.values() if (c["effect"], c["error_code"]) == ("once", "outcome_unknown"))
         canceled = {client["turn_id"] for client in self.ledger["clients"] if client.get("canceled")}
         for turn in self.turns.values():
@@ -79,7 +103,8 @@ class Audit:
                 self.say("I2", turn["id"], f"the turn is still {turn['status']}")
             elif (turn["status"] == "canceled") != (turn["id"] in canceled):
                 self.say("I2", turn["id"], f"canceled by the client: {turn['id'] in canceled}, but it ended {turn['status']}")
-            elif turn["status"] not in ("completed", "canceled") and turn["error_code"] != "poison" and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
+            elif turn["status"] not in ("completed", "canceled") and turn["error_code"] not in ("poison", *may_fail.get(self.run_of.get(turn["id"]), ())) \
+                    and not (turn["kind"] == "invoke" and unknown[turn["id"]]):
                 self.say("I2", turn["id"], f"the turn ended {turn['status']}: {turn['error']}")
         for call in self.calls.values():
             if call["status"] not in CALL_TERMINAL:
@@ -133,11 +158,26 @@ class Audit:
         for turn in self.turns.values():
             if turn["kind"] == "chat" and (begins[turn["id"]], ends[turn["id"]]) != (1, 1):
                 self.say("I5", turn["id"], f"{begins[turn['id']]} init and {ends[turn['id']]} final or error")
+        self.leases_fit()
         stored = {(e["conversation_id"], e["seq"]): (e["type"], e["turn_id"]) for e in self.events}
         for client in self.ledger["clients"]:
             for seq, kind in client["heard"]:
                 if stored.get((client["conversation_id"], seq), ("nothing",))[0] != kind:
                     self.say("I5", client["turn_id"], f"event {seq} {kind} was heard but is not stored")
+
+    def leases_fit(self):
+        """A lease counts on from what is stored, and was claimed at least once for every turn that began and every takeover."""
+        events, messages = group(self.events, "conversation_id"), group(self.messages, "conversation_id")
+        claims = collections.Counter()
+        for turn in self.turns.values():
+            claims[turn["conversation_id"] or turn["id"]] += 1 + turn["takeovers"]
+        for lease in self.leases:
+            stream = lease["conversation_id"]
+            next_numbers = (len(events[stream]) + 1, len(messages[stream]) + 1)
+            if (lease["next_event_seq"], lease["next_message_seq"]) != next_numbers:
+                self.say("I5", "", f"the lease of {stream} counts on from {lease['next_event_seq']} and {lease['next_message_seq']}, not {next_numbers}")
+            if lease["epoch"] < claims[stream]:
+                self.say("I5", "", f"the lease of {stream} has epoch {lease['epoch']} after {claims[stream]} claims")
 
     def effects(self):
         sent = group(self.ledger["tool"], "job_id")
@@ -147,10 +187,9 @@ class Audit:
             if call is None:
                 self.say("I6", turn, f"a request carried job_id {job}, which is no call")
                 continue
-            # A call that waited for another turn's has no key of its own on record; it is sent under its id.
-            if {r["key"] for r in requests} != {call["idempotency_key"] or call["dedupe_of"] and job}:
+            if {r["key"] for r in requests} != {call["idempotency_key"]}:
                 self.say("I6", turn, f"call {job} was sent with keys {sorted({r['key'] for r in requests})}")
-            if len(requests) > max(call["attempt"], 1):
+            if len(requests) > call["attempt"]:
                 self.say("I6", turn, f"call {job} was sent {len(requests)} times in {call['attempt']} attempts")
         keys = collections.Counter(c["idempotency_key"] for c in self.calls.values() if c["idempotency_key"])
         for key in (key for key, count in keys.items() if count > 1):
@@ -176,12 +215,33 @@ class Audit:
             if len(jobs) > 1:
                 self.say("I6", turn_of.get(run), f"the same once call (n={n}) was sent under {len(jobs)} ids: {sorted(jobs)}")
 
+    def replies(self):
+        spoken = collections.Counter(m["turn_id"] for m in self.messages if m["role"] == "assistant" and not m["tool_calls"])
+        for turn in self.turns.values():
+            wanted = int(turn["kind"] == "chat" and turn["status"] == "completed")
+            if spoken[turn["id"]] != wanted:
+                self.say("I7", turn["id"], f"{spoken[turn['id']]} replies to a {turn['kind']} that is {turn['status']}")
+        parts = collections.Counter((row["turn_id"], row["part"]) for row in self.outbox)
+        for row in self.outbox:
+            if row["turn_id"] not in self.turns or parts[row["turn_id"], row["part"]] != 1 or row["status"] == "sending":
+                self.say("I7", row["turn_id"], f"part {row['part']} of the reply is {row['status']}")
+
     def bills(self):
-        asked = collections.Counter(r["run"] for r in self.ledger["model"])
+        asked, extra = collections.Counter(r["run"] for r in self.ledger["model"]), collections.Counter()
         for run, turns in self.runs.items():
-            billed = sum(self.usage[turn] for turn in turns)
-            if billed < asked[run]:
-                self.say("I8", turns[0], f"{asked[run]} model requests, {billed} usage rows")
+            rows = [row for turn in turns for row in self.usage[turn]]
+            if len(rows) < asked[run]:
+                self.say("I8", turns[0], f"{asked[run]} model requests, {len(rows)} usage rows")
+            extra[self.turns.get(turns[0], {}).get("conversation_id")] += len(rows) - asked[run]
+            reported = [row["tokens_total"] for row in rows if not row["estimated"]]
+            if len(reported) > asked[run] or any(tokens != TOKENS for tokens in reported):
+                self.say("I8", turns[0], f"{asked[run]} model requests, reported as {reported}")
+        # Whoever goes on with a turn books one request that may have been out; each of them claimed the lease once more.
+        begun = collections.Counter(turn["conversation_id"] for turn in self.turns.values())
+        for lease in self.leases:
+            stream = lease["conversation_id"]
+            if extra[stream] > lease["epoch"] - begun[stream]:
+                self.say("I8", "", f"{extra[stream]} usage rows too many in {stream}, {lease['epoch']} claims for {begun[stream]} turns")
 
     def texts(self):
         last = {m["turn_id"]: m["content"] for m in self.messages if m["role"] == "assistant" and not m["tool_calls"]}

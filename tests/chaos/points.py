@@ -110,12 +110,34 @@ APPROVALS = [
     ("the calls are done, before the last request", "caught_up:1", "twins"),
 ]
 
+# (what it is, the crash while the schema is brought up to date, whether an older database is there)
+MIGRATIONS = [
+    ("before the first migration of a new database", "before_first_migration:1", False),
+    ("inside the first migration of a new database", "inside_migration:1", False),
+    ("between two migrations of a new database", "after_migration:1", False),
+    ("inside the second migration of a new database", "inside_migration:2", False),
+    ("inside the sample data of a new database", "inside_import:1", False),
+    ("an older database copied, not yet changed", "migration_copied:1", True),
+    ("inside the migration of an older database", "inside_migration:1", True),
+    ("after the migration of an older database", "after_migration:1", True),
+]
+
+# (what it is, the crash) while a workspace is imported, a backup made, one restored, a person erased
+IMPORTS = [("inside the import", "inside_import:1")]
+BACKUPS = [("the copy made, without its name", "backup_copied:1"), ("the copy named, not yet told", "backup_named:1")]
+RESTORES = [
+    ("the copy filled", "restore_filled:1"),
+    ("the old database set aside", "restore_set_aside:1"),
+    ("the new database in its place, not yet told", "restore_named:1"),
+]
+ERASURES = [("inside the erasure", "inside_erase:1"), ("listed, not committed", "erase_listed:1"), ("erased, not compacted", "erased:1")]
+
 # (what it is, the crash after SIGTERM)
 DRAINS = [("in drain", "in_drain:1"), ("after turns were told to let go", "in_release:1:10")]
 
 
 def named():
-    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION)
+    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION, MIGRATIONS, IMPORTS, BACKUPS, RESTORES, ERASURES)
     return {crash.split(":")[0] for table in tables for _, crash, *_ in table if crash}
 
 

@@ -1,4 +1,5 @@
 """What stands around the server while it dies: a model that answers from the history alone, a tool that counts, clients that ask again."""
+import atexit
 import http.client
 import json
 import os
@@ -20,8 +21,9 @@ EFFECTS = ("read", "idempotent", "once")
 LOST = (urllib.error.URLError, ConnectionError, http.client.HTTPException, TimeoutError, ValueError, OSError)
 
 
-def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, pace_ms=0, asks=""):
-    return f"run={run} effect={effect}{asks} shape={shape} rounds={rounds} think={think_ms} work={work_ms} pace={pace_ms}"
+def message(run, effect, shape="one", rounds=1, think_ms=0, work_ms=0, pace_ms=0, asks="", **more):
+    words = {"run": run, "effect": effect + asks, "shape": shape, "rounds": rounds, "think": think_ms, "work": work_ms, "pace": pace_ms, **more}
+    return " ".join(f"{name}={value}" for name, value in words.items())
 
 
 def wanted(request):
@@ -36,6 +38,8 @@ class Model(Server):
     """Knows only the history it is given, so it may be asked any number of times."""
 
     def __init__(self):
+        self.answered = []
+
         class Handler(Quiet):
             def do_GET(self):
                 self.answer(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
@@ -45,37 +49,46 @@ class Model(Server):
                 words, done = wanted(request)
                 self.owner.note({"run": words["run"]})
                 time.sleep(int(words["think"]) / 1000)
-                if done < int(words["rounds"]):
-                    numbers = {"one": [0], "three": [0, 1, 2], "twins": [0, 0]}[words["shape"]]
-                    tool = "chaos_" + words["effect"]
-                    work = int(words["work"])
-                    chunks = calls(*((tool, {"run": words["run"], "n": n, "round": done, "work": work}) for n in numbers), before="Let me see. ")
-                else:
-                    chunks = text(f"This is the whole answer to {words['run']}, said in a few pieces.", 4)
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.send_header("connection", "close")
-                self.end_headers()
                 self.close_connection = True
-                usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
                 try:
-                    for item in chunks + [usage]:
-                        self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
-                        if done == int(words["rounds"]):
-                            time.sleep(int(words["pace"]) / 1000)
-                    self.wfile.write(b"data: [DONE]\n\n")
+                    self.owner.speak(self, words, done, [b"data: " + item + b"\n\n" for item in stream(words, done)])
+                    self.owner.answered.append(words["run"])
                 except OSError:
                     pass  # the server died while it listened
 
         super().__init__(Handler)
         self.http.handle_error = lambda *_: None  # connections break here all the time
 
+    def speak(self, handler, words, done, pieces):
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        for piece in pieces:
+            handler.wfile.write(piece)
+            if done == int(words["rounds"]):
+                time.sleep(int(words["pace"]) / 1000)
+
+
+def stream(words, done):
+    """The payloads of one answer."""
+    if done < int(words["rounds"]):
+        other = "chaos_" + words["effect"]
+        wanted_calls = {"one": [(other, 0)], "three": [(other, 0), (other, 1), (other, 2)], "twins": [(other, 0), (other, 0)],
+                        "mixed": [("chaos_read", 0), ("chaos_once", 1)]}[words["shape"]]
+        arguments = lambda n: {"run": words["run"], "n": n, "round": done, "work": int(words["work"])}
+        chunks = calls(*((tool, arguments(n)) for tool, n in wanted_calls), before="Let me see. ")
+    else:
+        chunks = text(f"This is the whole answer to {words['run']}, said in a few pieces.", 4)
+    usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
+    return [json.dumps(item).encode() for item in chunks + [usage]] + [b"[DONE]"]
+
 
 class Tool(Server):
     """Counts every request before it does anything else. A run in `deadly` has its server killed while the request is held."""
 
     def __init__(self):
-        self.deadly = {}
+        self.deadly, self.answered = {}, []
 
         class Handler(Quiet):
             def do_POST(self):
@@ -92,6 +105,7 @@ class Tool(Server):
                 time.sleep((asked["work"] + 15 * asked["n"]) / 1000)
                 try:
                     self.answer(200, {"n": asked["n"], "done": True})
+                    self.owner.answered.append(asked["run"])
                 except OSError:
                     pass  # the server died while it waited
 
@@ -111,6 +125,11 @@ parameters = '''{"type": "object", "properties": {"run": {"type": "string"}, "n"
 """
 
 
+# Whatever goes wrong here, no server is left behind.
+STARTED = []
+atexit.register(lambda: [process.kill() for process in STARTED if process.poll() is None])
+
+
 class Victim(House):
     """A server that is expected to die, on a database that outlives it."""
 
@@ -127,6 +146,7 @@ class Victim(House):
         env = {**self.env, **({"WERKRUF_CRASH": crash} if crash else {})}
         self.log = open(os.path.join(self.folder.name, "log"), "ab")
         self.process = subprocess.Popen(self.arguments, env=env, cwd=self.folder.name, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        STARTED[:] = [process for process in STARTED if process.poll() is None] + [self.process]
         for line in self.process.stdout:
             if "http://" in line:
                 self.url = line[line.index("http://"):].split()[0].rstrip("/")
@@ -155,7 +175,7 @@ class Client:
         self.victim, self.run, self.key = victim, run, "key-" + run
         self.body = {"message": content, **({"conversation_id": conversation} if conversation else {})}
         self.turn_id, self.conversation_id, self.text, self.heard = None, conversation, None, []
-        self.ended = self.canceled = False
+        self.ended, self.error, self.refused, self.canceled = False, None, [], False
 
     def ask(self):
         """Once: whatever comes before the connection is lost. True when that was the end of the turn."""
@@ -167,6 +187,7 @@ class Client:
         except urllib.error.HTTPError as error:
             said = error.read()
             error.close()
+            self.refused.append((error.code, code_of(said)))
             if error.code not in (409, 503):
                 raise AssertionError(f"{self.run}: {error.code} {said!r}") from error
         except LOST:
@@ -192,6 +213,8 @@ class Client:
                 # Whoever heard the last step as it was spoken must have heard all of it.
                 if shown not in (None, self.text, "Let me see. "):
                     self.text = f"tokens: {shown}"
+            else:
+                self.error = data["code"]
 
     def insist(self, seconds=30):
         until(self.ask, seconds, f"the end of {self.run}")
@@ -206,15 +229,16 @@ class Direct:
 
     def __init__(self, victim, run, effect, key):
         self.victim, self.run, self.effect, self.key = victim, run, effect, key
-        self.job_id = self.ok = None
+        self.job_id = self.ok = self.refused = None
 
-    def ask(self):
+    def ask(self, timeout=20):
         body = {"input": {"run": self.run, "n": 0, "round": 0, "work": 0}}
         try:
-            status, answer, headers = self.victim.call("POST", f"/api/tools/chaos_{self.effect}/invoke", body, headers={"idempotency-key": self.key}, timeout=20)
+            status, answer, headers = self.victim.call("POST", f"/api/tools/chaos_{self.effect}/invoke", body, headers={"idempotency-key": self.key}, timeout=timeout)
         except LOST:
             return False
         if status in (0, 409, 503):
+            self.refused = (status, code_of(json.dumps(answer)), headers.get("retry-after"))
             return False
         if status != 200:
             raise AssertionError(f"{self.run}: {status} {answer}")
@@ -226,6 +250,13 @@ class Direct:
 
     def record(self):
         return {"run": self.run, "key": self.key, "job_id": self.job_id, "ok": self.ok}
+
+
+def code_of(said):
+    try:
+        return json.loads(said)["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def in_thread(work):

@@ -75,6 +75,12 @@ impl Deadline {
         self.left().is_zero()
     }
 
+    /// How long ago it passed; zero before.
+    #[expect(clippy::disallowed_methods, reason = "deadlines are monotonic and never stored")]
+    pub fn late(self) -> Duration {
+        Instant::now().saturating_duration_since(self.0)
+    }
+
     /// The earlier of the two.
     pub fn earlier(self, other: Self) -> Self {
         self.min(other)

@@ -10,6 +10,7 @@ mod error;
 mod http;
 mod inspect;
 mod offline;
+mod overdue;
 mod request;
 mod retry_after;
 mod sse;
@@ -20,6 +21,7 @@ pub use error::{ModelError, ModelFault};
 pub use http::{HttpLimits, http_client, install_tls};
 pub use inspect::{InspectError, WireApi, inspect};
 pub use offline::{OfflineProvider, Proposer};
+pub use overdue::{in_time, overdue};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 

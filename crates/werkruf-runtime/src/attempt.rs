@@ -9,6 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 use werkruf_contract::{
     CallStatus, Cancel, Deadline, Failure, Grant, Invocation, Principal, Reply, State, ToolContext, ToolErrorType, Uuid,
 };
+use werkruf_llm::overdue;
 use werkruf_store::{CallRetry, StoreError, crash};
 
 use crate::ground::Ground;
@@ -113,7 +114,7 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
             Err(error) => Err(broke(&error)),
         },
         () = run.cancel.raised() => return Err((canceled(), CallStatus::Canceled)),
-        () = tokio::time::sleep_until(deadline.instant().into()) => return Err((timed_out(limit), CallStatus::Timeout)),
+        () = overdue(deadline) => return Err((timed_out(limit), CallStatus::Timeout)),
     };
     crash::point("tool_answered");
     let judged = answered.and_then(|reply| Success::of(reply, spec));

@@ -16,7 +16,7 @@ use crate::inbound::Caller;
 use crate::limits::Limits;
 use crate::runtime::Setup;
 
-/// How often a write is tried while the database does not answer, and how long between.
+/// How often at least a write is tried while the database does not answer, and how long between: one time longer than the last.
 const WRITE_TRIES: u32 = 5;
 const WRITE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -134,8 +134,8 @@ impl Ground {
         }
     }
 
-    /// Makes it durable, then lets it be heard. A database that does not answer is asked again for a second;
-    /// after that the turn stops and recovery goes on from the last commit.
+    /// Makes it durable, then lets it be heard. A database that does not answer or has no room is asked again for as long as
+    /// the turn has time, since what is known here is known nowhere else; then recovery goes on from the last commit.
     pub(crate) async fn commit(&self, draft: Draft) -> Result<Written, StoreError> {
         let Draft { write, live } = draft;
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
@@ -154,16 +154,17 @@ impl Ground {
     }
 
     async fn write(&self, write: TurnWrite) -> Result<Written, StoreError> {
-        for tried in 1..WRITE_TRIES {
+        let mut tried = 0;
+        loop {
+            tried += 1;
             match self.turns.write(write.clone()).await {
-                Err(error) if error.is_retryable() => {
+                Err(error) if error.is_retryable() && (tried < WRITE_TRIES || !self.deadline.passed()) => {
                     tracing::warn!(turn_id = %self.turn_id, tried, %error, "a write of the turn was not taken; trying again");
-                    tokio::time::sleep(WRITE_PAUSE * tried).await;
+                    tokio::time::sleep(WRITE_PAUSE * tried.min(WRITE_TRIES)).await;
                 }
                 settled => return settled,
             }
         }
-        self.turns.write(write).await
     }
 
     /// A piece of the answer, as it comes.

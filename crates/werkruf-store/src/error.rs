@@ -6,9 +6,12 @@ pub enum StoreError {
     /// Somebody else owns the conversation now: stop, write nothing more.
     #[error("fenced: the lease of this conversation has moved on")]
     Fenced,
-    /// The database cannot be reached or has no room; may be tried again.
+    /// The database cannot be reached; may be tried again.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
+    /// The disk takes no more bytes: no space, a quota or a limit. May be tried again once there is room; what is stored can be read.
+    #[error("the disk has no room: {0}")]
+    Full(String),
     /// Another process holds the file.
     #[error("another werkruf holds {0}")]
     InUse(String),
@@ -29,6 +32,6 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same operation may succeed later.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Busy)
+        matches!(self, Self::Unavailable(_) | Self::Full(_) | Self::Busy)
     }
 }

@@ -104,6 +104,7 @@ impl KeepingError {
             Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. }) => "backup_invalid",
             Self::File { .. } => "file_unusable",
             Self::Store(StoreError::InUse(_)) => "database_in_use",
+            Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(StoreError::Busy) => "turn_running",
             Self::Store(StoreError::Broken(_)) => "internal",
             Self::Store(StoreError::Fenced | StoreError::Unavailable(_) | StoreError::Moved { .. }) => "database_unavailable",

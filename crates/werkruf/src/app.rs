@@ -52,13 +52,15 @@ impl StartError {
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
     /// Stable, for programs.
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::Config(_) => Self::INVALID_CONFIG,
             Self::InUse(_) => "database_in_use",
+            Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(_) => "database_unavailable",
             Self::Model(_) => "model_not_configured",
             Self::Client(_) => "http_client",
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "storage_full",
             Self::Io { .. } => "io",
             Self::Unprotected(_) => "key_required",
             Self::Sample(_) => "sample_data",

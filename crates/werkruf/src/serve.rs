@@ -161,6 +161,8 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// A write beyond the limit of `ulimit -f` is an error like a full disk; unheard, the signal would end the process.
+    _too_large: Signal,
 }
 
 impl Signals {
@@ -170,6 +172,7 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
+            _too_large: listen(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

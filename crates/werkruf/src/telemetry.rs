@@ -12,7 +12,8 @@ pub fn start(log: &LogConfig) {
     let format = log.format.unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
     // The filter was checked when the configuration was loaded.
     let filter = EnvFilter::try_new(&log.filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that takes no more lines, as on a full disk, must not end the work it is about; saying so on stderr would panic.
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

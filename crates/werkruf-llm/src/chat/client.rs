@@ -16,6 +16,7 @@ use werkruf_contract::{BoxFuture, Deadline};
 
 use super::encode::{Dialect, ToolCache, encode};
 use super::reader::{ChatReader, cut};
+use crate::overdue::in_time;
 use crate::retry_after::retry_after;
 use crate::{AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider};
 
@@ -101,14 +102,14 @@ impl ChatProvider {
 
     /// Sends and waits for a head that says yes.
     async fn send(&self, request: RequestBuilder, deadline: Deadline) -> Result<Response, ModelError> {
-        let sent = timeout(deadline.left(), request.headers(self.headers.clone()).send()).await;
+        let sent = in_time(deadline, request.headers(self.headers.clone()).send()).await;
         let response = match sent {
-            Err(_) => return Err(ModelError::new(ModelFault::FirstByte, "no answer began in time")),
-            Ok(Err(error)) => {
+            None => return Err(ModelError::new(ModelFault::FirstByte, "no answer began in time")),
+            Some(Err(error)) => {
                 let fault = if error.is_connect() || error.is_builder() { ModelFault::Connect } else { ModelFault::Incomplete };
                 return Err(ModelError::new(fault, self.told(&describe(error))));
             }
-            Ok(Ok(response)) => response,
+            Some(Ok(response)) => response,
         };
         if response.status().is_success() {
             return Ok(response);
@@ -250,13 +251,13 @@ impl Flow {
     }
 
     async fn step(&mut self) -> Step {
-        let wait = self.first_byte.map_or(self.idle, Deadline::left);
-        match timeout(wait, self.response.chunk()).await {
-            Err(_) if self.first_byte.is_some() => Step::Lost(ModelFault::FirstByte, "the first byte did not come in time".to_owned()),
-            Err(_) => Step::Lost(ModelFault::Idle, "the stream stopped talking".to_owned()),
-            Ok(Err(error)) => Step::Lost(ModelFault::Incomplete, self.secrets.told(&describe(error))),
-            Ok(Ok(None)) => Step::End,
-            Ok(Ok(Some(bytes))) => {
+        let wait = self.first_byte.unwrap_or_else(|| Deadline::after(self.idle));
+        match in_time(wait, self.response.chunk()).await {
+            None if self.first_byte.is_some() => Step::Lost(ModelFault::FirstByte, "the first byte did not come in time".to_owned()),
+            None => Step::Lost(ModelFault::Idle, "the stream stopped talking".to_owned()),
+            Some(Err(error)) => Step::Lost(ModelFault::Incomplete, self.secrets.told(&describe(error))),
+            Some(Ok(None)) => Step::End,
+            Some(Ok(Some(bytes))) => {
                 self.first_byte = None;
                 self.taken += bytes.len();
                 if self.taken > MAX_ANSWER_BYTES {

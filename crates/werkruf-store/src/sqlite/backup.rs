@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::migrate::beside;
 use super::open;
 use super::row::all;
-use crate::{Backup, KeepingError, StoreError};
+use crate::{Backup, KeepingError, StoreError, crash};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -28,9 +28,11 @@ pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Bac
     let held = claim(&part)?;
     let made = copy(database, &part).and_then(|(schema, rows)| {
         held.sync_all().map_err(at(&part))?;
+        crash::point("backup_copied");
         // Somebody may have made the file meanwhile.
         check_place(database, target, force)?;
         fs::rename(&part, target).map_err(at(target))?;
+        crash::point("backup_named");
         sync_folder(target)?;
         let bytes = fs::metadata(target).map_err(at(target))?.len();
         Ok(Backup { path: target.to_owned(), bytes, schema, rows })

@@ -14,7 +14,7 @@ use super::hold::{CANCELED, changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, backup};
-use crate::{Erased, Keeping, Kept, StoreError, TurnRow};
+use crate::{Erased, Keeping, Kept, StoreError, TurnRow, crash};
 
 impl Keeping for SqliteStore {
     fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, crate::Backup> {
@@ -32,11 +32,14 @@ impl Keeping for SqliteStore {
                 let Some(erased) = erase(c, tenant_id, &user_id, cancel, &clock, now)? else { return Ok(None) };
                 let line = Line { tenant_id, user_id, erased_at: now };
                 mark(c, &line)?;
+                crash::point("inside_erase");
                 // Before the commit: an erasure that a restore would forget must not be answered as done.
                 erased_list::append(&path, &line).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                crash::point("erase_listed");
                 Ok(Some(erased))
             });
             let erased = erasing.await?;
+            crash::point("erased");
             self.known.forget();
             let Some(mut erased) = erased else { return Ok(None) };
             match self.writer.submit_alone(compact).await {

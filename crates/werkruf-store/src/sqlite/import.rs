@@ -11,7 +11,9 @@ use super::people_write as people;
 use super::row::{all, first};
 use super::text::{Id, Stamp, stamp_or_null};
 use crate::workspace_check::{Faults, Stored, check_references, is_slug};
-use crate::{ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch};
+use crate::{
+    ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch, crash,
+};
 
 /// Writes the batch unless it, or what the values' check found before, has faults.
 pub(super) fn import(
@@ -89,6 +91,7 @@ fn write(c: &Connection, tenant_id: Uuid, batch: WorkspaceBatch, now: Timestamp)
     tasks.iter().try_for_each(|row| put_task(c, &tenant, row, &created))?;
     worktimes.iter().try_for_each(|row| put_worktime(c, &tenant, row))?;
     cerebro_articles.iter().try_for_each(|row| put_article(c, &tenant, row))?;
+    crash::point("inside_import");
     let written = counts.into_iter().filter(|(_, count)| *count > 0).map(|(table, count)| (table.to_owned(), count as u64));
     Ok(ImportReport { tenant_id, written: written.collect::<BTreeMap<_, _>>() })
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::row::all;
 use super::text::Stamp;
-use crate::StoreError;
+use crate::{StoreError, crash};
 use werkruf_contract::hex;
 
 /// One step of the schema.
@@ -72,6 +72,7 @@ fn applied(connection: &Connection) -> Result<Vec<(i64, String)>, StoreError> {
                applied_at TEXT NOT NULL
              ) STRICT",
         )?;
+        crash::point("before_first_migration");
     }
     let mut statement = connection.prepare("SELECT version, checksum FROM schema_migrations ORDER BY version")?;
     all(&mut statement, [], |columns| Ok((columns.int()?, columns.text()?)))
@@ -80,11 +81,13 @@ fn applied(connection: &Connection) -> Result<Vec<(i64, String)>, StoreError> {
 fn apply(connection: &Connection, step: &Migration, now: Timestamp) -> Result<(), StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
     transaction.execute_batch(step.sql)?;
+    crash::point("inside_migration");
     transaction.execute(
         "INSERT INTO schema_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
         params![step.version, step.name, step.checksum(), Stamp::from(now)],
     )?;
     transaction.commit()?;
+    crash::point("after_migration");
     Ok(())
 }
 
@@ -98,6 +101,7 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Sto
         Err(error) => return Err(StoreError::Unavailable(error.to_string())),
     }
     connection.execute("VACUUM INTO ?1", [half.to_string_lossy()])?;
+    crash::point("migration_copied");
     let durable = std::fs::File::open(&half).and_then(|file| file.sync_all());
     durable.and_then(|()| std::fs::rename(&half, &target)).map_err(|error| StoreError::Unavailable(error.to_string()))
 }

@@ -32,7 +32,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use werkruf_contract::Clock;
 
 use crate::StoreError;
@@ -89,10 +89,14 @@ impl std::fmt::Debug for SqliteStore {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
+        // SQLite calls it full only where the system says ENOSPC; a quota or a file size limit is a write that failed.
+        let refused =
+            error.sqlite_error().is_some_and(|cause| [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_SHMSIZE].contains(&cause.extended_code));
         match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(error.to_string()),
+            Some(ErrorCode::SystemIoFailure) if refused => Self::Full(error.to_string()),
             Some(
-                ErrorCode::DiskFull
-                | ErrorCode::SystemIoFailure
+                ErrorCode::SystemIoFailure
                 | ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked
                 | ErrorCode::CannotOpen

@@ -96,10 +96,28 @@ impl Records for SqliteStore {
                 c.prepare_cached("SELECT count(*) FROM settings")?.query_row([], |row| row.get::<_, i64>(0))?;
                 Ok(())
             };
-            self.writer.submit(look).await?;
+            if self.writer.is_full() {
+                // Nobody may be writing while we say that there is no room, so somebody has to find out when there is.
+                for value in PROBES {
+                    self.writer.submit(move |c| probe(c, value)).await?;
+                }
+                self.writer.found_room();
+            } else {
+                self.writer.submit(look).await?;
+            }
             self.readers.look_up(look).await
         })
     }
+}
+
+/// Writes as much as a large turn would, and then nothing in its place. SQLite writes no page for a value that is there already.
+const PROBES: [&str; 2] = ["hex(randomblob(65536))", "''"];
+
+fn probe(c: &Connection, value: &str) -> Result<(), StoreError> {
+    let sql =
+        format!("INSERT INTO settings (name, value) VALUES ('probe', {value}) ON CONFLICT (name) DO UPDATE SET value = excluded.value");
+    c.prepare_cached(&sql)?.execute([])?;
+    Ok(())
 }
 
 fn by_id<T>(

@@ -11,7 +11,7 @@ use super::backup::{at, claim, sync_folder, verify};
 use super::migrate::{self, MIGRATIONS, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
-use crate::{Held, KeepingError, Restored, StoreError};
+use crate::{Held, KeepingError, Restored, StoreError, crash};
 
 impl SqliteStore {
     /// Puts a backup in the place of `database`, with nothing pending in it. Refused while a process holds the database;
@@ -25,10 +25,13 @@ impl SqliteStore {
         let part = beside(database, ".restoring");
         sweep(&part)?;
         let made = fill(backup, &part, database, clock).and_then(|filled| {
+            crash::point("restore_filled");
             let kept = if there { Some(set_aside(database, clock.now())?) } else { None };
+            crash::point("restore_set_aside");
             remove(&beside(database, "-wal"))?;
             remove(&beside(database, "-shm"))?;
             fs::rename(&part, database).map_err(at(database))?;
+            crash::point("restore_named");
             sync_folder(database)?;
             Ok(Restored { database: database.to_owned(), kept, ..filled })
         });
@@ -103,10 +106,15 @@ fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Tim
     Ok(again)
 }
 
-/// Gives the old database another name, its WAL folded in; one too broken for that takes its WAL along.
+/// Gives the old database a second name, its WAL folded in; one too broken for that takes its WAL along. The first name stays
+/// until the new database takes it: a start in between must not find nothing and begin anew.
 fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, KeepingError> {
     let kept = beside(database, &format!(".before-restore-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")));
     let folded = open::writable(database).and_then(|old| erase::fold(&old));
+    if fs::hard_link(database, &kept).is_err() {
+        // Not every file system can do that.
+        fs::rename(database, &kept).map_err(at(database))?;
+    }
     if !matches!(folded, Ok(true)) {
         tracing::warn!(database = %database.display(), "the old database could not be folded; its WAL is kept beside it");
         if let Err(error) = fs::rename(beside(database, "-wal"), beside(&kept, "-wal"))
@@ -115,7 +123,6 @@ fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, KeepingError> {
             return Err(at(database)(error));
         }
     }
-    fs::rename(database, &kept).map_err(at(database))?;
     Ok(kept)
 }
 

@@ -97,7 +97,9 @@ fn replace(c: &Connection, place: &Place<'_>, result: &Replacement) -> Result<()
 fn begin_call(c: &Connection, place: &Place<'_>, start: &CallStart) -> Result<(), StoreError> {
     let begun = c
         .prepare_cached(
-            "UPDATE tool_calls SET status = 'running', attempt = 1, started_at = ?4, updated_at = ?5
+            // One that waited for another call and now runs itself has had no key of its own.
+            "UPDATE tool_calls SET status = 'running', attempt = 1, started_at = ?4, updated_at = ?5, dedupe_of = NULL,
+               idempotency_key = coalesce(idempotency_key, id)
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'queued'",
         )?
         .execute(params![place.tenant, Id::from(start.id), place.turn, Stamp::from(start.started_at), place.now])?;

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -35,6 +35,8 @@ struct Tally {
     commits: AtomicU64,
     groups: AtomicU64,
     row_writes: AtomicU64,
+    /// A group found no room, and nobody has found any since.
+    full: AtomicBool,
 }
 
 /// The handle: dropping it lets the thread finish what is queued and joins it.
@@ -87,6 +89,16 @@ impl Writer {
         answer.await.map_err(|_| stopped())?
     }
 
+    /// Whether a write found no room since [`Writer::found_room`].
+    pub(super) fn is_full(&self) -> bool {
+        self.tally.full.load(Ordering::Acquire)
+    }
+
+    /// Somebody wrote more than a turn needs. A small write proves nothing: the WAL may have a few pages left.
+    pub(super) fn found_room(&self) {
+        self.tally.full.store(false, Ordering::Release);
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             commits: self.tally.commits.load(Ordering::Acquire),
@@ -117,7 +129,9 @@ trait Job: Send {
     fn run(&mut self, connection: &Connection) -> bool;
     /// Whether it must not share a transaction.
     fn is_alone(&self) -> bool;
-    fn answer(self: Box<Self>, lost: Option<&str>);
+    /// Whether it failed for want of room.
+    fn found_no_room(&self) -> bool;
+    fn answer(self: Box<Self>, lost: Option<&StoreError>);
 }
 
 struct Task<T, F> {
@@ -145,11 +159,16 @@ where
         self.alone
     }
 
-    fn answer(self: Box<Self>, lost: Option<&str>) {
+    fn found_no_room(&self) -> bool {
+        matches!(self.result, Some(Err(StoreError::Full(_))))
+    }
+
+    fn answer(self: Box<Self>, lost: Option<&StoreError>) {
         let result = match (self.result, lost) {
             // What failed by itself keeps its own reason.
             (Some(Err(error)), _) => Err(error),
-            (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_owned())),
+            (_, Some(StoreError::Full(reason))) => Err(StoreError::Full(reason.clone())),
+            (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_string())),
             (Some(Ok(value)), None) => Ok(value),
             (None, None) => Err(stopped()),
         };
@@ -177,17 +196,20 @@ fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tall
                 tally.commits.fetch_add(*commits, Ordering::AcqRel);
             }
             Ok(_) => {}
-            Err(reason) => tracing::error!(reason, jobs = group.len(), "a group of writes was lost and refused"),
+            Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes was lost and refused"),
+        }
+        if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.found_no_room()) {
+            tally.full.store(true, Ordering::Release);
         }
         let lost = outcome.err();
         for job in group.drain(..) {
-            job.answer(lost.as_deref());
+            job.answer(lost.as_ref());
         }
     }
 }
 
 /// Runs the group as one transaction; how many jobs it holds, or why all of it is lost.
-fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, String> {
+fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
     execute(connection, "BEGIN IMMEDIATE")?;
     let commits = match group {
         // Alone, a job needs no savepoint: the transaction is one.
@@ -199,7 +221,7 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, St
     };
     if connection.is_autocommit() {
         // SQLite gave the transaction up by itself, as it does on a full disk.
-        return if commits == 0 { Ok(0) } else { Err("the transaction was rolled back".to_owned()) };
+        return if commits == 0 { Ok(0) } else { Err(rolled_back(false)) };
     }
     if commits == 0 {
         execute(connection, "ROLLBACK")?;
@@ -209,14 +231,14 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, St
     Ok(commits)
 }
 
-fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, String> {
+fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
     let mut commits = 0;
     for job in jobs {
         execute(connection, "SAVEPOINT job")?;
         if job.run(connection) {
             commits += 1;
         } else if connection.is_autocommit() {
-            return Err("the transaction was rolled back".to_owned());
+            return Err(rolled_back(job.found_no_room()));
         } else {
             execute(connection, "ROLLBACK TO job")?;
         }
@@ -225,17 +247,23 @@ fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, 
     Ok(commits)
 }
 
-fn undo(connection: &Connection, reason: String) -> String {
+/// Why the neighbours of a job that broke the transaction are lost too.
+fn rolled_back(no_room: bool) -> StoreError {
+    let reason = "the transaction was rolled back".to_owned();
+    if no_room { StoreError::Full(reason) } else { StoreError::Unavailable(reason) }
+}
+
+fn undo(connection: &Connection, reason: StoreError) -> StoreError {
     if !connection.is_autocommit()
         && let Err(error) = execute(connection, "ROLLBACK")
     {
-        tracing::error!(error, "a lost group could not be rolled back");
+        tracing::error!(%error, "a lost group could not be rolled back");
     }
     reason
 }
 
-fn execute(connection: &Connection, sql: &str) -> Result<(), String> {
-    connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(|_| ()).map_err(|error| error.to_string())
+fn execute(connection: &Connection, sql: &str) -> Result<(), StoreError> {
+    Ok(connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(|_| ())?)
 }
 
 #[cfg(test)]

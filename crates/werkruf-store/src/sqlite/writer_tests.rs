@@ -119,3 +119,25 @@ async fn a_transaction_sqlite_gives_up_is_lost_for_everybody() {
     assert!(giving_up.is_err());
     assert!(rows(&writer).await.is_empty());
 }
+
+#[tokio::test]
+async fn without_room_everybody_in_the_group_is_told_so() {
+    let writer = writer();
+    let pages = |count: &'static str| move |c: &Connection| Ok(c.query_row(&format!("PRAGMA max_page_count = {count}"), [], |_| Ok(()))?);
+    writer.submit(pages("3")).await.unwrap();
+    let (go, held) = hold(&writer).await;
+    let small = writer.submit(|c| insert(c, 1));
+    let large = writer.submit(|c| Ok(c.execute_batch("CREATE TABLE large (b BLOB); INSERT INTO large VALUES (zeroblob(100000))")?));
+    let release = async { go.send(()) };
+    let (small, large, _) = tokio::join!(biased; small, large, release);
+    held.await.unwrap().unwrap();
+    assert!(matches!(large, Err(StoreError::Full(_))), "{large:?}");
+    assert!(matches!(small, Ok(()) | Err(StoreError::Full(_))), "{small:?}");
+    assert_eq!(rows(&writer).await.len(), usize::from(small.is_ok()));
+    assert!(writer.is_full(), "a look says nothing about the room there is");
+    writer.submit(pages("1000")).await.unwrap();
+    writer.submit(|c| insert(c, 7)).await.unwrap();
+    assert!(writer.is_full(), "a small write proves nothing");
+    writer.found_room();
+    assert!(!writer.is_full());
+}

@@ -12,6 +12,7 @@ use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use werkruf_contract::{Deadline, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_llm::in_time;
 
 use super::answer::{self, Answered};
 use super::config::{ConfigFault, HttpToolConfig};
@@ -64,11 +65,11 @@ impl Target {
             return Err(self.at(timed_out().nothing_happened()));
         }
         let request = self.request(args, invocation)?;
-        let exchange = tokio::time::timeout_at(deadline.instant().into(), self.exchange(request, invocation));
+        let exchange = in_time(deadline, self.exchange(request, invocation));
         // A result that is already here wins over a cancel: the outcome is known.
         tokio::select! {
             biased;
-            outcome = exchange => outcome.unwrap_or_else(|_| Err(self.at(timed_out()))),
+            outcome = exchange => outcome.unwrap_or_else(|| Err(self.at(timed_out()))),
             () = invocation.cancel.raised() => Err(self.at(canceled())),
         }
     }

@@ -94,7 +94,7 @@ pub(super) fn zone(invocation: &Invocation) -> TimeZone {
 pub(super) fn failed(error: &StoreError) -> Failure {
     let message = "The data cannot be read right now.";
     let failure = match error {
-        StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
+        StoreError::Unavailable(_) | StoreError::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
         _ => Failure::fatal("internal", message),
     };
     failure.nothing_happened().because(error.to_string())

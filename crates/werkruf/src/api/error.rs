@@ -14,6 +14,9 @@ use werkruf_contract::{ErrorEvent, ToolErrorType, Uuid};
 use werkruf_runtime::Refusal;
 use werkruf_store::StoreError;
 
+/// Room does not come back in a second.
+const STORAGE_PAUSE_MS: u64 = 5000;
+
 /// A refusal on its way out.
 #[derive(Debug, Clone)]
 pub struct ApiError(Box<Fault>);
@@ -189,6 +192,15 @@ impl From<StoreError> for ApiError {
             StoreError::Broken(_) | StoreError::TooNew { .. } => {
                 tracing::error!(%error, "the store failed for good");
                 Self::internal()
+            }
+            StoreError::Full(_) => {
+                tracing::error!(%error, "the store has no room");
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "storage_full",
+                    "The server's disk is full; nothing was accepted. Try again later.",
+                )
+                .retry_after_ms(STORAGE_PAUSE_MS)
             }
             StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
                 tracing::error!(%error, "the store did not answer");

@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use werkruf_store::StoreError;
 
 use super::Door;
 use super::openapi::openapi;
@@ -58,7 +59,10 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
             tracing::error!(%error, "the store did not answer a probe");
-            warnings.push("database_unavailable: the database does not answer".to_owned());
+            warnings.push(match error {
+                StoreError::Full(_) => "storage_full: the disk of the database has no room".to_owned(),
+                _ => "database_unavailable: the database does not answer".to_owned(),
+            });
             false
         }
         Err(_) => {
