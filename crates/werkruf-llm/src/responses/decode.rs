@@ -212,8 +212,14 @@ fn begun(raw: &RawValue) -> Event {
 fn ending(raw: &str, topic: &str) -> Event {
     let Ok(wire) = serde_json::from_str::<WireResponse<'_>>(raw) else { return Event::Damaged };
     let said = name(wire.status);
-    // The event is the end, whatever a lagging status says.
-    let status = if topic.is_empty() { said.unwrap_or_default() } else { topic.to_owned() };
+    let failed = wire.error.is_some_and(|raw| !is_blank(raw));
+    let status = match (topic, said.as_deref()) {
+        // A whole body that says nothing of itself, or says it in another server's word.
+        ("", None | Some("complete")) => if failed { "failed" } else { "completed" }.to_owned(),
+        ("", Some(said)) => said.to_owned(),
+        // The event is the end, whatever a lagging status says.
+        (topic, _) => topic.to_owned(),
+    };
     let mut ending = Ending { response_id: name(wire.id), model: name(wire.model), status, ..Ending::default() };
     ending.usage = wire.usage.and_then(usage);
     ending.reason = wire.incomplete_details.and_then(object::<WireDetails<'_>>).and_then(|details| name(details.reason));
