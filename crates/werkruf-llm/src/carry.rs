@@ -20,7 +20,8 @@ pub(crate) struct Origin {
 impl Origin {
     /// Puts the name of its origin on what an answer left.
     pub(crate) fn seal(&self, content: Value) -> Option<Value> {
-        let sealed = json!({"api": self.api, "provider": self.provider, "model": self.model, "content": content});
+        let mut sealed = json!({"api": self.api, "provider": self.provider, "model": self.model});
+        sealed["content"] = content;
         (sealed.to_string().len() <= MAX_BYTES).then_some(sealed)
     }
 

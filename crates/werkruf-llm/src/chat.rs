@@ -13,3 +13,10 @@ pub use client::ChatProvider;
 
 /// Reads one answer of this API.
 pub(crate) type ChatReader = crate::reading::Reader<assemble::Assembly>;
+
+/// The parts on their own, for whoever feeds them anything.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod parts {
+    pub(crate) use super::assemble::Assembly;
+    pub(crate) use super::decode::decode;
+}

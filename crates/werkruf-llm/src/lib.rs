@@ -14,6 +14,8 @@ mod framing;
 mod http;
 mod inspect;
 mod offline;
+#[cfg(any(test, fuzzing))]
+pub mod parts;
 mod raw;
 mod reading;
 mod record;

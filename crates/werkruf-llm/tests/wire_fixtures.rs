@@ -1,5 +1,5 @@
 //! Recorded streams of real providers give their known facts. The recordings live outside the repository.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 

@@ -72,7 +72,9 @@ pub(super) fn slots<'a>(kept: &'a Map<String, Value>, content: &'a str, calls: &
                 out.push(Slot::Message { text, id: message["id"].as_str(), phase: message["phase"].as_str() });
             }
         } else {
-            out.push(Slot::Call(calls.get(usize::try_from(slot["call"].as_u64()?).ok()?)?));
+            // Each call once, in order: anything else is not what this answer left.
+            let call = calls.get(met).filter(|_| slot["call"] == met)?;
+            out.push(Slot::Call(call));
             met += 1;
         }
     }
