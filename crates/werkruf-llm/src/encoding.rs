@@ -92,11 +92,11 @@ pub(crate) fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_
     serde_json::to_writer(out, value)
 }
 
-/// Another field of an open object: a comma, the name, the value.
+/// Another field of an open object: a comma, the name, which needs no escapes, and the value.
 pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) -> serde_json::Result<()> {
-    out.push(b',');
-    put(out, name)?;
-    out.push(b':');
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
     put(out, value)
 }
 

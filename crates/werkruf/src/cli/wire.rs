@@ -53,7 +53,12 @@ fn tell(said: &Value) {
     }
     for call in said["tool_calls"].as_array().into_iter().flatten() {
         let field = |name| print::field(call, name);
-        print::line(&format!("call {} {}: {} {}", field("output_index"), field("call_id"), field("name"), field("arguments")));
+        let (place, kind, id) = (field("output_index"), field("kind"), field("call_id"));
+        print::line(&format!("call {place} {kind} {id}: {} {}", field("name"), field("arguments")));
+        // What the provider ran itself has an end of its own.
+        for name in ["status", "output", "error"].into_iter().filter(|name| !call[*name].is_null()) {
+            print::line(&format!("  {name}: {}", field(name)));
+        }
     }
     for error in said["errors"].as_array().into_iter().flatten() {
         print::line(&format!("error: {}", error.as_str().map_or_else(|| error.to_string(), str::to_owned)));

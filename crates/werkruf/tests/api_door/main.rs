@@ -17,5 +17,7 @@ mod invoke;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod responses_model;
+#[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
