@@ -20,7 +20,8 @@ impl ChatProvider {
     /// Checks the configuration; connects nowhere.
     pub fn new(config: ServerConfig) -> Result<Self, ConfigError> {
         let server = Server::new(config, "chat", &["chat", "completions"])?;
-        let dialect = Dialect { at_openai: server.host() == "api.openai.com" };
+        let host = server.host();
+        let dialect = Dialect { at_openai: host == "api.openai.com" || host.ends_with(".api.openai.com") };
         Ok(Self { server, dialect, tools: ToolCache::new(encode_tools) })
     }
 
