@@ -137,8 +137,12 @@ impl Assembly {
     fn finish_item(&mut self, at: u32, mut item: Item, out: &mut Vec<Delta>) {
         self.damaged |= item.damaged;
         let Some(open) = self.open(at) else { return };
-        for (said, part) in std::mem::take(&mut item.parts).into_iter().zip(0..) {
-            open.say(part, said.refusal, Piece::All(said.text), out);
+        open.say_all(std::mem::take(&mut item.parts), out);
+        if open.item.kind == item.kind {
+            // What the finished item leaves out still holds; what it says otherwise wins.
+            item.id = item.id.or(open.item.id.take());
+            item.call_id = item.call_id.or(open.item.call_id.take());
+            item.name = item.name.or(open.item.name.take());
         }
         if item.arguments.as_ref().is_none_or(String::is_empty) {
             let told = open.all.take().filter(|all| !all.is_empty()).unwrap_or_else(|| open.pieces.clone());
@@ -212,8 +216,7 @@ impl Assembly {
     }
 
     fn spoken(&self, refusal: bool) -> String {
-        let parts = self.items.values().flat_map(|open| open.parts.values());
-        parts.filter(|part| part.refusal == refusal).map(|part| part.text.as_str()).collect()
+        self.items.values().map(|open| open.spoken(refusal)).collect()
     }
 }
 
@@ -236,6 +239,22 @@ impl OpenItem {
         if !new.is_empty() && !refusal {
             out.push(Delta::Text(new));
         }
+    }
+
+    /// The whole message. Its parts may stand elsewhere than its pieces did, so what is new is found in the text, not by part.
+    fn say_all(&mut self, parts: Vec<Part>, out: &mut Vec<Delta>) {
+        if parts.is_empty() {
+            return;
+        }
+        let before = self.spoken(false);
+        self.parts = (0..).zip(parts).collect();
+        if let Some(new) = self.spoken(false).strip_prefix(&before).filter(|new| !new.is_empty()) {
+            out.push(Delta::Text(new.to_owned()));
+        }
+    }
+
+    fn spoken(&self, refusal: bool) -> String {
+        self.parts.values().filter(|part| part.refusal == refusal).map(|part| part.text.as_str()).collect()
     }
 
     /// Tells readers once that the provider began something, and once how it ended.

@@ -186,6 +186,24 @@ fn text_is_shown_once_however_it_comes() {
 }
 
 #[test]
+fn a_message_whose_parts_move_is_not_said_twice() {
+    let second = json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 1, "item_id": "m", "delta": "Hel"});
+    let (deltas, verdict) = read(&[second, done(0, &message("Hello")), completed(&json!([message("Hello")]))]);
+    assert_eq!((texts(&deltas), verdict.answer.text.as_str()), (vec!["Hel", "lo"], "Hello"));
+    let bare = json!({"type": "message", "id": "m", "role": "assistant"});
+    assert_eq!(answer(&[said(0, "Hi"), done(0, &bare), completed(&json!([bare]))]).text, "Hi", "a finished item without its contents");
+}
+
+#[test]
+fn what_a_finished_item_leaves_out_still_holds() {
+    let short = json!({"type": "function_call", "arguments": "{}"});
+    let found = answer(&[added(0, &call("fc", "c", "")), done(0, &short), completed(&json!([short]))]);
+    let call = &found.calls[0];
+    assert_eq!((call.item_id.as_deref(), call.call_id.as_deref(), call.name.as_str()), (Some("fc"), Some("c"), "f"));
+    assert!(found.executable);
+}
+
+#[test]
 fn refusals_are_no_text_and_thoughts_are_neither() {
     let refused = json!({"type": "response.refusal.delta", "output_index": 1, "content_index": 0, "delta": "I will not."});
     let item = json!({"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "I will not."}]});
