@@ -46,8 +46,8 @@ pub(super) struct OpenItem {
     /// Pieces of what it is asked, and all of it; used where the finished item does not say.
     pieces: String,
     all: Option<String>,
-    /// Pieces of a message as shown, by their place in it.
-    pub(super) parts: BTreeMap<u32, Part>,
+    /// Pieces of a message as shown, by their place in it and whether they refuse.
+    pub(super) parts: BTreeMap<(u32, bool), Part>,
 }
 
 impl Assembly {
@@ -61,6 +61,9 @@ impl Assembly {
             Event::Added(place, item) => self.add_item(&place, *item, out),
             Event::Finished(place, item) => {
                 let at = self.find(&place).unwrap_or_else(|| self.next());
+                if self.is_taken(at, &item) {
+                    return self.lose("two items share one place");
+                }
                 self.finish_item(at, *item, out);
             }
             Event::Said { place, part, refusal, piece } => {
@@ -111,6 +114,13 @@ impl Assembly {
         Some(self.items.entry(at).or_default())
     }
 
+    /// Whether another item is finished there. One would hide the other; a stream that is read again only repeats itself.
+    fn is_taken(&self, at: u32, item: &Item) -> bool {
+        let same =
+            |other: &Item| other.kind == item.kind && (other.id == item.id || (item.call_id.is_some() && other.call_id == item.call_id));
+        self.items.get(&at).is_some_and(|open| open.finished && !same(&open.item))
+    }
+
     fn about(&mut self, place: Place) -> Option<&mut OpenItem> {
         let at = self.find(&place).unwrap_or_else(|| self.next());
         let open = self.open(at)?;
@@ -120,14 +130,12 @@ impl Assembly {
 
     fn add_item(&mut self, place: &Place, item: Item, out: &mut Vec<Delta>) {
         let at = place.index.unwrap_or_else(|| self.next());
+        if self.is_taken(at, &item) {
+            return self.lose("two items share one place");
+        }
         self.damaged |= item.damaged;
         let Some(open) = self.open(at) else { return };
         if open.finished {
-            // A stream that is read again repeats itself; two items at one place would hide one another.
-            let again = open.item.kind == item.kind && (open.item.id == item.id || open.item.call_id == item.call_id);
-            if !again {
-                self.lose("two items share one place");
-            }
             return;
         }
         open.item = Item { parts: Vec::new(), ..item };
@@ -184,7 +192,10 @@ impl Assembly {
         if let Some(at) = item.id.as_ref().and_then(|id| find(&|other| other.id.as_ref() == Some(id))) {
             return at;
         }
-        let fits = self.items.get(&position).is_none_or(|open| open.item.kind == item.kind || open.item.kind.is_empty());
+        // Ids may rotate, but what pairs a call with its result does not.
+        let same_call = |other: &Item| other.call_id == item.call_id || other.call_id.is_none() || item.call_id.is_none();
+        let same = |other: &Item| other.kind.is_empty() || (other.kind == item.kind && same_call(other));
+        let fits = self.items.get(&position).is_none_or(|open| same(&open.item));
         if fits && free(&position) {
             return position;
         }
@@ -201,7 +212,9 @@ impl Assembly {
 
     fn lose(&mut self, what: &str) {
         self.damaged = true;
-        self.errors.push(what.to_owned());
+        if self.errors.last().is_none_or(|last| last != what) {
+            self.errors.push(what.to_owned());
+        }
     }
 
     /// Whether the model asked for calls.
@@ -223,8 +236,7 @@ impl Assembly {
 impl OpenItem {
     /// Adds to a part of a message. What was not shown yet goes out; what was shown and turns out otherwise is put right silently.
     fn say(&mut self, part: u32, refusal: bool, piece: Piece, out: &mut Vec<Delta>) {
-        let part = self.parts.entry(part).or_default();
-        part.refusal = refusal;
+        let part = self.parts.entry((part, refusal)).or_insert_with(|| Part { refusal, ..Part::default() });
         let new = match piece {
             Piece::More(more) => {
                 part.text.push_str(&more);
@@ -247,7 +259,7 @@ impl OpenItem {
             return;
         }
         let before = self.spoken(false);
-        self.parts = (0..).zip(parts).collect();
+        self.parts = (0..).zip(parts).map(|(at, part)| ((at, part.refusal), part)).collect();
         if let Some(new) = self.spoken(false).strip_prefix(&before).filter(|new| !new.is_empty()) {
             out.push(Delta::Text(new.to_owned()));
         }

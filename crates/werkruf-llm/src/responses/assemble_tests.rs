@@ -213,6 +213,9 @@ fn refusals_are_no_text_and_thoughts_are_neither() {
     assert!(deltas.is_empty());
     assert_eq!((verdict.answer.text.as_str(), verdict.answer.refusal.as_deref()), ("", Some("I will not.")));
     assert!(verdict.answer.items.is_empty());
+    let turn = json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."});
+    let both = answer(&[said(0, "Well."), turn, completed(&json!([]))]);
+    assert_eq!((both.text.as_str(), both.refusal.as_deref()), ("Well.", Some("No.")), "one part for both");
 }
 
 #[test]
@@ -279,6 +282,11 @@ fn damage_is_never_executed() {
 
     let twice = answer(&[whole.clone(), added(0, &call("fc2", "d", "")), completed(&json!([]))]);
     assert!(!twice.executable, "two calls at one place would hide one another");
+    let two = answer(&[whole.clone(), done(0, &call("fc2", "d", "{}")), completed(&json!([]))]);
+    assert!(!two.executable && two.calls.len() == 1, "also when both come finished");
+    let apart = answer(&[whole.clone(), completed(&json!([call("x", "d", "{}"), call("y", "c", "{}")]))]);
+    let ids: Vec<_> = apart.calls.iter().map(|call| (call.output_index, call.call_id.as_deref())).collect();
+    assert_eq!(ids, [(0, Some("c")), (1, Some("d"))], "ids rotate, calls do not");
     let again = answer(&[whole.clone(), added(0, &call("fc", "c", "")), whole, completed(&json!([]))]);
     assert!(again.executable, "a stream that repeats itself");
 }
