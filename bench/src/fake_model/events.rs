@@ -1,4 +1,4 @@
-//! A script to the pieces of a body, as OpenAI itself would send them unless the script has quirks.
+//! A script to the pieces of a Chat Completions body, as OpenAI itself would send them unless the script has quirks.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ fn call_fragments(script: &Script, call: &Call, index: usize, next_call: &mut us
     fragments
 }
 
-fn id_of(call: &Call, next_call: &mut usize) -> String {
+pub(super) fn id_of(call: &Call, next_call: &mut usize) -> String {
     call.id.clone().unwrap_or_else(|| {
         *next_call += 1;
         format!("call_{next_call}")

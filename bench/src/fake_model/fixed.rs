@@ -16,12 +16,15 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::fixed_response;
+
 /// Tools it knows how to call, the favourite first.
 const TOOLS: [(&str, &str); 5] =
     [("test_echo", ""), ("get_requests", "{}"), ("get_todos", "{}"), ("get_worktime", "{}"), ("get_user_info", "{}")];
 const TEXT_PIECES: usize = 31;
 const HEAD: &str =
     r#"data: {"id":"chatcmpl-fixed","object":"chat.completion.chunk","created":1700000000,"model":"fixed","choices":[{"index":0,"delta":"#;
+pub(super) const TEXT: &str = "piece ";
 const END: &str = concat!(
     r#"data: {"id":"chatcmpl-fixed","object":"chat.completion.chunk","created":1700000000,"model":"fixed","choices":[],"#,
     r#""usage":{"prompt_tokens":100,"completion_tokens":31,"total_tokens":131}}"#,
@@ -30,20 +33,25 @@ const END: &str = concat!(
 
 struct Fixed {
     text: Bytes,
+    response: Bytes,
     calls: AtomicU64,
 }
 
 #[derive(Deserialize)]
 struct Asked<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     messages: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Vec<&'a RawValue>,
     #[serde(default)]
     tools: Vec<Offered>,
 }
 
 #[derive(Deserialize)]
 struct Offered {
-    function: OfferedFunction,
+    /// Chat Completions keeps the name inside.
+    function: Option<OfferedFunction>,
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -53,18 +61,23 @@ struct OfferedFunction {
 
 #[derive(Deserialize)]
 struct AskedMessage {
+    #[serde(default)]
     role: String,
+    #[serde(default, rename = "type")]
+    kind: String,
     #[serde(default)]
     content: Option<serde_json::Value>,
 }
 
 /// The benchmark's routes, under `/v1`.
 pub fn fixed_router() -> Router {
-    let state = Arc::new(Fixed { text: Bytes::from(text_stream()), calls: AtomicU64::new(0) });
+    let (text, response) = (Bytes::from(text_stream()), Bytes::from(fixed_response::text_stream(TEXT_PIECES)));
+    let state = Arc::new(Fixed { text, response, calls: AtomicU64::new(0) });
     let models =
         || async { ([(header::CONTENT_TYPE, "application/json")], r#"{"object":"list","data":[{"id":"fixed","object":"model"}]}"#) };
     Router::new()
         .route("/v1/chat/completions", post(completions))
+        .route("/v1/responses", post(responses))
         .route("/v1/models", get(models))
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
@@ -81,33 +94,61 @@ async fn completions(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-struct Wanted {
-    tool: String,
+async fn responses(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
+    let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
+        return (StatusCode::BAD_REQUEST, r#"{"error":{"message":"not a request","type":"invalid_request_error"}}"#).into_response();
+    };
+    let body = match calls_wanted(&asked) {
+        Some(wanted) => Body::from(fixed_response::call_stream(&wanted, &fixed.calls)),
+        None => Body::from(fixed.response.clone()),
+    };
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+/// The calls an answer asks for.
+pub(super) struct Wanted {
+    pub(super) tool: String,
     arguments: &'static str,
     step: u64,
-    calls: u64,
+    pub(super) calls: u64,
+}
+
+impl Wanted {
+    /// The arguments of one call, as they stand inside a JSON string.
+    pub(super) fn quoted_arguments(&self, index: u64) -> String {
+        match self.arguments {
+            // Different every time: equal calls would be answered from the first one's result.
+            "" => format!("{{\\\"value\\\":\\\"step {} call {index}\\\"}}", self.step),
+            fixed => fixed.to_owned(),
+        }
+    }
 }
 
 /// Which calls come next, from the last user message and how many steps followed it.
 fn calls_wanted(asked: &Asked<'_>) -> Option<Wanted> {
     let mut step = 0;
     let mut text = String::new();
-    // A step is an assistant message after the last user message; only these few messages are read.
-    for raw in asked.messages.iter().rev() {
+    let mut after = String::new();
+    // A step is an assistant message after the last user message, or a run of calls before their outputs; only these few are read.
+    for raw in asked.messages.iter().chain(&asked.input).rev() {
         let message: AskedMessage = serde_json::from_str(raw.get()).ok()?;
+        step += u64::from(message.kind == "function_call" && after == "function_call_output");
+        after = message.kind;
         match message.role.as_str() {
             "user" => {
                 text = message.content.and_then(|content| content.as_str().map(str::to_owned)).unwrap_or_default();
                 break;
             }
-            "assistant" => step += 1,
+            "assistant" if asked.input.is_empty() => step += 1,
             _ => {}
         }
     }
     if step >= number_after(&text, "steps=").unwrap_or(1) {
         return None;
     }
-    let offered = |name: &str| asked.tools.iter().any(|tool| tool.function.name == name);
+    let offered = |name: &str| {
+        asked.tools.iter().any(|tool| tool.function.as_ref().map(|f| &f.name).or(tool.name.as_ref()).is_some_and(|own| own == name))
+    };
     let named = text.split_once("tool=").map(|(_, rest)| rest.split_whitespace().next().unwrap_or_default());
     let (tool, arguments) = TOOLS.into_iter().find(|(name, _)| named.is_none_or(|named| named == *name) && offered(name))?;
     Some(Wanted { tool: tool.to_owned(), arguments, step, calls: number_after(&text, "calls=").unwrap_or(1).min(128) })
@@ -122,12 +163,7 @@ fn call_stream(wanted: &Wanted, counter: &AtomicU64) -> String {
     let mut out = format!("{HEAD}{{\"role\":\"assistant\",\"content\":null}},\"finish_reason\":null}}]}}\n\n");
     for index in 0..wanted.calls {
         let id = counter.fetch_add(1, Ordering::Relaxed);
-        let Wanted { tool, arguments, step, .. } = wanted;
-        let arguments = match *arguments {
-            // Different every time: equal calls would be answered from the first one's result.
-            "" => format!("{{\\\"value\\\":\\\"step {step} call {index}\\\"}}"),
-            fixed => fixed.to_owned(),
-        };
+        let (tool, arguments) = (&wanted.tool, wanted.quoted_arguments(index));
         // Writing to a string cannot fail.
         let _ = write!(
             out,
@@ -142,7 +178,7 @@ fn call_stream(wanted: &Wanted, counter: &AtomicU64) -> String {
 fn text_stream() -> String {
     let mut out = format!("{HEAD}{{\"role\":\"assistant\",\"content\":\"\"}},\"finish_reason\":null}}]}}\n\n");
     for piece in 1..=TEXT_PIECES {
-        let _ = write!(out, "{HEAD}{{\"content\":\"piece {piece} \"}},\"finish_reason\":null}}]}}\n\n");
+        let _ = write!(out, "{HEAD}{{\"content\":\"{TEXT}{piece} \"}},\"finish_reason\":null}}]}}\n\n");
     }
     let _ = write!(out, "{HEAD}{{}},\"finish_reason\":\"stop\"}}]}}\n\n{END}");
     out

@@ -1,14 +1,17 @@
-//! A scripted model server on loopback that speaks Chat Completions like OpenAI does.
+//! A scripted model server on loopback that speaks Chat Completions and Responses like OpenAI does.
 //!
+//! One script serves both: whichever a client asks, the next reply is put into its words.
 //! Tests say what it answers and read back what it was asked. It refuses with 400 a history the real API would refuse.
 //! It has no sleeps of its own: gates and `hang` hold an answer until the test, or the client, lets go.
 
 mod body;
 mod events;
 mod fixed;
+mod fixed_response;
 mod gate;
 mod reply;
 mod request;
+mod response_events;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +32,7 @@ use tokio::task::JoinHandle;
 pub use fixed::fixed_router;
 pub use gate::Gate;
 pub use reply::{Call, Reply, call, call_raw};
-pub use request::RecordedRequest;
+pub use request::{Api, RecordedRequest};
 
 use gate::GatePoint;
 use reply::{Fate, Kind};
@@ -74,7 +77,8 @@ impl FakeModel {
     pub async fn start_at(address: SocketAddr) -> io::Result<Self> {
         Self::serve(address, |shared| {
             Router::new()
-                .route("/v1/chat/completions", post(completions))
+                .route("/v1/chat/completions", post(|state, headers, body| reply_to(Api::Chat, state, headers, body)))
+                .route("/v1/responses", post(|state, headers, body| reply_to(Api::Responses, state, headers, body)))
                 .route("/v1/models", get(models))
                 .layer(DefaultBodyLimit::disable())
                 .with_state(shared)
@@ -194,9 +198,9 @@ async fn models() -> Json<Value> {
     Json(json!({"object": "list", "data": [{"id": "fake-1", "object": "model"}, {"id": "fake-2", "object": "model"}]}))
 }
 
-async fn completions(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let open = Open::new(&shared);
-    let (reply, request) = match take_reply(&shared, headers, &body) {
+    let (reply, request) = match take_reply(api, &shared, headers, &body) {
         Ok(taken) => taken,
         Err(refusal) => return *refusal,
     };
@@ -224,15 +228,13 @@ async fn completions(State(shared): State<Arc<Shared>>, headers: HeaderMap, body
 }
 
 /// Records the request and takes the answer meant for it, or refuses as the real API would.
-fn take_reply(shared: &Shared, headers: HeaderMap, body: &[u8]) -> Result<(Reply, RecordedRequest), Box<Response>> {
+fn take_reply(api: Api, shared: &Shared, headers: HeaderMap, body: &[u8]) -> Result<(Reply, RecordedRequest), Box<Response>> {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return Err(Box::new(refusal(400, "We could not parse the JSON body of your request.")));
     };
-    let fault = match body["messages"].as_array() {
-        Some(messages) if body["model"].is_string() => request::history_fault(messages),
-        _ => Some("Missing required parameter: 'model' or 'messages'.".to_owned()),
-    };
-    let request = RecordedRequest { headers, body, refused: fault.is_some() };
+    let mut request = RecordedRequest { api, headers, body, refused: false };
+    let fault = request.fault();
+    request.refused = fault.is_some();
     let mut script = shared.script();
     script.requests.push(request.clone());
     shared.received.send_replace(script.requests.len());
@@ -252,9 +254,16 @@ fn answer(shared: &Shared, script: &reply::Script, reply: &Reply, request: &Reco
     let mut state = shared.script();
     let number = state.requests.len();
     if request.body["stream"] != true {
-        return Json(events::whole_body(script, model, number, &mut state.calls)).into_response();
+        let whole = match request.api {
+            Api::Chat => events::whole_body(script, model, number, &mut state.calls),
+            Api::Responses => response_events::whole_body(script, model, number, &mut state.calls),
+        };
+        return Json(whole).into_response();
     }
-    let mut pieces = events::stream_pieces(script, model, number, &mut state.calls);
+    let mut pieces = match request.api {
+        Api::Chat => events::stream_pieces(script, model, number, &mut state.calls),
+        Api::Responses => response_events::stream_pieces(script, model, number, &mut state.calls),
+    };
     drop(state);
     if reply.fate == Fate::CutBeforeFinish {
         pieces.all.truncate(1 + pieces.deltas);

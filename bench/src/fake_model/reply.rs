@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::gate::Gate;
 
@@ -87,6 +87,8 @@ pub(super) struct Script {
     pub(super) object_arguments: bool,
     pub(super) without_done: bool,
     pub(super) error: Option<Value>,
+    /// Items of the Responses API before text and calls; Chat Completions has no place for them.
+    pub(super) before: Vec<Value>,
 }
 
 impl Reply {
@@ -138,7 +140,22 @@ impl Reply {
         self.script(|script| script.usage = Some((prompt, completion)))
     }
 
-    /// Another finish reason than the fitting one.
+    /// A sealed thought before the rest. Over Responses only.
+    #[must_use]
+    pub fn thinks(self, sealed: &str) -> Self {
+        self.script(|script| {
+            let id = format!("rs_fake_{}", script.before.len());
+            script.before.push(json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": sealed}));
+        })
+    }
+
+    /// Something the provider runs itself before the rest, as its finished item. Over Responses only.
+    #[must_use]
+    pub fn runs(self, item: Value) -> Self {
+        self.script(|script| script.before.push(item))
+    }
+
+    /// Another finish reason than the fitting one. Over Responses `length` and `content_filter` make it incomplete.
     #[must_use]
     pub fn finish(self, reason: &str) -> Self {
         self.script(|script| script.finish = Some(reason.to_owned()))

@@ -3,9 +3,17 @@
 use axum::http::HeaderMap;
 use serde_json::Value;
 
-/// A request to `/chat/completions`.
+/// Which API a request was sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    Chat,
+    Responses,
+}
+
+/// A request as it came.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
+    pub api: Api,
     pub headers: HeaderMap,
     pub body: Value,
     /// The fake refused it, because the real API would have.
@@ -13,9 +21,28 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// The messages sent.
+    /// The messages sent, or the items of the input.
     pub fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+        let place = match self.api {
+            Api::Chat => "messages",
+            Api::Responses => "input",
+        };
+        self.body[place].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// What the real API would refuse it for.
+    pub(super) fn fault(&self) -> Option<String> {
+        let there = match self.api {
+            Api::Chat => self.body["messages"].is_array(),
+            Api::Responses => self.body["input"].is_array() || self.body["input"].is_string(),
+        };
+        if !there || !self.body["model"].is_string() {
+            return Some("Missing required parameter: 'model', and 'messages' or 'input'.".to_owned());
+        }
+        match self.api {
+            Api::Chat => history_fault(self.messages()),
+            Api::Responses => input_fault(self.messages()),
+        }
     }
 
     /// The last message; null when there is none.
@@ -26,24 +53,31 @@ impl RecordedRequest {
     /// The text of the last user message.
     pub fn user_text(&self) -> &str {
         let last = self.messages().iter().rev().find(|message| message["role"] == "user");
-        last.and_then(|message| message["content"].as_str()).unwrap_or_default()
+        let content = last.map_or(&self.body["input"], |message| &message["content"]);
+        content.as_str().or_else(|| content[0]["text"].as_str()).unwrap_or_default()
     }
 
     /// The names of the tools offered.
     pub fn tool_names(&self) -> Vec<&str> {
-        self.body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+        self.body["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool["function"]["name"].as_str().or_else(|| tool["name"].as_str()))
+            .collect()
     }
 
-    /// The tool messages after the last message of another role.
+    /// The tool messages, or outputs of calls, after the last message or item of another kind.
     pub fn tool_results(&self) -> Vec<&Value> {
-        let mut results: Vec<_> = self.messages().iter().rev().take_while(|message| message["role"] == "tool").collect();
+        let is_result = |message: &&Value| message["role"] == "tool" || message["type"] == "function_call_output";
+        let mut results: Vec<_> = self.messages().iter().rev().take_while(is_result).collect();
         results.reverse();
         results
     }
 }
 
 /// What the real API says of a history whose calls and results do not pair up.
-pub(super) fn history_fault(messages: &[Value]) -> Option<String> {
+fn history_fault(messages: &[Value]) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         if message["role"] == "tool" {
@@ -68,4 +102,31 @@ pub(super) fn history_fault(messages: &[Value]) -> Option<String> {
             open.join(", ")
         )
     })
+}
+
+/// What the real API says of an input whose calls and outputs do not pair up, or whose thoughts lead nowhere.
+fn input_fault(items: &[Value]) -> Option<String> {
+    let id_of = |item: &Value| item["call_id"].as_str().unwrap_or_default().to_owned();
+    let mut open: Vec<String> = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        match item["type"].as_str().unwrap_or("message") {
+            "function_call" => open.push(id_of(item)),
+            "function_call_output" => {
+                let id = id_of(item);
+                let Some(place) = open.iter().position(|open| *open == id) else {
+                    return Some(format!("No tool call found for function call output with call_id {id}."));
+                };
+                open.remove(place);
+            }
+            "reasoning" => {
+                let follows = items.get(at + 1).is_some_and(|next| next["role"] != "user" && next["type"] != "function_call_output");
+                if !follows {
+                    let id = item["id"].as_str().unwrap_or_default();
+                    return Some(format!("Item '{id}' of type 'reasoning' was provided without its required following item."));
+                }
+            }
+            _ => {}
+        }
+    }
+    open.first().map(|id| format!("No tool output found for function call {id}."))
 }

@@ -1,5 +1,6 @@
 //! What a provider answers.
 
+use serde_json::Value;
 use werkruf_contract::CallKind;
 
 /// A piece of an answer as it arrives.
@@ -7,6 +8,10 @@ use werkruf_contract::CallKind;
 pub enum Delta {
     /// Text to show.
     Text(String),
+    /// The provider began to run something itself.
+    ItemStarted(Box<ProviderItem>),
+    /// It is done with it, well or not; the same item is in the answer.
+    ItemFinished(Box<ProviderItem>),
     /// Everything there was; the stream completed.
     Done(Box<Answer>),
 }
@@ -16,8 +21,11 @@ pub enum Delta {
 pub struct Answer {
     pub text: String,
     pub refusal: Option<String>,
+    /// What we are asked to run.
     pub calls: Vec<AskedCall>,
-    /// Last finish reason, as the wire had it.
+    /// What the provider ran, or offers to run, itself.
+    pub items: Vec<ProviderItem>,
+    /// Last finish reason or response status, as the wire had it.
     pub finish: Option<String>,
     /// False when the provider did not say that it was done: its calls must not run.
     pub executable: bool,
@@ -25,6 +33,9 @@ pub struct Answer {
     pub response_id: Option<String>,
     /// The model that really answered, where the wire says so.
     pub model: Option<String>,
+    /// What this provider wants to see again with this answer (reasoning, signatures). Opaque: keep it as it is, and
+    /// hand it back in `Message::Assistant`. Another provider or model ignores it.
+    pub carry: Option<Value>,
     /// What was wrong but survivable.
     pub errors: Vec<String>,
 }
@@ -35,10 +46,48 @@ pub struct AskedCall {
     pub kind: CallKind,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
+    /// The place among the answer's output items; gaps are normal, because texts and thoughts have places too.
     pub output_index: u32,
     pub name: String,
     /// The exact string; never made up from damage.
     pub arguments: String,
+    /// As the wire has it, where it has one. It can lag behind: `Answer::executable` decides.
+    pub status: Option<String>,
+}
+
+/// Something the provider ran itself, with the ids exactly as the wire has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProviderItem {
+    /// The item's type on the wire: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
+    pub kind: String,
+    pub item_id: Option<String>,
+    pub call_id: Option<String>,
+    pub output_index: u32,
+    pub name: Option<String>,
+    /// The exact string, or the JSON of what stands in its place (a search's `action`).
+    pub arguments: Option<String>,
+    pub output: Option<Value>,
+    /// As the wire has it: `completed`, `failed`, `searching`, …
+    pub status: Option<String>,
+    pub error: Option<Value>,
+}
+
+impl ProviderItem {
+    /// What a registry calls it; `None` for what is no call (lists of tools, questions for approval).
+    pub fn call_kind(&self) -> Option<CallKind> {
+        match self.kind.as_str() {
+            "mcp_call" => Some(CallKind::Mcp),
+            "web_search_call" => Some(CallKind::WebSearch),
+            "mcp_approval_request" | "mcp_list_tools" => None,
+            other if other.ends_with("_call") => Some(CallKind::Custom),
+            _ => None,
+        }
+    }
+
+    /// Whether it did what it was asked. A status can lag behind, so only an error or a failure says no.
+    pub fn succeeded(&self) -> bool {
+        self.error.is_none() && !matches!(self.status.as_deref(), Some("failed" | "incomplete"))
+    }
 }
 
 /// Tokens as the provider reported them.

@@ -1,16 +1,22 @@
 //! OpenAI Chat Completions, and the servers that speak almost the same.
 //!
-//! bytes → `framing` → payloads → `decode` → chunks → `assemble` → one answer → `decide` (may its calls run?).
-//! `reader` joins these parts; `client` feeds it from a connection, `inspect` from a recording.
+//! payloads → `decode` → chunks → `assemble` → one answer → `decide` (may its calls run?).
+//! `encode` is the way out, `client` the server it goes to.
 
 mod assemble;
 mod client;
 mod decide;
 mod decode;
 mod encode;
-mod framing;
-mod reader;
-mod refusal;
 
-pub use client::{ChatConfig, ChatProvider, ConfigError};
-pub(crate) use reader::{ChatReader, Verdict};
+pub use client::ChatProvider;
+
+/// Reads one answer of this API.
+pub(crate) type ChatReader = crate::reading::Reader<assemble::Assembly>;
+
+/// The parts on their own, for whoever feeds them anything.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod parts {
+    pub(crate) use super::assemble::Assembly;
+    pub(crate) use super::decode::decode;
+}

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 use werkruf_contract::CallKind;
 
-use crate::chat::{ChatReader, Verdict};
-use crate::{AskedCall, TokenUsage};
+use crate::chat::ChatReader;
+use crate::reading::{Reader, Verdict, Wire};
+use crate::responses::ResponsesReader;
+use crate::{Answer, AskedCall, ProviderItem, TokenUsage};
 
 /// Which wire a recording speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,33 +15,23 @@ pub enum WireApi {
     Responses,
 }
 
-/// Why a recording cannot be inspected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InspectError {
-    #[error("streams of the Responses API cannot be inspected yet; use --api chat")]
-    ResponsesNotBuilt,
-}
-
 /// Feeds the bytes, `chunk` at a time (zero: all at once), to the same reader a turn uses, and tells what came out.
-pub fn inspect(api: WireApi, bytes: &[u8], chunk: usize) -> Result<Value, InspectError> {
-    match api {
-        WireApi::Chat => Ok(inspect_chat(bytes, chunk)),
-        WireApi::Responses => Err(InspectError::ResponsesNotBuilt),
-    }
-}
-
-fn inspect_chat(bytes: &[u8], chunk: usize) -> Value {
-    let mut reader = ChatReader::default();
-    for piece in bytes.chunks(if chunk == 0 { bytes.len().max(1) } else { chunk }) {
-        reader.push(piece);
-    }
-    let (_, Verdict { mut answer, fault }) = reader.finish();
-    if let Some((_, message)) = fault
-        && !answer.errors.contains(&message)
-    {
-        answer.errors.push(message);
-    }
-    let calls: Vec<Value> = answer.calls.iter().map(call).collect();
+pub fn inspect(api: WireApi, bytes: &[u8], chunk: usize) -> Value {
+    let answer = match api {
+        WireApi::Chat => {
+            let mut answer = read(ChatReader::default(), bytes, chunk);
+            for call in &mut answer.calls {
+                // A turn would name the call after its job; here its place is all there is.
+                call.call_id.get_or_insert_with(|| format!("call_at_{}", call.output_index));
+            }
+            answer
+        }
+        WireApi::Responses => read(ResponsesReader::default(), bytes, chunk),
+    };
+    let mut calls: Vec<(u32, Value)> = answer.calls.iter().map(|asked| (asked.output_index, call(asked))).collect();
+    calls.extend(answer.items.iter().map(|ran| (ran.output_index, item(ran))));
+    calls.sort_by_key(|(output_index, _)| *output_index);
+    let calls: Vec<Value> = calls.into_iter().map(|(_, call)| call).collect();
     json!({
         "text": answer.text,
         "refusal": answer.refusal,
@@ -51,6 +43,19 @@ fn inspect_chat(bytes: &[u8], chunk: usize) -> Value {
     })
 }
 
+fn read<W: Wire>(mut reader: Reader<W>, bytes: &[u8], chunk: usize) -> Answer {
+    for piece in bytes.chunks(if chunk == 0 { bytes.len().max(1) } else { chunk }) {
+        reader.push(piece);
+    }
+    let (_, Verdict { mut answer, fault }) = reader.finish();
+    if let Some((_, message)) = fault
+        && !answer.errors.contains(&message)
+    {
+        answer.errors.push(message);
+    }
+    answer
+}
+
 fn call(call: &AskedCall) -> Value {
     let kind = match call.kind {
         CallKind::Function => "function_call",
@@ -58,18 +63,30 @@ fn call(call: &AskedCall) -> Value {
         CallKind::WebSearch => "web_search_call",
         CallKind::Custom => "custom_tool_call",
     };
-    // A turn would name the call after its job; here its place is all there is.
-    let call_id = call.call_id.clone().unwrap_or_else(|| format!("call_at_{}", call.output_index));
     json!({
         "kind": kind,
         "item_id": call.item_id,
-        "call_id": call_id,
+        "call_id": call.call_id,
         "output_index": call.output_index,
         "name": call.name,
         "arguments": call.arguments,
         "output": null,
-        "status": null,
+        "status": call.status,
         "error": null,
+    })
+}
+
+fn item(item: &ProviderItem) -> Value {
+    json!({
+        "kind": item.kind,
+        "item_id": item.item_id,
+        "call_id": item.call_id,
+        "output_index": item.output_index,
+        "name": item.name,
+        "arguments": item.arguments,
+        "output": item.output,
+        "status": item.status,
+        "error": item.error,
     })
 }
 

@@ -1,28 +1,44 @@
 //! What the model says: one request out, one stream of deltas back, one assembled answer.
 //!
-//! Decoding is four small parts, each pure and testable from bytes:
-//! `sse` (bytes → events) → `chat::decode` (event → chunk) → `chat::assemble` (chunks → answer) → `chat::decide` (may its calls run?).
-//! Nothing here retries: a retry costs money and must be recorded, so the turn does it.
+//! Decoding is four small parts, each pure and testable from bytes: `sse` and `framing` (bytes → payloads) → `decode`
+//! (payload → what it says) → `assemble` (→ one answer) → `decide` (may its calls run?). The last three are there once per API, in
+//! `chat` and `responses`; `reading` joins them. Nothing here retries: a retry costs money and must be recorded, so the turn does it.
 
 mod answer;
+mod carry;
 mod chat;
+mod encoding;
 mod error;
+mod flow;
+mod framing;
 mod http;
 mod inspect;
 mod offline;
 mod overdue;
+#[cfg(any(test, fuzzing))]
+pub mod parts;
+mod raw;
+mod reading;
+mod record;
+mod refusal;
 mod request;
+mod responses;
 mod retry_after;
+mod secrets;
+mod server;
 mod sse;
+mod usage;
 
-pub use answer::{Answer, AskedCall, Delta, TokenUsage};
-pub use chat::{ChatConfig, ChatProvider, ConfigError};
+pub use answer::{Answer, AskedCall, Delta, ProviderItem, TokenUsage};
+pub use chat::ChatProvider;
 pub use error::{ModelError, ModelFault};
 pub use http::{HttpLimits, http_client, install_tls};
-pub use inspect::{InspectError, WireApi, inspect};
+pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, Proposer};
 pub use overdue::{in_time, overdue};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
+pub use responses::ResponsesProvider;
+pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 
 use futures_util::stream::BoxStream;

@@ -8,9 +8,20 @@ use serde_json::Value;
 /// One message of the history, in the words every provider shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    User { content: String },
-    Assistant { content: String, calls: Vec<HistoryCall> },
-    Tool { call_id: String, name: String, content: String },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: String,
+        calls: Vec<HistoryCall>,
+        /// `Answer::carry` of this very answer, where it was kept.
+        carry: Option<Value>,
+    },
+    Tool {
+        call_id: String,
+        name: String,
+        content: String,
+    },
 }
 
 /// A call the assistant made earlier.
@@ -33,15 +44,20 @@ pub struct ToolDefinition {
 }
 
 /// Whether the model may call tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
+    #[default]
     Auto,
+    /// At least one call.
+    Required,
+    /// This tool and no other.
+    Named(String),
     /// The last word: no tools are offered.
     None,
 }
 
 /// One request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
     /// `None` takes the provider's default.
     pub model: Option<String>,
@@ -50,6 +66,8 @@ pub struct ModelRequest {
     pub messages: Arc<Vec<Message>>,
     pub tools: Arc<Vec<ToolDefinition>>,
     pub tool_choice: ToolChoice,
+    /// Several calls in one answer; `None` leaves it to the provider.
+    pub parallel_tool_calls: Option<bool>,
     /// For a planner that is no language model: the person's language and date.
     pub locale: String,
     pub today: Date,

@@ -27,6 +27,7 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
         messages: Arc::new(messages),
         tools: Arc::new(vec![tool("get_requests"), tool("get_todos"), tool("operators_own")]),
         tool_choice: ToolChoice::Auto,
+        parallel_tool_calls: None,
         locale: locale.to_owned(),
         today: date(2026, 11, 15),
         temperature: None,
@@ -40,7 +41,7 @@ fn user(text: &str) -> Message {
 
 fn asked(ids: &[&str]) -> Message {
     let calls = ids.iter().map(|id| HistoryCall { id: (*id).into(), name: format!("tool_{id}"), arguments: "{}".into() }).collect();
-    Message::Assistant { content: String::new(), calls }
+    Message::Assistant { content: String::new(), calls, carry: None }
 }
 
 fn result(id: &str, content: &Value) -> Message {
@@ -54,6 +55,7 @@ async fn ask(request: ModelRequest) -> (Vec<String>, Answer) {
     while let Some(delta) = stream.next().await {
         match delta.unwrap() {
             Delta::Text(text) => texts.push(text),
+            Delta::ItemStarted(item) | Delta::ItemFinished(item) => panic!("the planner runs nothing: {item:?}"),
             Delta::Done(answer) => {
                 assert!(stream.next().await.is_none(), "nothing follows the end");
                 assert_eq!(texts.concat(), answer.text);
@@ -105,7 +107,7 @@ async fn who_speaks_is_said_once_in_a_conversation() {
     let mut history = vec![user("a"), asked(&["one"]), result("one", &json!({"message": "Erstens."}))];
     let first = ask(request("de", history.clone())).await.1.text;
     assert!(first.starts_with("Erstens.\n\n(") && first.contains("kein Sprachmodell"), "{first}");
-    history.extend([Message::Assistant { content: first, calls: Vec::new() }, user("b"), asked(&["two"])]);
+    history.extend([Message::Assistant { content: first, calls: Vec::new(), carry: None }, user("b"), asked(&["two"])]);
     history.push(result("two", &json!({"message": "Zweitens."})));
     assert_eq!(ask(request("de", history)).await.1.text, "Zweitens.");
 }

@@ -1,5 +1,5 @@
 //! Recorded streams of real providers give their known facts. The recordings live outside the repository.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 
@@ -11,44 +11,88 @@ fn same_arguments(got: &Value, want: &Value) -> bool {
     got == want || matches!((json(got), json(want)), (Ok(got), Ok(want)) if got == want)
 }
 
-fn differences(got: &Value, fact: &Value) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut compare = |what: &str, got: &Value, want: &Value| {
+/// What differs, one line each.
+#[derive(Default)]
+struct Differences(Vec<String>);
+
+impl Differences {
+    fn compare(&mut self, what: &str, got: &Value, want: &Value) {
         if got != want {
-            out.push(format!("{what}: {got} instead of {want}"));
+            self.0.push(format!("{what}: {got} instead of {want}"));
         }
-    };
-    let text = |value: &Value| Value::from(value.as_str().unwrap_or_default());
-    compare("text", &text(&got["text"]), &text(&fact["final_text"]));
-    compare("refusal", &text(&got["refusal"]), &text(&fact["refusal"]));
-    compare("finish", &got["finish"], &fact["finish_reason"]);
-    let (have, want) = (got["tool_calls"].as_array().unwrap(), fact["tool_calls"].as_array().unwrap());
-    compare("calls", &have.len().into(), &want.len().into());
-    for (have, want) in have.iter().zip(want) {
-        compare("kind", &have["kind"], &"function_call".into());
-        compare("position", &have["output_index"], &want["position"]);
-        compare("name", &have["name"], &want["name"]);
-        match want["id"].as_str().unwrap_or_default() {
-            "" => compare("made-up id", &have["call_id"].as_str().unwrap_or_default().is_empty().into(), &false.into()),
-            id => compare("call id", &have["call_id"], &id.into()),
-        }
-        compare("arguments", &same_arguments(&have["arguments"], &want["arguments"]).into(), &true.into());
     }
-    for (ours, theirs) in [("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"), ("total_tokens", "total_tokens")] {
-        if let Some(tokens) = fact["usage"].get(theirs).filter(|tokens| !tokens.is_null()) {
-            compare(ours, &got["usage"][ours], tokens);
+
+    fn common(&mut self, got: &Value, fact: &Value, usage: [(&str, &str); 3]) {
+        let text = |value: &Value| Value::from(value.as_str().unwrap_or_default());
+        self.compare("text", &text(&got["text"]), &text(&fact["final_text"]));
+        self.compare("refusal", &text(&got["refusal"]), &text(&fact["refusal"]));
+        for (ours, theirs) in usage {
+            if let Some(tokens) = fact["usage"].get(theirs).filter(|tokens| !tokens.is_null()) {
+                self.compare(ours, &got["usage"][ours], tokens);
+            }
         }
+    }
+}
+
+fn chat(got: &Value, fact: &Value) -> Vec<String> {
+    let mut out = Differences::default();
+    out.common(got, fact, [("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"), ("total_tokens", "total_tokens")]);
+    out.compare("finish", &got["finish"], &fact["finish_reason"]);
+    let (have, want) = (got["tool_calls"].as_array().unwrap(), fact["tool_calls"].as_array().unwrap());
+    out.compare("calls", &have.len().into(), &want.len().into());
+    for (have, want) in have.iter().zip(want) {
+        out.compare("kind", &have["kind"], &"function_call".into());
+        out.compare("position", &have["output_index"], &want["position"]);
+        out.compare("name", &have["name"], &want["name"]);
+        match want["id"].as_str().unwrap_or_default() {
+            "" => out.compare("made-up id", &have["call_id"].as_str().unwrap_or_default().is_empty().into(), &false.into()),
+            id => out.compare("call id", &have["call_id"], &id.into()),
+        }
+        out.compare("arguments", &same_arguments(&have["arguments"], &want["arguments"]).into(), &true.into());
     }
     let forbidden = fact["must_not_execute_tools"] == true;
     if forbidden || !want.is_empty() {
-        compare("executable", &got["executable"], &(!forbidden).into());
+        out.compare("executable", &got["executable"], &(!forbidden).into());
     }
-    compare("errors told", &(got["errors"].as_array().unwrap().is_empty()).into(), &(fact["errors"].as_array().unwrap().is_empty()).into());
-    out
+    let silent = |value: &Value| Value::from(value.as_array().unwrap().is_empty());
+    out.compare("errors told", &silent(&got["errors"]), &silent(&fact["errors"]));
+    out.0
 }
 
-#[test]
-fn recorded_chat_streams_match_their_facts() {
+/// Every item that is a tool, whoever runs it.
+fn responses(got: &Value, fact: &Value) -> Vec<String> {
+    let mut out = Differences::default();
+    out.common(got, fact, [("input_tokens", "input_tokens"), ("output_tokens", "output_tokens"), ("total_tokens", "total_tokens")]);
+    out.compare("finish", &got["finish"], &fact["status"]);
+    let want: Vec<&Value> = fact["tool_calls"].as_array().unwrap().iter().collect();
+    let kinds: Vec<&Value> = want.iter().map(|call| &call["type"]).collect();
+    let have: Vec<&Value> = got["tool_calls"].as_array().unwrap().iter().filter(|call| kinds.contains(&&call["kind"])).collect();
+    out.compare("calls", &have.len().into(), &want.len().into());
+    for (have, want) in have.into_iter().zip(want) {
+        for (ours, theirs) in [("kind", "type"), ("item_id", "item_id"), ("call_id", "call_id"), ("output_index", "output_index")] {
+            out.compare(ours, &have[ours], &want[theirs]);
+        }
+        for name in ["name", "status", "error"] {
+            out.compare(name, &have[name], &want[name]);
+        }
+        // Facts hold outputs of other kinds in other shapes.
+        if want["type"] == "mcp_call" {
+            out.compare("output", &have["output"], &want["output"]);
+        }
+        let asked = if want["arguments"].is_string() { &want["arguments"] } else { &want["input"] };
+        if asked.is_string() {
+            out.compare("arguments", &same_arguments(&have["arguments"], asked).into(), &true.into());
+        }
+    }
+    out.compare("executable", &got["executable"], &(fact["must_not_execute_tools"] != true).into());
+    let failed = !fact["error"].is_null() || !fact["error_events"].as_array().unwrap().is_empty();
+    if failed {
+        out.compare("errors told", &got["errors"].as_array().unwrap().is_empty().into(), &false.into());
+    }
+    out.0
+}
+
+fn replay(api: WireApi, name: &str, differences: impl Fn(&Value, &Value) -> Vec<String>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/wire");
     let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {
         println!("no recordings at {}: nothing compared", folder.display());
@@ -59,17 +103,27 @@ fn recorded_chat_streams_match_their_facts() {
     let mut compared = 0;
     for entry in index["entries"].as_array().unwrap() {
         let (file, fact) = (entry["file"].as_str().unwrap(), &entry["expected"]);
-        if !file.starts_with("streams/") || fact["api"] == "responses" {
+        if !file.starts_with("streams/") || (fact["api"] == "responses") != (api == WireApi::Responses) {
             continue;
         }
         let bytes = std::fs::read(folder.join(file)).unwrap();
-        let whole = inspect(WireApi::Chat, &bytes, 0).unwrap();
+        let whole = inspect(api, &bytes, 0);
         failed.extend(differences(&whole, fact).into_iter().map(|difference| format!("{file}: {difference}")));
         for chunk in [1, 7, 1024] {
-            assert_eq!(inspect(WireApi::Chat, &bytes, chunk).unwrap(), whole, "{file} in pieces of {chunk}");
+            assert_eq!(inspect(api, &bytes, chunk), whole, "{file} in pieces of {chunk}");
         }
         compared += 1;
     }
-    println!("{compared} recorded chat streams compared");
+    println!("{compared} recorded {name} streams compared");
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn recorded_chat_streams_match_their_facts() {
+    replay(WireApi::Chat, "chat", chat);
+}
+
+#[test]
+fn recorded_responses_streams_match_their_facts() {
+    replay(WireApi::Responses, "responses", responses);
 }

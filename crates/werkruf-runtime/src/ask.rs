@@ -125,6 +125,7 @@ impl Question<'_> {
                     self.ground.say_text(&AssistantToken { content, step: self.step });
                     crash::point("mid_stream");
                 }
+                Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                 Delta::Done(answer) => return Ok(*answer),
             }
         }
@@ -199,7 +200,7 @@ impl Question<'_> {
             .iter()
             .map(|message| match message {
                 Message::User { content } | Message::Tool { content, .. } => content.len(),
-                Message::Assistant { content, calls } => {
+                Message::Assistant { content, calls, .. } => {
                     content.len() + calls.iter().map(|c| c.arguments.len() + c.name.len()).sum::<usize>()
                 }
             })

@@ -163,6 +163,7 @@ impl Turn {
             messages: Arc::clone(&self.messages),
             tools: Arc::clone(&self.offer.definitions),
             tool_choice: if last_word { ToolChoice::None } else { ToolChoice::Auto },
+            parallel_tool_calls: None,
             locale: self.locale.clone(),
             today: self.today,
             temperature: self.assistant.temperature,
@@ -311,7 +312,7 @@ impl Turn {
     /// The step becomes part of what the model is asked next, and of what limits the turn.
     fn remember(&mut self, text: String, calls: Vec<HistoryCall>, walked: &[Walked]) {
         let messages = Arc::make_mut(&mut self.messages);
-        messages.push(Message::Assistant { content: text, calls });
+        messages.push(Message::Assistant { content: text, calls, carry: None });
         let mut state: Option<State> = None;
         let mut mistaken = !walked.is_empty();
         for call in walked {

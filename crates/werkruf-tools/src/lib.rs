@@ -7,7 +7,7 @@ mod http_tool;
 mod test_tools;
 mod workspace;
 
-pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig};
+pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
 pub use test_tools::test_tools;
 pub use workspace::workspace_tools;
 

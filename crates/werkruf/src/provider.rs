@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_llm::{ChatConfig, ChatProvider, Provider};
+use werkruf_llm::{ChatProvider, ConfigError, Provider, ResponsesProvider, ServerConfig};
 
 use crate::app::StartError;
-use crate::config::{ChatModel, Config, ModelConfig};
+use crate::config::{Config, ModelApi, ModelConfig, ModelServer};
 use crate::planner::Planner;
 
 /// Stands in for a model's name while the server is asked what it offers.
@@ -19,47 +19,53 @@ pub async fn build(config: &Config, client: &reqwest::Client) -> Result<Arc<dyn 
 
 /// The same; where no model is configured, this planner stands in.
 pub async fn build_with(config: &Config, client: &reqwest::Client, planner: &Planner) -> Result<Arc<dyn Provider>, StartError> {
-    let ModelConfig::Chat(model) = &config.model else { return Ok(Arc::new(planner.provider())) };
+    let ModelConfig::Server(model) = &config.model else { return Ok(Arc::new(planner.provider())) };
     let Some(name) = &model.model else { return Err(StartError::Model(missing_name(config, model, client).await)) };
-    Ok(Arc::new(chat(config, model, name, client)?))
+    let server = server(config, model, name, client);
+    let provider: Result<Arc<dyn Provider>, ConfigError> = match model.api {
+        ModelApi::Chat => ChatProvider::new(server).map(|provider| Arc::new(provider) as _),
+        ModelApi::Responses => ResponsesProvider::new(server).map(|provider| Arc::new(provider) as _),
+    };
+    provider.map_err(|error| StartError::Model(error.to_string()))
 }
 
 /// One line for people: which model answers, and whether it costs money.
 pub fn describe(model: &ModelConfig) -> String {
     match model {
         ModelConfig::Offline => "offline (no language model, free; set OPENAI_API_KEY or OPENAI_BASE_URL to connect one)".to_owned(),
-        ModelConfig::Chat(chat) => {
-            let paid = if chat.is_paid() { "paid" } else { "not paid, as far as its address tells" };
-            format!("{} at {} ({paid})", chat.model.as_deref().unwrap_or(NAMELESS), chat.base_url)
+        ModelConfig::Server(server) => {
+            let paid = if server.is_paid() { "paid" } else { "not paid, as far as its address tells" };
+            format!("{} at {} ({paid})", server.model.as_deref().unwrap_or(NAMELESS), server.base_url)
         }
     }
 }
 
-fn chat(config: &Config, model: &ChatModel, name: &str, client: &reqwest::Client) -> Result<ChatProvider, StartError> {
-    let chat = ChatConfig {
+fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Client) -> ServerConfig {
+    ServerConfig {
         name: provider_name(model),
         base_url: model.base_url.clone(),
         api_key: model.api_key.clone(),
         model: name.to_owned(),
-        headers: Vec::new(),
+        headers: model.headers.clone(),
         max_output_tokens: model.max_output_tokens,
         first_byte: Duration::from_millis(config.limits.model_first_byte_ms),
         idle: Duration::from_millis(config.limits.model_idle_ms),
+        record: model.record.clone(),
         client: client.clone(),
-    };
-    ChatProvider::new(chat).map_err(|error| StartError::Model(error.to_string()))
+    }
 }
 
-fn provider_name(model: &ChatModel) -> String {
+fn provider_name(model: &ModelServer) -> String {
     if model.is_openai() {
         return "openai".to_owned();
     }
     reqwest::Url::parse(&model.base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| "openai".to_owned())
 }
 
-async fn missing_name(config: &Config, model: &ChatModel, client: &reqwest::Client) -> String {
+async fn missing_name(config: &Config, model: &ModelServer, client: &reqwest::Client) -> String {
     let base_url = &model.base_url;
-    let asked = match chat(config, model, NAMELESS, client) {
+    // Both APIs list their models in the same place.
+    let asked = match ChatProvider::new(server(config, model, NAMELESS, client)) {
         Ok(provider) => provider.models().await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };

@@ -4,17 +4,22 @@
 //! Names are set once, arguments only ever appended: a call is never repaired into something the model did not say.
 
 use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 use werkruf_contract::CallKind;
 
-use super::decode::{CallFragment, Chunk};
-use super::refusal::StreamError;
-use crate::{Answer, AskedCall, TokenUsage};
+use super::decide::standing;
+use super::decode::{CallFragment, Chunk, decode};
+use crate::reading::{Standing, Wire};
+use crate::refusal::StreamError;
+use crate::sse::SseEvent;
+use crate::{Answer, AskedCall, Delta, TokenUsage};
 
 /// An answer in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(crate) text: String,
     pub(crate) refusal: String,
+    thoughts: String,
     calls: Vec<OpenCall>,
     pub(crate) finish: Option<String>,
     /// Some finish reason said that the answer was cut, even when a later one said otherwise.
@@ -36,6 +41,7 @@ struct OpenCall {
     id: Option<String>,
     name: String,
     arguments: String,
+    extra: Option<Value>,
 }
 
 impl OpenCall {
@@ -59,6 +65,7 @@ impl Assembly {
         self.model = self.model.take().or(chunk.model);
         self.usage = chunk.usage.or(self.usage);
         self.refusal.push_str(&chunk.refusal);
+        self.thoughts.push_str(&chunk.thoughts);
         for fragment in chunk.calls {
             self.add_fragment(fragment);
         }
@@ -94,6 +101,7 @@ impl Assembly {
         let Some(call) = self.calls.get_mut(place) else { return };
         call.id = call.id.take().or(fragment.id);
         call.index = call.index.or(fragment.index);
+        call.extra = call.extra.take().or(fragment.extra);
         if call.name.is_empty() {
             call.name = fragment.name.unwrap_or_default();
         }
@@ -120,18 +128,69 @@ impl Assembly {
         by_index().filter(|place| self.calls[*place].id.is_none() && fragment.name.is_none())
     }
 
-    /// The answer. `complete` says that the provider was done; only then an absence of arguments means no arguments.
-    pub(crate) fn into_answer(self, complete: bool, executable: bool) -> Answer {
+    /// What the server wants to see again: signatures beside calls, and thoughts that led to them.
+    fn carry(&self) -> Option<Map<String, Value>> {
+        if self.calls.is_empty() {
+            return None;
+        }
+        let mut carry = Map::new();
+        if self.calls.iter().any(|call| call.extra.is_some()) {
+            carry.insert("extra_content".to_owned(), self.calls.iter().map(|call| call.extra.clone().unwrap_or(Value::Null)).collect());
+        }
+        if !self.thoughts.is_empty() {
+            carry.insert("reasoning_content".to_owned(), json!(self.thoughts));
+        }
+        Some(carry).filter(|carry| !carry.is_empty())
+    }
+}
+
+impl Wire for Assembly {
+    fn take(&mut self, payload: &str, event: &SseEvent, out: &mut Vec<Delta>) -> Result<(), serde_json::Error> {
+        let mut chunk = decode(payload, event.name.as_deref() == Some("error"))?;
+        chunk.damaged |= event.damaged;
+        out.extend(self.add(chunk).map(Delta::Text));
+        Ok(())
+    }
+
+    fn end_mark(&mut self) {
+        self.done = true;
+    }
+
+    fn standing(&self) -> Standing {
+        standing(self)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.done
+    }
+
+    fn failure(&self) -> Option<&StreamError> {
+        self.failure.as_ref()
+    }
+
+    fn remarks(&mut self) -> &mut Vec<String> {
+        &mut self.errors
+    }
+
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    /// Only where the provider was done does an absence of arguments mean no arguments.
+    fn into_answer(self, executable: bool) -> Answer {
+        let carry = self.carry().map(Value::Object);
         let calls = self.calls.into_iter().zip(0..).map(|(call, output_index)| AskedCall {
             kind: CallKind::Function,
             item_id: None,
             call_id: call.id,
             output_index,
             name: call.name,
-            arguments: if call.arguments.is_empty() && complete { "{}".to_owned() } else { call.arguments },
+            arguments: if call.arguments.is_empty() && executable { "{}".to_owned() } else { call.arguments },
+            status: None,
         });
         Answer {
             calls: calls.collect(),
+            items: Vec::new(),
             text: self.text,
             refusal: Some(self.refusal).filter(|refusal| !refusal.is_empty()),
             finish: self.finish,
@@ -139,6 +198,7 @@ impl Assembly {
             usage: self.usage,
             response_id: self.response_id,
             model: self.model,
+            carry,
             errors: self.errors,
         }
     }

@@ -1,7 +1,7 @@
-use super::super::decode::decode;
-use super::super::reader::ChatReader;
 use super::*;
 use crate::ModelFault;
+use crate::chat::ChatReader;
+use crate::reading::Verdict;
 
 /// The calls of a stream of such `tool_calls` lists, as (id, name, arguments).
 fn folded(lists: &[&str]) -> Vec<(Option<String>, String, String)> {
@@ -9,7 +9,7 @@ fn folded(lists: &[&str]) -> Vec<(Option<String>, String, String)> {
     for list in lists {
         assembly.add(decode(&format!(r#"{{"choices":[{{"delta":{{"tool_calls":{list}}}}}]}}"#), false).unwrap());
     }
-    let answer = assembly.into_answer(true, true);
+    let answer = assembly.into_answer(true);
     let places: Vec<u32> = answer.calls.iter().map(|call| call.output_index).collect();
     assert_eq!(places, (0..).take(places.len()).collect::<Vec<u32>>());
     answer.calls.into_iter().map(|call| (call.call_id, call.name, call.arguments)).collect()
@@ -80,7 +80,7 @@ fn one_id_for_two_calls_is_told_apart_by_index() {
     assert_eq!(found, [call("0", "f", r#"{"a":1}"#), call("0", "f", r#"{"a":2}"#)]);
 }
 
-fn read(payloads: &[&str]) -> crate::chat::Verdict {
+fn read(payloads: &[&str]) -> Verdict {
     let mut reader = ChatReader::default();
     for payload in payloads {
         reader.push(format!("data: {payload}\n\n").as_bytes());
@@ -155,4 +155,17 @@ fn damage_is_never_executed() {
 fn heartbeats_that_are_no_chunk_are_survived() {
     let verdict = read(&["", "ping", r#"{"choices":[{"index":0,"delta":{"content":"So"},"finish_reason":"stop"}]}"#]);
     assert_eq!((verdict.answer.text.as_str(), verdict.answer.executable, verdict.answer.errors.len()), ("So", true, 1));
+}
+
+#[test]
+fn signatures_and_thoughts_are_kept_for_the_next_request_only_beside_calls() {
+    let thought = r#"{"choices":[{"delta":{"reasoning_content":"Let me "}}]}"#;
+    let thoughts = r#"{"choices":[{"delta":{"reasoning_content":"look","content":"So"}}]}"#;
+    let signed = r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","extra_content":{"google":{"thought_signature":"s"}},"function":{"name":"g","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
+    let stop = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    let answer = read(&[thought, thoughts, signed, "[DONE]"]).answer;
+    let expected = json!({"extra_content": [null, {"google": {"thought_signature": "s"}}], "reasoning_content": "Let me look"});
+    assert_eq!((answer.carry, answer.text.as_str()), (Some(expected), "So"));
+    assert_eq!(read(&[thought, thoughts, stop, "[DONE]"]).answer.carry, None);
+    assert_eq!(read(&[HALF_CALL, stop, "[DONE]"]).answer.carry, None);
 }

@@ -4,19 +4,7 @@
 //! An error inside the stream never does. A cut answer may be shown, but its calls never run: their arguments may be half.
 
 use super::assemble::Assembly;
-
-/// How an answer stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Whole: calls may run.
-    Whole,
-    /// Ended, but cut or damaged: text may be shown, calls must not run.
-    Cut,
-    /// The provider did not say that it was done.
-    Open,
-    /// The provider sent an error.
-    Failed,
-}
+use crate::reading::Standing;
 
 /// Looks at what has arrived so far.
 pub(crate) fn standing(assembly: &Assembly) -> Standing {

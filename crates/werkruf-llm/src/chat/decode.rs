@@ -4,10 +4,13 @@
 //! Nothing is guessed here: what is missing stays missing, and `assemble` decides what it means.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::refusal::StreamError;
 use crate::TokenUsage;
+use crate::raw::{Raw, is_blank, list, name, number, object};
+use crate::refusal::StreamError;
+use crate::usage::usage;
 
 /// What one payload says.
 #[derive(Debug, Default, PartialEq)]
@@ -16,6 +19,8 @@ pub(crate) struct Chunk {
     pub(crate) model: Option<String>,
     pub(crate) text: String,
     pub(crate) refusal: String,
+    /// What the model thought aloud; given back, never shown.
+    pub(crate) thoughts: String,
     pub(crate) calls: Vec<CallFragment>,
     pub(crate) finish: Option<String>,
     pub(crate) usage: Option<TokenUsage>,
@@ -33,9 +38,9 @@ pub(crate) struct CallFragment {
     /// Never empty.
     pub(crate) name: Option<String>,
     pub(crate) arguments: String,
+    /// What a server wants to see again beside the call (Gemini's `thought_signature`).
+    pub(crate) extra: Option<Value>,
 }
-
-type Raw<'a> = Option<&'a RawValue>;
 
 #[derive(Deserialize)]
 struct WireChunk<'a> {
@@ -79,6 +84,8 @@ struct WireDelta<'a> {
     #[serde(borrow, default)]
     refusal: Raw<'a>,
     #[serde(borrow, default)]
+    reasoning_content: Raw<'a>,
+    #[serde(borrow, default)]
     tool_calls: Raw<'a>,
 }
 
@@ -100,6 +107,8 @@ struct WireCall<'a> {
     id: Raw<'a>,
     #[serde(borrow, default)]
     function: Raw<'a>,
+    #[serde(borrow, default)]
+    extra_content: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +166,10 @@ impl Chunk {
         if let Some(refusal) = delta.refusal.and_then(|raw| self.text_of(raw)) {
             self.refusal.push_str(&refusal);
         }
+        if let Some(thoughts) = delta.reasoning_content.filter(|raw| raw.get().starts_with('"')) {
+            // A thought that cannot be read harms nobody: it is not what the model says.
+            self.thoughts.push_str(&serde_json::from_str::<String>(thoughts.get()).unwrap_or_default());
+        }
         for call in delta.tool_calls.into_iter().flat_map(list::<WireCall<'_>>) {
             let fragment = self.read_call(&call);
             self.calls.push(fragment);
@@ -193,7 +206,8 @@ impl Chunk {
             Some(raw) => raw.get().to_owned(),
             None => String::new(),
         };
-        CallFragment { index: call.index.and_then(number), id: name(call.id), name: name(called), arguments }
+        let extra = call.extra_content.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        CallFragment { index: call.index.and_then(number), id: name(call.id), name: name(called), arguments, extra }
     }
 
     fn text_of(&mut self, raw: &RawValue) -> Option<String> {
@@ -204,85 +218,6 @@ impl Chunk {
         self.damaged |= text.is_none();
         text
     }
-}
-
-/// The elements of a list, or the one thing that stands where a list should.
-fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
-    if raw.get().starts_with('{') {
-        return object(raw).into_iter().collect();
-    }
-    let elements: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
-    elements.into_iter().filter_map(object).collect()
-}
-
-fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    // Derived readers also take lists, field by field; that would be a guess.
-    if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
-}
-
-/// A short string or a number as text, unless empty.
-fn name(raw: Raw<'_>) -> Option<String> {
-    let raw = raw?.get();
-    let text = match raw.as_bytes().first()? {
-        b'"' => serde_json::from_str(raw).ok()?,
-        b'0'..=b'9' => raw.to_owned(),
-        _ => return None,
-    };
-    Some(text).filter(|text: &String| !text.is_empty())
-}
-
-fn number(raw: &RawValue) -> Option<u32> {
-    raw.get().trim_matches('"').parse().ok()
-}
-
-fn is_blank(raw: &RawValue) -> bool {
-    matches!(raw.get(), "\"\"" | "{}" | "[]" | "false")
-}
-
-fn usage(raw: &RawValue) -> Option<TokenUsage> {
-    #[derive(Deserialize)]
-    struct WireUsage {
-        #[serde(default)]
-        prompt_tokens: Option<f64>,
-        #[serde(default)]
-        completion_tokens: Option<f64>,
-        #[serde(default)]
-        total_tokens: Option<f64>,
-        #[serde(default)]
-        prompt_tokens_details: Option<Details>,
-        #[serde(default)]
-        completion_tokens_details: Option<Details>,
-        /// DeepSeek's word for cached tokens.
-        #[serde(default)]
-        prompt_cache_hit_tokens: Option<f64>,
-    }
-    #[derive(Deserialize)]
-    struct Details {
-        #[serde(default)]
-        cached_tokens: Option<f64>,
-        #[serde(default)]
-        reasoning_tokens: Option<f64>,
-    }
-    let wire: WireUsage = object(raw)?;
-    if wire.prompt_tokens.is_none() && wire.completion_tokens.is_none() && wire.total_tokens.is_none() {
-        return None;
-    }
-    let cached = wire.prompt_tokens_details.and_then(|details| details.cached_tokens).or(wire.prompt_cache_hit_tokens);
-    let reasoning = wire.completion_tokens_details.and_then(|details| details.reasoning_tokens);
-    let (input_tokens, output_tokens) = (count(wire.prompt_tokens), count(wire.completion_tokens));
-    Some(TokenUsage {
-        input_tokens,
-        cached_tokens: count(cached),
-        output_tokens,
-        reasoning_tokens: count(reasoning),
-        total_tokens: wire.total_tokens.map_or(input_tokens + output_tokens, |total| count(Some(total))),
-    })
-}
-
-/// Tokens as a whole number; some servers write `12.0`.
-fn count(tokens: Option<f64>) -> i64 {
-    // A float to integer cast saturates, so nothing a server writes can wrap around.
-    tokens.filter(|tokens| *tokens > 0.0).map_or(0, |tokens| tokens.min(1e15) as i64)
 }
 
 #[cfg(test)]

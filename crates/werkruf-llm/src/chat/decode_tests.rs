@@ -32,6 +32,7 @@ fn reads_calls_in_every_shape() {
         id: id.map(Into::into),
         name: name.map(Into::into),
         arguments: arguments.into(),
+        extra: None,
     };
     assert_eq!(fragment(r#"{"index":1,"id":"a","function":{"name":"f","arguments":""}}"#), named(Some(1), Some("a"), Some("f"), ""));
     assert_eq!(fragment(r#"{"id":"","function":{"name":"","arguments":null}}"#), named(None, None, None, ""));

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,16 +12,17 @@ fn request() -> ModelRequest {
         system: "Be \"kind\".".into(),
         messages: Arc::new(vec![
             Message::User { content: "Hallo\n\u{1}🙂".into() },
-            Message::Assistant { content: String::new(), calls: vec![call("c1"), call("c2")] },
+            Message::Assistant { content: String::new(), calls: vec![call("c1"), call("c2")], carry: None },
             Message::Tool { call_id: "c1".into(), name: "f".into(), content: "{}".into() },
             Message::Tool { call_id: "c2".into(), name: "f".into(), content: "no".into() },
-            Message::Assistant { content: "Done".into(), calls: vec![] },
+            Message::Assistant { content: "Done".into(), calls: vec![], carry: None },
         ]),
         tools: Arc::new(vec![
             ToolDefinition { name: "f".into(), description: "F.".into(), parameters: json!({"type": "object"}), strict: true },
             ToolDefinition { name: "g".into(), description: "G.".into(), parameters: json!({"type": "object"}), strict: false },
         ]),
         tool_choice: ToolChoice::Auto,
+        parallel_tool_calls: None,
         locale: "en-US".to_owned(),
         today: jiff::civil::Date::constant(2026, 1, 1),
         temperature: Some(0.5),
@@ -27,8 +30,13 @@ fn request() -> ModelRequest {
     }
 }
 
+fn origin(model: &str) -> Origin {
+    Origin { api: "chat", provider: "p".into(), model: model.into() }
+}
+
 fn body(request: &ModelRequest, model: &str, at_openai: bool) -> Value {
-    serde_json::from_slice(&encode(request, model, 16384, Dialect { at_openai }, &ToolCache::default()).unwrap()).unwrap()
+    let cache = ToolCache::new(encode_tools);
+    serde_json::from_slice(&encode(request, &origin(model), 16384, Dialect { at_openai }, &cache).unwrap()).unwrap()
 }
 
 #[test]
@@ -78,12 +86,27 @@ fn names_the_limit_as_the_model_wants_it() {
 }
 
 #[test]
-fn keeps_encoded_tools_by_identity_and_not_for_ever() {
-    let (cache, first) = (ToolCache::default(), request());
-    let bytes = cache.encoded(&first.tools).unwrap();
-    assert!(Arc::ptr_eq(&bytes, &cache.encoded(&Arc::clone(&first.tools)).unwrap()));
-    for _ in 0..KEPT_LISTS {
-        cache.encoded(&request().tools).unwrap();
-    }
-    assert!(!Arc::ptr_eq(&bytes, &cache.encoded(&first.tools).unwrap()), "the oldest list was let go");
+fn choices_and_parallel_calls_are_spelled_as_the_api_wants() {
+    let choice = |tool_choice| body(&ModelRequest { tool_choice, ..request() }, "m", false)["tool_choice"].clone();
+    assert_eq!(choice(ToolChoice::Required), "required");
+    assert_eq!(choice(ToolChoice::Named("f".into())), json!({"type": "function", "function": {"name": "f"}}));
+    let single = ModelRequest { parallel_tool_calls: Some(false), ..request() };
+    assert_eq!(body(&single, "gpt-4o", true)["parallel_tool_calls"], false);
+    assert_eq!(body(&single, "o3-mini", true).get("parallel_tool_calls"), None, "such models refuse to be told");
+    assert_eq!(body(&request(), "m", false).get("parallel_tool_calls"), None);
+}
+
+#[test]
+fn what_a_server_signed_goes_back_to_it_and_to_nobody_else() {
+    let signature = json!({"google": {"thought_signature": "abc"}});
+    let carry = origin("gemini").seal(json!({"extra_content": [null, signature], "reasoning_content": "hm"}));
+    let mut messages = (*request().messages).clone();
+    let Message::Assistant { carry: kept, .. } = &mut messages[1] else { panic!("an assistant message") };
+    *kept = carry;
+    let request = ModelRequest { messages: Arc::new(messages), ..request() };
+    let said = &body(&request, "gemini", false)["messages"][2];
+    assert_eq!((&said["tool_calls"][1]["extra_content"], &said["reasoning_content"]), (&signature, &json!("hm")));
+    assert_eq!(said["tool_calls"][0].get("extra_content"), None);
+    let other = &body(&request, "another", false)["messages"][2];
+    assert!(other["tool_calls"][1].get("extra_content").is_none() && other.get("reasoning_content").is_none());
 }

@@ -34,9 +34,9 @@ impl OfflineProvider {
     }
 
     fn answer(&self, request: &ModelRequest) -> Answer {
-        let calls = match (request.messages.last(), request.tool_choice) {
-            (Some(Message::User { content }), ToolChoice::Auto) => self.calls(content, request),
-            (Some(Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None, _) => Vec::new(),
+        let calls = match request.messages.last() {
+            Some(Message::User { content }) if request.tool_choice != ToolChoice::None => self.calls(content, request),
+            Some(Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => Vec::new(),
         };
         let text = if calls.is_empty() { self.text(request) } else { String::new() };
         Answer {
@@ -72,6 +72,7 @@ impl OfflineProvider {
                 output_index: u32::try_from(at).unwrap_or(u32::MAX),
                 name,
                 arguments: arguments.to_string(),
+                status: None,
             })
             .collect()
     }

@@ -276,8 +276,8 @@ fn variable(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, 
         .ok_or_else(|| format!("the environment variable {name} is not set or empty; set it before the server starts"))
 }
 
-/// Puts variables in place of `${NAME}`.
-fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+/// Puts variables in place of `${NAME}`. The error says what to do about it.
+pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

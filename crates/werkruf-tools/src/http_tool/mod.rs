@@ -15,7 +15,7 @@ use jiff::civil::Date;
 use serde_json::{Map, Value};
 use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, State, ToolObject, ToolSpec, Violation};
 
-pub use config::{ConfigFault, HttpToolConfig};
+pub use config::{ConfigFault, HttpToolConfig, expand};
 
 /// An operator's tool behind HTTP.
 pub struct HttpTool {

@@ -84,6 +84,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
         messages: Arc::new(vec![Message::User { content: "Call ping.".to_owned() }]),
         tools: Arc::new(vec![tool]),
         tool_choice: ToolChoice::Auto,
+        parallel_tool_calls: None,
         locale: "en-US".to_owned(),
         today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,

@@ -6,14 +6,13 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use werkruf_llm::{WireApi, inspect};
 
-use super::error::CliError;
 use super::{Outcome, print, read_input};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Print text, calls, usage and damage of a recorded stream
     #[command(
-        after_help = "Examples:\n  werkruf wire inspect --api chat stream.sse\n  werkruf wire inspect --api chat --chunk 1 --json - < stream.sse"
+        after_help = "Examples:\n  werkruf wire inspect --api responses stream.sse\n  werkruf wire inspect --api chat --chunk 1 --json - < stream.sse"
     )]
     Inspect {
         /// Which wire the recording speaks
@@ -39,7 +38,7 @@ pub(super) fn run(command: &Command, json: bool) -> Outcome {
         Api::Responses => WireApi::Responses,
         Api::Chat => WireApi::Chat,
     };
-    let said = inspect(api, &read_input(file)?, *chunk).map_err(|error| CliError::refused("not_supported", error.to_string()))?;
+    let said = inspect(api, &read_input(file)?, *chunk);
     if json {
         print::json(&said)
     } else {
@@ -54,7 +53,12 @@ fn tell(said: &Value) {
     }
     for call in said["tool_calls"].as_array().into_iter().flatten() {
         let field = |name| print::field(call, name);
-        print::line(&format!("call {} {}: {} {}", field("output_index"), field("call_id"), field("name"), field("arguments")));
+        let (place, kind, id) = (field("output_index"), field("kind"), field("call_id"));
+        print::line(&format!("call {place} {kind} {id}: {} {}", field("name"), field("arguments")));
+        // What the provider ran itself has an end of its own.
+        for name in ["status", "output", "error"].into_iter().filter(|name| !call[*name].is_null()) {
+            print::line(&format!("  {name}: {}", field(name)));
+        }
     }
     for error in said["errors"].as_array().into_iter().flatten() {
         print::line(&format!("error: {}", error.as_str().map_or_else(|| error.to_string(), str::to_owned)));

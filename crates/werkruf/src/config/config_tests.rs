@@ -92,7 +92,7 @@ fn bad_variables_are_named() {
     let variables = [
         ("WERKRUF_ADMIN_KEY", "short"),
         ("WERKRUF_MODEL", "gpt-5"),
-        ("OPENAI_API", "responses"),
+        ("OPENAI_API", "soap"),
         ("OPENAI_BASE_URL", "127.0.0.1:11434"),
         ("OPENAI_MAX_OUTPUT_TOKENS", "0"),
         ("WERKRUF_LISTEN", "here"),
@@ -121,16 +121,32 @@ fn the_key_of_the_operator_is_taken_verbatim_and_never_printed() {
 #[test]
 fn the_model_follows_the_variables() {
     let chat = |variables: &[(&str, &str)]| match load("", variables).unwrap().model {
-        ModelConfig::Chat(chat) => chat,
+        ModelConfig::Server(server) => server,
         ModelConfig::Offline => panic!("offline"),
     };
     let openai = chat(&[("OPENAI_API_KEY", "sk-1")]);
     assert_eq!((openai.base_url.as_str(), openai.model.as_deref()), ("https://api.openai.com/v1", Some("gpt-5")));
     assert!(openai.is_paid() && openai.max_output_tokens == 16_384);
+    assert_eq!(openai.api, ModelApi::Responses);
     let own = chat(&[("OPENAI_BASE_URL", "http://127.0.0.1:11434/v1/"), ("OPENAI_API_KEY", "x")]);
     assert_eq!((own.base_url.as_str(), own.model.as_deref(), own.is_paid()), ("http://127.0.0.1:11434/v1", None, false));
+    assert_eq!((own.api, own.record), (ModelApi::Chat, None));
+    let chosen = chat(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API", "responses"), ("WERKRUF_RECORD_WIRE", "wire")]);
+    assert_eq!((chosen.api, chosen.record), (ModelApi::Responses, Some(PathBuf::from("wire"))));
+    assert_eq!(chat(&[("OPENAI_API_KEY", "sk-1"), ("OPENAI_API", "chat")]).api, ModelApi::Chat);
     let forced = load("", &[("OPENAI_API_KEY", "sk-1"), ("WERKRUF_MODEL", "offline")]).unwrap();
     assert!(matches!(forced.model, ModelConfig::Offline));
+}
+
+#[test]
+fn headers_for_the_model_come_from_the_file_with_their_secrets_from_the_environment() {
+    let text = "[model]\nbase_url = 'http://127.0.0.1:1/v1'\nheaders = { X-Key = 'Key ${TEAM_KEY}', X-Team = 'a' }\n";
+    let config = load(text, &[("TEAM_KEY", "top-secret")]).unwrap();
+    let ModelConfig::Server(server) = &config.model else { panic!("offline") };
+    let headers: Vec<_> = server.headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    assert_eq!(headers, [("X-Key", "Key top-secret"), ("X-Team", "a")]);
+    assert!(!format!("{config:?}").contains("top-secret"));
+    assert_eq!(faults(text, &[]), [at("/model/headers/X-Key", 3)]);
 }
 
 #[test]

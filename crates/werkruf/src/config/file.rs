@@ -56,6 +56,7 @@ pub(super) struct ModelSection {
     pub base_url: Option<String>,
     pub name: Option<String>,
     pub api: Option<String>,
+    pub headers: BTreeMap<String, String>,
     pub max_output_tokens: Option<u32>,
 }
 

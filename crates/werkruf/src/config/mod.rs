@@ -22,7 +22,7 @@ use werkruf_tools::HttpToolConfig;
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::Connections;
-pub use model::{ChatModel, ModelConfig};
+pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use template::TEMPLATE;
 pub use violation::ConfigViolation;
 

@@ -1,6 +1,9 @@
 //! Which model answers.
 
+use std::path::PathBuf;
+
 use secrecy::SecretString;
+use werkruf_tools::expand;
 
 use super::environment::{Environment, Variable};
 use super::file::Document;
@@ -15,22 +18,34 @@ const MAX_OUTPUT_TOKENS: u32 = 16_384;
 pub enum ModelConfig {
     /// No language model.
     Offline,
-    /// A server that speaks Chat Completions.
-    Chat(ChatModel),
+    /// A server that speaks one of OpenAI's APIs.
+    Server(ModelServer),
 }
 
-/// A Chat Completions server.
+/// The wire a model server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelApi {
+    Chat,
+    Responses,
+}
+
+/// A model server.
 #[derive(Debug, Clone)]
-pub struct ChatModel {
+pub struct ModelServer {
+    pub api: ModelApi,
     /// Without a slash at the end.
     pub base_url: String,
     pub api_key: Option<SecretString>,
     /// `None`: not at OpenAI, and nobody named one; the start error lists what the server offers.
     pub model: Option<String>,
     pub max_output_tokens: u32,
+    /// Sent with every request.
+    pub headers: Vec<(String, SecretString)>,
+    /// Where answers are recorded.
+    pub record: Option<PathBuf>,
 }
 
-impl ChatModel {
+impl ModelServer {
     /// Whether this is OpenAI itself, where every request is paid for.
     pub fn is_openai(&self) -> bool {
         host(&self.base_url).is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
@@ -58,7 +73,8 @@ fn is_loopback(host: &str) -> bool {
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> ModelConfig {
     let section = &document.file.model;
-    check_api(document, environment, violations);
+    let api = api(document, environment, violations);
+    let headers = headers(document, environment, violations);
     let max_output_tokens = max_output_tokens(document, environment, violations);
     let forced = match environment.get(Variable::WERKRUF_MODEL) {
         None => section.offline,
@@ -82,11 +98,13 @@ pub(super) fn merge(document: &Document, environment: &Environment, violations: 
     }
     let base_url = base_url.unwrap_or(OPENAI).trim_end_matches('/').to_owned();
     let model = environment.get(Variable::OPENAI_MODEL).map(str::to_owned).or_else(|| section.name.clone());
-    let mut chat = ChatModel { base_url, api_key, model, max_output_tokens };
-    if chat.model.is_none() && chat.is_openai() {
-        chat.model = Some(OPENAI_MODEL.to_owned());
+    let record = environment.get(Variable::WERKRUF_RECORD_WIRE).map(PathBuf::from);
+    let mut server = ModelServer { api: ModelApi::Chat, base_url, api_key, model, max_output_tokens, headers, record };
+    server.api = api.unwrap_or(if server.is_openai() { ModelApi::Responses } else { ModelApi::Chat });
+    if server.model.is_none() && server.is_openai() {
+        server.model = Some(OPENAI_MODEL.to_owned());
     }
-    ModelConfig::Chat(chat)
+    ModelConfig::Server(server)
 }
 
 /// What keeps an address from being one we can send to.
@@ -96,18 +114,32 @@ pub(super) fn address_fault(url: &str) -> Option<&'static str> {
     (!(known && named)).then_some("must start with http:// or https:// and name a host, such as http://127.0.0.1:11434/v1")
 }
 
-fn check_api(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) {
+/// The wire somebody asked for.
+fn api(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<ModelApi> {
     let (place, api) = match environment.get(Variable::OPENAI_API) {
         Some(api) => (Variable::OPENAI_API.name(), Some(api)),
         None => ("/model/api", document.file.model.api.as_deref()),
     };
-    match api {
-        None | Some("chat") => {}
-        Some("responses") => {
-            violations.push(document.violation(place, "this release speaks Chat Completions only; write `chat` or leave it out"))
+    match api? {
+        "chat" => Some(ModelApi::Chat),
+        "responses" => Some(ModelApi::Responses),
+        other => {
+            violations.push(document.violation(place, format!("`{other}` is unknown; write `chat` or `responses`, or leave it out")));
+            None
         }
-        Some(other) => violations.push(document.violation(place, format!("`{other}` is unknown; write `chat` or leave it out"))),
     }
+}
+
+fn headers(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Vec<(String, SecretString)> {
+    let variable = |name: &str| environment.lookup(name).map(str::to_owned);
+    let mut headers = Vec::new();
+    for (name, value) in &document.file.model.headers {
+        match expand(value, &variable) {
+            Ok(value) => headers.push((name.clone(), SecretString::from(value))),
+            Err(fault) => violations.push(document.violation(&format!("/model/headers/{name}"), fault)),
+        }
+    }
+    headers
 }
 
 fn max_output_tokens(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> u32 {

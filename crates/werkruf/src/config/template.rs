@@ -17,6 +17,8 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # [model]                              # the key comes from OPENAI_API_KEY
 # base_url = "http://127.0.0.1:11434/v1"
 # name = "qwen3:8b"
+# api = "chat"                         # or "responses", the default at OpenAI
+# headers = { "X-Team" = "support" }   # sent along; ${ENV_NAME} stands for a variable
 # max_output_tokens = 16384
 # offline = false                      # true: no language model, whatever the environment says
 

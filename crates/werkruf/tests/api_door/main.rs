@@ -19,6 +19,8 @@ mod invoke;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod responses_model;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]

@@ -87,6 +87,23 @@ fn a_recorded_stream_is_inspected_whole_and_in_single_bytes() {
 }
 
 #[test]
+fn a_recorded_response_is_inspected_with_what_the_provider_ran() {
+    let place = Place::new();
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "tea"}});
+    let call =
+        json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\":1}", "status": "completed"});
+    let end = json!({"type": "response.completed", "response": {"status": "completed", "output": [search, call]}});
+    place.file("stream.sse", &format!("event: response.completed\ndata: {end}\n\n"));
+    let inspect = |more: &[&str]| place.run(&[&["wire", "inspect", "--api", "responses", "stream.sse"], more].concat()).exits(0);
+    let said = inspect(&["--json"]).json();
+    assert_eq!(said, inspect(&["--json", "--chunk", "1"]).json());
+    assert_eq!((&said["finish"], &said["executable"]), (&json!("completed"), &json!(true)));
+    let ids = |at: usize| (said["tool_calls"][at]["kind"].as_str(), said["tool_calls"][at]["call_id"].as_str());
+    assert_eq!((ids(0), ids(1)), ((Some("web_search_call"), None), (Some("function_call"), Some("call_1"))));
+    assert!(inspect(&[]).stdout.contains("web_search_call"));
+}
+
+#[test]
 fn the_version_is_told() {
     let place = Place::new();
     let version = place.run(&["--version", "--json"]).exits(0).json();

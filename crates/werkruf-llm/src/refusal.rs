@@ -53,6 +53,7 @@ fn status_of_kind(kind: &str) -> Option<u16> {
         ("overloaded", 503),
         ("timeout", 504),
         ("server_error", 500),
+        ("invalid", 400),
     ];
     let kind = kind.to_ascii_lowercase();
     known.iter().find(|(part, _)| kind.contains(part)).map(|(_, status)| *status)

@@ -1,79 +1,21 @@
-//! The client against the fake model: what it sends, what it makes of answers, and how it fails.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests are tests")]
+//! The Chat Completions client against the fake model.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{FakeModel, Gate, Reply, call, call_raw};
 use werkruf_llm::{
-    Answer, ChatConfig, ChatProvider, ConfigError, Delta, HistoryCall, HttpLimits, Message, ModelError, ModelFault, ModelRequest, Provider,
-    ToolChoice, ToolDefinition, http_client,
+    ChatProvider, ConfigError, Delta, HistoryCall, Message, ModelError, ModelFault, ModelRequest, Provider, ServerConfig, ToolChoice,
 };
 
-const KEY: &str = "sk-test-0123456789abcdef";
-/// Long enough never to strike, short enough to end a test that is stuck.
-const PATIENT: Duration = Duration::from_secs(20);
-const IMPATIENT: Duration = Duration::from_millis(50);
-
-fn config(base_url: String) -> ChatConfig {
-    ChatConfig {
-        name: "fake".into(),
-        base_url,
-        api_key: Some(KEY.into()),
-        model: "fake-1".into(),
-        headers: vec![("x-extra".into(), "header-secret".into())],
-        max_output_tokens: 1000,
-        first_byte: PATIENT,
-        idle: PATIENT,
-        client: http_client(&HttpLimits::default()).unwrap(),
-    }
-}
+use super::{IMPATIENT, KEY, PATIENT, answer, config, hello, request};
 
 async fn fake(replies: Vec<Reply>) -> (FakeModel, ChatProvider) {
     let fake = FakeModel::start().await;
     fake.script(replies);
     let provider = ChatProvider::new(config(fake.base_url())).unwrap();
     (fake, provider)
-}
-
-fn request(messages: Vec<Message>) -> ModelRequest {
-    let parameters = json!({"type": "object", "properties": {"value": {"type": "string"}}});
-    ModelRequest {
-        model: None,
-        system: "Be brief.".into(),
-        messages: Arc::new(messages),
-        tools: Arc::new(vec![ToolDefinition { name: "test_echo".into(), description: "Echoes.".into(), parameters, strict: false }]),
-        tool_choice: ToolChoice::Auto,
-        locale: "en-US".to_owned(),
-        today: jiff::civil::Date::constant(2026, 1, 1),
-        temperature: None,
-        max_output_tokens: None,
-    }
-}
-
-fn hello() -> ModelRequest {
-    request(vec![Message::User { content: "Hello".into() }])
-}
-
-/// The texts as they came, and the end.
-async fn answer(provider: &ChatProvider, request: ModelRequest) -> (Vec<String>, Result<Answer, ModelError>) {
-    let mut texts = Vec::new();
-    let mut stream = match provider.ask(request).await {
-        Ok(stream) => stream,
-        Err(error) => return (texts, Err(error)),
-    };
-    let mut end = None;
-    while let Some(delta) = stream.next().await {
-        assert!(end.is_none(), "nothing follows the end");
-        match delta {
-            Ok(Delta::Text(text)) => texts.push(text),
-            Ok(Delta::Done(answer)) => end = Some(Ok(*answer)),
-            Err(error) => end = Some(Err(error)),
-        }
-    }
-    (texts, end.expect("an end"))
 }
 
 async fn fails_with(reply: Reply) -> ModelError {
@@ -163,7 +105,7 @@ async fn a_body_that_is_not_streamed_is_understood() {
 async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
     let (fake, provider) = fake(vec![Reply::text("Fine")]).await;
     let calls = vec![HistoryCall { id: "call_1".into(), name: "test_echo".into(), arguments: "{}".into() }];
-    let mut history = vec![Message::User { content: "Hello".into() }, Message::Assistant { content: String::new(), calls }];
+    let mut history = vec![Message::User { content: "Hello".into() }, Message::Assistant { content: String::new(), calls, carry: None }];
     let error = answer(&provider, request(history.clone())).await.1.unwrap_err();
     assert_eq!(error.fault, ModelFault::Refused { status: 400 });
     assert!(error.message.contains("call_1") && !error.is_retryable());
@@ -219,10 +161,10 @@ async fn a_page_is_no_answer() {
 async fn deadlines_strike() {
     let fake = FakeModel::start().await;
     fake.script(vec![Reply::text("never").hang(), Reply::text("one two").hang_mid_stream()]);
-    let quick = ChatProvider::new(ChatConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
+    let quick = ChatProvider::new(ServerConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
     let error = quick.ask(hello()).await.err().unwrap();
     assert_eq!((error.fault, error.was_sent()), (ModelFault::FirstByte, true));
-    let quick = ChatProvider::new(ChatConfig { idle: IMPATIENT, ..config(fake.base_url()) }).unwrap();
+    let quick = ChatProvider::new(ServerConfig { idle: IMPATIENT, ..config(fake.base_url()) }).unwrap();
     let (texts, end) = answer(&quick, hello()).await;
     let error = end.unwrap_err();
     assert_eq!((texts, error.fault, error.received.as_str()), (vec!["one ".to_owned()], ModelFault::Idle, "one "));
@@ -269,9 +211,9 @@ async fn lists_models_and_refuses_bad_configuration() {
     for bad in ["", "localhost:80", "ftp://host/v1"] {
         assert_eq!(ChatProvider::new(config(bad.into())).unwrap_err(), ConfigError::BaseUrl(bad.into()));
     }
-    let headers = vec![("bad name".to_owned(), "x".to_owned())];
+    let headers = vec![("bad name".to_owned(), "x".into())];
     assert_eq!(
-        ChatProvider::new(ChatConfig { headers, ..config("http://h/v1".into()) }).unwrap_err(),
+        ChatProvider::new(ServerConfig { headers, ..config("http://h/v1".into()) }).unwrap_err(),
         ConfigError::Header("bad name".into())
     );
 }
@@ -297,7 +239,7 @@ async fn the_benchmark_model_follows_its_rules() {
             .into_iter()
             .map(|call| HistoryCall { id: call.call_id.unwrap(), name: call.name, arguments: call.arguments })
             .collect();
-        history.push(Message::Assistant { content: String::new(), calls: calls.clone() });
+        history.push(Message::Assistant { content: String::new(), calls: calls.clone(), carry: None });
         history.extend(calls.into_iter().map(|call| Message::Tool { call_id: call.id, name: call.name, content: "ok".into() }));
     }
     let (texts, end) = answer(&provider, request(history)).await;

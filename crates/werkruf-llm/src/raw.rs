@@ -1,0 +1,49 @@
+//! Reading JSON that may hold surprises: a field is taken raw first, and only what has the right shape is looked at.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A field as it stands on the wire; `None` when it is absent or null.
+pub(crate) type Raw<'a> = Option<&'a RawValue>;
+
+/// The elements of a list, or the one thing that stands where a list should.
+pub(crate) fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
+    if raw.get().starts_with('{') {
+        return object(raw).into_iter().collect();
+    }
+    let elements: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    elements.into_iter().filter_map(object).collect()
+}
+
+/// An object of this shape.
+pub(crate) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    // Derived readers also take lists, field by field; that would be a guess.
+    if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
+}
+
+/// A short string or a number as text, unless empty.
+pub(crate) fn name(raw: Raw<'_>) -> Option<String> {
+    let raw = raw?.get();
+    let text = match raw.as_bytes().first()? {
+        b'"' => serde_json::from_str(raw).ok()?,
+        b'0'..=b'9' => raw.to_owned(),
+        _ => return None,
+    };
+    Some(text).filter(|text: &String| !text.is_empty())
+}
+
+/// A whole number, also as text.
+pub(crate) fn number(raw: &RawValue) -> Option<u32> {
+    raw.get().trim_matches('"').parse().ok()
+}
+
+/// Says nothing, whatever its type.
+pub(crate) fn is_blank(raw: &RawValue) -> bool {
+    matches!(raw.get(), "\"\"" | "{}" | "[]" | "false")
+}
+
+/// Tokens as a whole number; some servers write `12.0`.
+pub(crate) fn count(tokens: Option<f64>) -> i64 {
+    // A float to integer cast saturates, so nothing a server writes can wrap around.
+    tokens.filter(|tokens| *tokens > 0.0).map_or(0, |tokens| tokens.min(1e15) as i64)
+}

@@ -1,0 +1,170 @@
+//! A request to the bytes of its body.
+//!
+//! Nothing is stored at the provider (`store: false`): the history is sent whole, and sealed thoughts travel with it.
+
+use super::carried::{Slot, plain, result_of, slots};
+use crate::carry::Origin;
+use crate::encoding::{ToolCache, is_reasoning_model, length, put, put_field, speakable, whole};
+use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
+
+/// How one server differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// A result must follow its call directly, not after the other calls (DeepSeek).
+    pub(super) pairs: bool,
+}
+
+/// The body of `POST /responses`.
+pub(super) fn encode(
+    request: &ModelRequest,
+    origin: &Origin,
+    max_output_tokens: u32,
+    dialect: Dialect,
+    cache: &ToolCache,
+) -> serde_json::Result<Vec<u8>> {
+    let model = origin.model.as_str();
+    let tools = cache.offered(request)?;
+    let mut out = Vec::with_capacity(length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
+    out.extend_from_slice(b"{\"model\":");
+    put(&mut out, model)?;
+    out.extend_from_slice(b",\"stream\":true,\"store\":false");
+    put_field(&mut out, "max_output_tokens", &request.max_output_tokens.unwrap_or(max_output_tokens))?;
+    if !request.system.is_empty() {
+        put_field(&mut out, "instructions", &request.system)?;
+    }
+    if is_reasoning_model(model) {
+        // Models that do not think refuse to be asked for their thoughts.
+        put_field(&mut out, "include", &["reasoning.encrypted_content"])?;
+    } else if let Some(temperature) = request.temperature.filter(|temperature| temperature.is_finite()) {
+        put_field(&mut out, "temperature", &temperature)?;
+    }
+    if let Some(tools) = tools {
+        out.extend_from_slice(b",\"tools\":");
+        out.extend_from_slice(&tools);
+        put_choice(&mut out, &request.tool_choice)?;
+        if let Some(parallel) = request.parallel_tool_calls {
+            put_field(&mut out, "parallel_tool_calls", &parallel)?;
+        }
+    }
+    out.extend_from_slice(b",\"input\":[");
+    put_history(&mut out, &request.messages, origin, dialect)?;
+    out.extend_from_slice(b"]}");
+    Ok(out)
+}
+
+fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> {
+    match choice {
+        ToolChoice::Auto | ToolChoice::None => put_field(out, "tool_choice", "auto"),
+        ToolChoice::Required => put_field(out, "tool_choice", "required"),
+        ToolChoice::Named(name) => {
+            out.extend_from_slice(b",\"tool_choice\":{\"type\":\"function\"");
+            put_field(out, "name", name)?;
+            out.push(b'}');
+            Ok(())
+        }
+    }
+}
+
+fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect: Dialect) -> serde_json::Result<()> {
+    // Results that stand with their calls already, by their places.
+    let mut placed: Vec<usize> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        match message {
+            Message::User { content } => put_message(out, "user", content, None, None)?,
+            Message::Assistant { content, calls, carry } => {
+                let kept = origin.open(carry.as_ref()).and_then(|kept| slots(kept, content, calls));
+                for slot in kept.unwrap_or_else(|| plain(content, calls)) {
+                    put_slot(out, &slot)?;
+                    if let Slot::Call(call) = slot
+                        && dialect.pairs
+                        && let Some((behind, result)) = result_of(&messages[at + 1..], &call.id)
+                    {
+                        put_result(out, &call.id, result)?;
+                        placed.push(at + 1 + behind);
+                    }
+                }
+            }
+            Message::Tool { .. } if placed.contains(&at) => {}
+            Message::Tool { call_id, content, .. } => put_result(out, call_id, content)?,
+        }
+    }
+    Ok(())
+}
+
+fn put_slot(out: &mut Vec<u8>, slot: &Slot<'_>) -> serde_json::Result<()> {
+    match slot {
+        Slot::Item(item) => {
+            comma(out);
+            put(out, item)
+        }
+        Slot::Message { text, id, phase } => put_message(out, "assistant", text, *id, *phase),
+        Slot::Call(call) => put_call(out, call),
+    }
+}
+
+/// A message; one with an id goes back as the output item it was.
+fn put_message(out: &mut Vec<u8>, role: &str, text: &str, id: Option<&str>, phase: Option<&str>) -> serde_json::Result<()> {
+    comma(out);
+    out.extend_from_slice(b"{\"role\":");
+    put(out, role)?;
+    if let Some(phase) = phase {
+        put_field(out, "phase", phase)?;
+    }
+    match id {
+        Some(id) => {
+            out.extend_from_slice(b",\"type\":\"message\",\"status\":\"completed\"");
+            put_field(out, "id", id)?;
+            out.extend_from_slice(b",\"content\":[{\"type\":\"output_text\",\"annotations\":[]");
+            put_field(out, "text", text)?;
+            out.extend_from_slice(b"}]");
+        }
+        None => put_field(out, "content", text)?,
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn put_call(out: &mut Vec<u8>, call: &HistoryCall) -> serde_json::Result<()> {
+    comma(out);
+    out.extend_from_slice(b"{\"type\":\"function_call\"");
+    put_field(out, "call_id", &call.id)?;
+    put_field(out, "name", &*speakable(&call.name))?;
+    put_field(out, "arguments", whole(&call.arguments))?;
+    out.push(b'}');
+    Ok(())
+}
+
+fn put_result(out: &mut Vec<u8>, call_id: &str, content: &str) -> serde_json::Result<()> {
+    comma(out);
+    out.extend_from_slice(b"{\"type\":\"function_call_output\"");
+    put_field(out, "call_id", call_id)?;
+    put_field(out, "output", content)?;
+    out.push(b'}');
+    Ok(())
+}
+
+fn comma(out: &mut Vec<u8>) {
+    if out.last() != Some(&b'[') {
+        out.push(b',');
+    }
+}
+
+/// The tools in this API's shape: flat, and `strict` always said, because left out it means yes.
+pub(super) fn encode_tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
+    let mut out = vec![b'['];
+    for tool in tools {
+        comma(&mut out);
+        out.extend_from_slice(b"{\"type\":\"function\"");
+        put_field(&mut out, "name", &tool.name)?;
+        put_field(&mut out, "description", &tool.description)?;
+        put_field(&mut out, "parameters", &tool.parameters)?;
+        put_field(&mut out, "strict", &tool.strict)?;
+        out.push(b'}');
+    }
+    out.push(b']');
+    Ok(out)
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+//! A model server and how it is talked to, whichever API it speaks: one request, one answer, no retries.
+//!
+//! No message of ours ever holds the key.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use tokio::time::timeout;
+use werkruf_contract::Deadline;
+
+use crate::carry::Origin;
+use crate::flow::{Flow, MAX_ANSWER_BYTES};
+use crate::overdue::in_time;
+use crate::reading::{Reader, Wire};
+use crate::record::Recordings;
+use crate::retry_after::retry_after;
+use crate::secrets::Secrets;
+use crate::{AnswerStream, ModelError, ModelFault};
+
+/// Of an error's body so much is read.
+const MAX_ERROR_BYTES: usize = 16 * 1024;
+
+/// A server and how to talk to it.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// For `api_usage.provider`.
+    pub name: String,
+    /// Ends in `/v1` as a rule; a query is kept.
+    pub base_url: String,
+    pub api_key: Option<SecretString>,
+    /// The model where a request names none.
+    pub model: String,
+    /// Sent with every request; may hold keys, which are redacted like the key itself.
+    pub headers: Vec<(String, SecretString)>,
+    /// The limit where a request names none.
+    pub max_output_tokens: u32,
+    /// Until the first byte of the answer.
+    pub first_byte: Duration,
+    /// Between one byte and the next.
+    pub idle: Duration,
+    /// Where answers are recorded, for `wire inspect`.
+    pub record: Option<PathBuf>,
+    pub client: Client,
+}
+
+/// Why a provider cannot be made. The operator acts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("the base URL {0:?} is not an http or https address")]
+    BaseUrl(String),
+    #[error("the header {0:?} cannot be sent")]
+    Header(String),
+    #[error("the API key holds characters that cannot be sent")]
+    ApiKey,
+}
+
+/// A server, checked.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) config: ServerConfig,
+    api: &'static str,
+    answers: Url,
+    models: Url,
+    headers: HeaderMap,
+    secrets: Secrets,
+    recordings: Option<Recordings>,
+}
+
+impl Server {
+    /// Checks the configuration; connects nowhere. `path` is where this API answers.
+    pub(crate) fn new(config: ServerConfig, api: &'static str, path: &[&str]) -> Result<Self, ConfigError> {
+        let answers = endpoint(&config.base_url, path)?;
+        let models = endpoint(&config.base_url, &["models"])?;
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &config.api_key {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret())).map_err(|_| ConfigError::ApiKey)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        for (name, value) in &config.headers {
+            let header = HeaderName::try_from(name).map_err(|_| ConfigError::Header(name.clone()))?;
+            let mut value = HeaderValue::try_from(value.expose_secret()).map_err(|_| ConfigError::Header(name.clone()))?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        let secrets = Secrets::new(config.api_key.as_ref(), &config.headers);
+        let recordings = config.record.clone().map(|folder| Recordings::new(folder, api));
+        Ok(Self { config, api, answers, models, headers, secrets, recordings })
+    }
+
+    /// The host answers come from.
+    pub(crate) fn host(&self) -> &str {
+        self.answers.host_str().unwrap_or_default()
+    }
+
+    /// Who answers a request for this model, for what is carried to the next one.
+    pub(crate) fn origin(&self, model: &str) -> Origin {
+        Origin { api: self.api, provider: self.config.name.clone(), model: model.to_owned() }
+    }
+
+    /// The models the server offers, as it names them.
+    pub(crate) async fn models(&self) -> Result<Vec<String>, ModelError> {
+        let deadline = Deadline::after(self.config.first_byte);
+        let response = self.send(self.config.client.get(self.models.clone()), deadline).await?;
+        let body = self.read_some(response, MAX_ANSWER_BYTES, deadline).await?;
+        let list: ModelList =
+            serde_json::from_slice(&body).map_err(|error| ModelError::new(ModelFault::Protocol, format!("the list of models: {error}")))?;
+        Ok(list.into_ids())
+    }
+
+    /// Sends a body once. Resolves when the answer's head says yes.
+    pub(crate) async fn ask<W: Wire + Send + 'static>(
+        &self,
+        body: serde_json::Result<Vec<u8>>,
+        origin: Origin,
+    ) -> Result<AnswerStream, ModelError> {
+        let body = body.map_err(|error| ModelError::new(ModelFault::Protocol, format!("the request: {error}")))?;
+        let deadline = Deadline::after(self.config.first_byte);
+        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        let response = self.send(post, deadline).await?;
+        let flow = Flow {
+            response,
+            reader: Reader::<W>::default(),
+            first_byte: Some(deadline),
+            idle: self.config.idle,
+            taken: 0,
+            secrets: self.secrets.clone(),
+            origin,
+            recording: self.recordings.as_ref().and_then(|recordings| recordings.begin(&self.secrets)),
+        };
+        Ok(flow.into_stream())
+    }
+
+    /// Sends and waits for a head that says yes.
+    async fn send(&self, request: RequestBuilder, deadline: Deadline) -> Result<Response, ModelError> {
+        let sent = in_time(deadline, request.headers(self.headers.clone()).send()).await;
+        let response = match sent {
+            None => return Err(ModelError::new(ModelFault::FirstByte, "no answer began in time")),
+            Some(Err(error)) => {
+                let fault = if error.is_connect() || error.is_builder() { ModelFault::Connect } else { ModelFault::Incomplete };
+                return Err(ModelError::new(fault, self.secrets.told(&describe(error))));
+            }
+            Some(Ok(response)) => response,
+        };
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let wait = retry_after(response.headers());
+        // What of the body does not come in time is not worth waiting for: the status is the answer.
+        let deadline = deadline.earlier(Deadline::after(self.config.idle));
+        let body = self.read_some(response, MAX_ERROR_BYTES, deadline).await.unwrap_or_default();
+        let message = self.secrets.told(&String::from_utf8_lossy(&body));
+        Err(ModelError { retry_after: wait, ..ModelError::new(ModelFault::Refused { status }, message) })
+    }
+
+    async fn read_some(&self, mut response: Response, limit: usize, deadline: Deadline) -> Result<Vec<u8>, ModelError> {
+        let mut body = Vec::new();
+        while body.len() < limit {
+            match timeout(deadline.left(), response.chunk()).await {
+                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => return Err(ModelError::new(ModelFault::Incomplete, self.secrets.told(&describe(error)))),
+                Err(_) => return Err(ModelError::new(ModelFault::Idle, "the answer did not end in time")),
+            }
+        }
+        Ok(body)
+    }
+}
+
+fn endpoint(base: &str, path: &[&str]) -> Result<Url, ConfigError> {
+    let refused = || ConfigError::BaseUrl(base.to_owned());
+    let mut url = Url::parse(base).map_err(|_| refused())?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(refused());
+    }
+    url.path_segments_mut().map_err(|()| refused())?.pop_if_empty().extend(path);
+    Ok(url)
+}
+
+/// An HTTP error with its causes; the outer words alone only say that something failed.
+pub(crate) fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        words = format!("{words}: {inner}");
+        cause = inner.source();
+    }
+    words
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ModelList {
+    OpenAi { data: Vec<ListedModel> },
+    Other { models: Vec<ListedModel> },
+    Bare(Vec<ListedModel>),
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    #[serde(alias = "name")]
+    id: String,
+}
+
+impl ModelList {
+    fn into_ids(self) -> Vec<String> {
+        let (Self::OpenAi { data: list } | Self::Other { models: list } | Self::Bare(list)) = self;
+        list.into_iter().map(|model| model.id).collect()
+    }
+}

@@ -1,0 +1,59 @@
+//! Tokens as providers report them, in either API's words.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::TokenUsage;
+use crate::raw::{count, object};
+
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: Option<f64>,
+    #[serde(default)]
+    input_tokens: Option<f64>,
+    #[serde(default)]
+    completion_tokens: Option<f64>,
+    #[serde(default)]
+    output_tokens: Option<f64>,
+    #[serde(default)]
+    total_tokens: Option<f64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<Details>,
+    #[serde(default)]
+    input_tokens_details: Option<Details>,
+    #[serde(default)]
+    completion_tokens_details: Option<Details>,
+    #[serde(default)]
+    output_tokens_details: Option<Details>,
+    /// DeepSeek's word for cached tokens.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Option<f64>,
+    #[serde(default)]
+    reasoning_tokens: Option<f64>,
+}
+
+/// Reads a `usage` object. `None` where it counts nothing.
+pub(crate) fn usage(raw: &RawValue) -> Option<TokenUsage> {
+    let wire: WireUsage = object(raw)?;
+    let (input, output) = (wire.prompt_tokens.or(wire.input_tokens), wire.completion_tokens.or(wire.output_tokens));
+    if input.is_none() && output.is_none() && wire.total_tokens.is_none() {
+        return None;
+    }
+    let cached = wire.prompt_tokens_details.or(wire.input_tokens_details).and_then(|details| details.cached_tokens);
+    let reasoning = wire.completion_tokens_details.or(wire.output_tokens_details).and_then(|details| details.reasoning_tokens);
+    let (input_tokens, output_tokens) = (count(input), count(output));
+    Some(TokenUsage {
+        input_tokens,
+        cached_tokens: count(cached.or(wire.prompt_cache_hit_tokens)),
+        output_tokens,
+        reasoning_tokens: count(reasoning),
+        total_tokens: wire.total_tokens.map_or(input_tokens + output_tokens, |total| count(Some(total))),
+    })
+}
