@@ -56,9 +56,11 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// What a turn writes, and what it must read to go on.
 pub trait Turns: Send + Sync {
-    /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves.
+    /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
+    /// conversation is open the new one waits; one that comes with calls is refused as [`StoreError::Busy`] and leaves nothing.
     fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened>;
-    /// A turn that waited behind another begins: it takes the lease and its message gets its place.
+    /// A turn that waited behind another begins: it takes the lease and its message gets its place. [`StoreError::Busy`] while
+    /// a turn of the conversation that has begun is not over, whoever works on it or nobody.
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence>;
     /// Commits B, C, D: whatever a turn has to say at once, or nothing at all.
     fn write(&self, write: TurnWrite) -> Answer<'_, Written>;
