@@ -25,6 +25,7 @@ pub(super) struct Migration {
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, name: "held", sql: include_str!("migrations/0002_held.sql") },
+    Migration { version: 3, name: "token_roles", sql: include_str!("migrations/0003_token_roles.sql") },
 ];
 
 impl Migration {

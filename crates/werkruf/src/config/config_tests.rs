@@ -164,3 +164,33 @@ fn what_init_writes_is_valid_with_every_comment_sign_removed_too() {
     let config = load(&settings, &[]).unwrap();
     assert_eq!((config.limits, config.tools.len(), config.assistants.len()), (Limits::default(), 1, 1));
 }
+
+#[test]
+fn issuers_of_tokens_come_from_the_environment_and_the_file() {
+    let none = load("", &[]).unwrap();
+    assert!(none.tokens.is_empty());
+    let supabase = load("", &[("SUPABASE_URL", "https://abc.supabase.co/")]).unwrap();
+    let [issuer] = &supabase.tokens[..] else { panic!("one issuer") };
+    assert_eq!(issuer.issuer.as_deref(), Some("https://abc.supabase.co/auth/v1"));
+    assert_eq!(issuer.jwks_url.as_deref(), Some("https://abc.supabase.co/auth/v1/.well-known/jwks.json"));
+    let secret = load("", &[("SUPABASE_JWT_SECRET", "sixteen-characters")]).unwrap();
+    assert!(secret.tokens[0].issuer.is_none() && secret.tokens[0].jwks_url.is_none() && secret.tokens[0].secret.is_some());
+    let other = load("[auth.jwt]\nissuer = 'https://id.example/'\naudience = 'werkruf'\nroles_claim = ''\n", &[]).unwrap();
+    assert_eq!(other.tokens[0].jwks_url.as_deref(), Some("https://id.example/.well-known/jwks.json"));
+    assert_eq!((&other.tokens[0].tenant_claims[..], other.tokens[0].roles_claims.len()), (&["tenant_id".to_owned()][..], 0));
+}
+
+#[test]
+fn an_issuer_that_cannot_be_trusted_is_a_fault() {
+    let faults =
+        |text: &str, variables: &[(&str, &str)]| load(text, variables).unwrap_err().into_iter().map(|fault| fault.path).collect::<Vec<_>>();
+    assert_eq!(
+        faults("", &[("SUPABASE_URL", "abc.supabase.co"), ("SUPABASE_JWT_SECRET", "short")]),
+        ["SUPABASE_URL", "SUPABASE_JWT_SECRET"]
+    );
+    assert_eq!(faults("[auth.jwt]\n", &[]), ["/auth/jwt/issuer", "/auth/jwt/audience"]);
+    let own = "[auth.jwt]\nissuer = 'https://id.example'\naudience = 'a'\ntenant_claim = 'user_metadata.tenant'\njwks_url = 'keys'\n";
+    assert_eq!(faults(own, &[]), ["/auth/jwt/jwks_url", "/auth/jwt/tenant_claim"]);
+    let same = "[auth.jwt]\nissuer = 'https://abc.supabase.co/auth/v1'\naudience = 'a'\n";
+    assert_eq!(faults(same, &[("SUPABASE_URL", "https://abc.supabase.co")]), ["/auth/jwt/issuer"]);
+}

@@ -62,6 +62,18 @@ pub(super) struct ModelSection {
 pub(super) struct AuthSection {
     pub unknown_users: Option<String>,
     pub guest_role: Option<String>,
+    pub jwt: Option<JwtSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JwtSection {
+    pub issuer: Option<String>,
+    pub audience: Option<String>,
+    pub jwks_url: Option<String>,
+    pub tenant_claim: Option<String>,
+    pub roles_claim: Option<String>,
+    pub tenant: Option<String>,
 }
 
 /// Where each value of the file stands, so that a fault found later still has its line.

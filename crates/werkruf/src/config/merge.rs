@@ -11,7 +11,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, UnknownUsers, limits, model};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, UnknownUsers, limits, model, tokens};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -56,6 +56,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
         limits: limits::merge(document, environment, violations),
         auth: auth(document, violations),
+        tokens: tokens::merge(document, environment, violations),
         model: model::merge(document, environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),

@@ -9,6 +9,7 @@ mod limits;
 mod merge;
 mod model;
 mod template;
+mod tokens;
 mod violation;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use model::{ChatModel, ModelConfig};
 pub use template::TEMPLATE;
+pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
 
 use file::{Document, Places};
@@ -86,6 +88,8 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
     pub auth: AuthConfig,
+    /// Whose tokens open the doors.
+    pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,

@@ -28,6 +28,12 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
 
+# [auth.jwt]                           # people who sign in elsewhere; for Supabase set SUPABASE_URL instead
+# issuer = "https://login.example.org"
+# audience = "werkruf"
+# tenant_claim = "tenant_id"
+# roles_claim = "roles"
+
 # [limits]
 # steps = 16                           # model answers per turn
 # turn_ms = 300000

@@ -19,3 +19,5 @@ mod keeping;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod tokens;
