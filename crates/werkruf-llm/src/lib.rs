@@ -10,6 +10,7 @@ mod error;
 mod http;
 mod inspect;
 mod offline;
+pub mod prices;
 mod request;
 mod retry_after;
 mod sse;

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Cancel, Clock, Deadline, EventType, Init, Uuid, Words};
 use werkruf_llm::Provider;
+use werkruf_llm::prices::PriceTable;
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, People, Records, TurnKind, Turns, crash};
 
 use crate::admission::Admission;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
     pub safety: HashMap<String, SafetyProfile>,
+    /// What requests cost.
+    pub prices: Arc<PriceTable>,
 }
 
 /// Runs turns. Clones share everything.

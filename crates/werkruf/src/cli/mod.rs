@@ -14,6 +14,7 @@ mod explain;
 mod ids;
 mod keys;
 mod people;
+mod prices;
 pub(crate) mod print;
 mod tools;
 mod version;
@@ -139,6 +140,8 @@ enum Command {
         after_help = "Examples:\n  werkruf restore /var/backups/werkruf.db\n  werkruf restore werkruf-today.db --force --database sqlite:/var/lib/werkruf/werkruf.db"
     )]
     Restore(backup::File),
+    /// What models cost here
+    Prices(prices::Command),
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
@@ -230,6 +233,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::People(command)) => people::run(&session, command).await,
         Some(Command::Backup(file)) => backup::back_up(&session, file).await,
         Some(Command::Restore(file)) => backup::restore(&session, file).await,
+        Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

@@ -194,3 +194,20 @@ fn an_issuer_that_cannot_be_trusted_is_a_fault() {
     let same = "[auth.jwt]\nissuer = 'https://abc.supabase.co/auth/v1'\naudience = 'a'\n";
     assert_eq!(faults(same, &[("SUPABASE_URL", "https://abc.supabase.co")]), ["/auth/jwt/issuer"]);
 }
+
+#[test]
+fn an_operators_prices_lie_over_the_built_in_ones() {
+    let tokens = werkruf_llm::TokenUsage { input_tokens: 2, output_tokens: 1, ..werkruf_llm::TokenUsage::default() };
+    let beside = tempfile::tempdir().unwrap();
+    let file = beside.path().join("prices.json");
+    std::fs::write(&file, r#"{"models": [{"model": "ours", "usd_per_million": {"input": "1", "output": "3"}}]}"#).unwrap();
+    let config = load("", &[("WERKRUF_PRICES", file.to_str().unwrap())]).unwrap();
+    assert_eq!(config.prices.cost("ours", tokens), Some(5000));
+    assert!(config.prices.cost("gpt-5", tokens).is_some());
+    assert_eq!(load("", &[]).unwrap().prices.cost("ours", tokens), None);
+    std::fs::write(&file, r#"{"models": [{"model": "ours"}]}"#).unwrap();
+    let faults = load("", &[("WERKRUF_PRICES", file.to_str().unwrap())]).unwrap_err();
+    assert_eq!(faults[0].path, "WERKRUF_PRICES");
+    assert!(faults[0].message.contains("/models/0"), "{}", faults[0].message);
+    assert_eq!(load("prices = 'nowhere.json'\n", &[]).unwrap_err()[0].path, "/prices");
+}

@@ -29,6 +29,7 @@ pub(super) struct File {
     pub trusted_proxies: Vec<String>,
     pub cors_origins: Vec<String>,
     pub sample_data: Option<bool>,
+    pub prices: Option<PathBuf>,
     pub disabled_tools: Vec<String>,
     pub log: LogSection,
     pub model: ModelSection,

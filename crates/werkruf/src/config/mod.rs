@@ -8,6 +8,7 @@ mod file;
 mod limits;
 mod merge;
 mod model;
+mod prices;
 mod template;
 mod tokens;
 mod violation;
@@ -15,8 +16,10 @@ mod violation;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use secrecy::SecretString;
+use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
@@ -91,6 +94,8 @@ pub struct Config {
     /// Whose tokens open the doors.
     pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,
+    /// What models cost: the table in the program, with the operator's over it.
+    pub prices: Arc<PriceTable>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,

@@ -11,6 +11,8 @@ mod chat;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;
