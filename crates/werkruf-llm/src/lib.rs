@@ -7,6 +7,7 @@
 mod answer;
 mod chat;
 mod error;
+pub mod history_formats;
 mod http;
 mod inspect;
 mod offline;

@@ -10,6 +10,7 @@
 mod article_match;
 pub mod crash;
 mod error;
+mod history;
 mod keeping;
 mod keys;
 mod rows;
@@ -23,6 +24,7 @@ mod workspace_lines;
 mod write;
 
 pub use error::StoreError;
+pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use rows::{

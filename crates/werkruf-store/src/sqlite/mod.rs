@@ -6,6 +6,7 @@
 mod backup;
 mod erase;
 mod erased_list;
+mod history;
 mod hold;
 mod import;
 mod insert;

@@ -22,6 +22,7 @@ mod error;
 mod events;
 mod explain;
 mod health;
+mod history;
 mod invoke;
 mod keys;
 mod lookup;
@@ -73,6 +74,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
     OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
+        .merge(history::routes())
         .merge(events::routes())
         .merge(turns::routes())
         .merge(calls::routes())

@@ -13,6 +13,8 @@ mod conversations;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;
