@@ -13,6 +13,7 @@ mod error;
 mod history;
 mod keeping;
 mod keys;
+mod legacy;
 mod rows;
 mod sqlite;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use error::StoreError;
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
+pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
     TurnRow, UserRow,

@@ -11,6 +11,7 @@ mod hold;
 mod import;
 mod insert;
 mod known;
+mod legacy;
 mod migrate;
 mod open;
 mod people;

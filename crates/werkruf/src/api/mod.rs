@@ -25,6 +25,7 @@ mod health;
 mod history;
 mod invoke;
 mod keys;
+mod legacy;
 mod lookup;
 mod openapi;
 mod page;
@@ -86,6 +87,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(workspace::routes())
         .merge(admin_backup::routes())
         .merge(erasure::routes())
+        .merge(legacy::routes())
 }
 
 /// The whole door.

@@ -12,6 +12,7 @@ mod conversations;
 mod error;
 mod explain;
 mod ids;
+mod import;
 mod keys;
 mod people;
 mod prices;
@@ -129,6 +130,11 @@ enum Command {
     /// Import the office: people, requests, tasks, working times, articles
     #[command(subcommand)]
     Workspace(workspace::Command),
+    /// Take over the conversations and tool calls of an older program
+    #[command(
+        after_help = "Examples:\n  werkruf import --from sqlite:old.db --dry-run\n  werkruf import --from sqlite:old.db --tenant demo --user 3 --json"
+    )]
+    Import(import::Command),
     /// Erase people
     #[command(subcommand)]
     People(people::Command),
@@ -230,6 +236,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,
+        Some(Command::Import(command)) => import::run(&session, &command).await,
         Some(Command::People(command)) => people::run(&session, command).await,
         Some(Command::Backup(file)) => backup::back_up(&session, file).await,
         Some(Command::Restore(file)) => backup::restore(&session, file).await,
