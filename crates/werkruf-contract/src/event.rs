@@ -119,6 +119,22 @@ pub struct Usage {
     pub model_calls: u32,
 }
 
+impl Usage {
+    /// Adds what a request cost, before it is counted in `model_calls`. One unknown price makes the sum unknown.
+    pub fn add_cost(&mut self, nano_usd: Option<i64>) {
+        let before = if self.model_calls == 0 { Some(0.0) } else { self.cost_usd };
+        // Summed as integers: a sum of binary fractions would drift from the sum of the rows.
+        self.cost_usd = before.zip(nano_usd).map(|(before, nano)| Self::dollars((before * NANO).round() as i64 + nano));
+    }
+
+    /// Nano-dollars as dollars.
+    pub fn dollars(nano_usd: i64) -> f64 {
+        nano_usd as f64 / NANO
+    }
+}
+
+const NANO: f64 = 1e9;
+
 /// One call's outcome inside the final answer.
 /// The data is a value where it is read, and text that is spliced where it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

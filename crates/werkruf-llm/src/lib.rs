@@ -11,12 +11,14 @@ mod encoding;
 mod error;
 mod flow;
 mod framing;
+pub mod history_formats;
 mod http;
 mod inspect;
 mod offline;
 mod overdue;
 #[cfg(any(test, fuzzing))]
 pub mod parts;
+pub mod prices;
 mod raw;
 mod reading;
 mod record;

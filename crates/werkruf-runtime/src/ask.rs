@@ -210,12 +210,13 @@ impl Question<'_> {
 
     fn row(&self, tokens: TokenUsage, estimated: bool, model: Option<&str>) -> NewUsage {
         let asked = self.request.model.as_deref().unwrap_or_else(|| self.provider.default_model());
+        let model = model.unwrap_or(asked);
         NewUsage {
             id: self.ground.clock.new_id(),
             call_id: None,
             key_id: self.ground.caller.key_id,
             provider: self.provider.name().to_owned(),
-            model: model.unwrap_or(asked).to_owned(),
+            model: model.to_owned(),
             operation: "chat",
             tokens_prompt: tokens.input_tokens.max(0),
             tokens_cached: tokens.cached_tokens.max(0),
@@ -223,7 +224,7 @@ impl Question<'_> {
             tokens_reasoning: tokens.reasoning_tokens.max(0),
             tokens_total: tokens.total_tokens.max(0),
             estimated,
-            cost_nano_usd: None,
+            cost_nano_usd: self.ground.setup.prices.cost(model, tokens),
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uuid, Words};
 use werkruf_llm::Provider;
+use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
     ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
     StoreError, Streams, TurnKind, Turns, crash,
@@ -50,6 +51,8 @@ pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
     pub safety: HashMap<String, SafetyProfile>,
+    /// What requests cost.
+    pub prices: Arc<PriceTable>,
 }
 
 /// Runs turns. Clones share everything.

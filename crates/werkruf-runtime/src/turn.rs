@@ -184,6 +184,7 @@ impl Turn {
         billed.output_tokens += row.tokens_completion;
         billed.reasoning_tokens += row.tokens_reasoning;
         billed.total_tokens += row.tokens_total;
+        billed.add_cost(row.cost_nano_usd);
         billed.model_calls += 1;
         self.progress.usage.push(row);
     }

@@ -11,8 +11,10 @@ mod approvals;
 mod article_match;
 pub mod crash;
 mod error;
+mod history;
 mod keeping;
 mod keys;
+mod legacy;
 mod rows;
 mod sqlite;
 #[cfg(test)]
@@ -26,11 +28,13 @@ mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
 pub use error::StoreError;
+pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
+pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TurnRow,
-    UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
+    TurnRow, UserRow,
 };
 pub use sqlite::{Counts, SqliteStore};
 pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
@@ -128,6 +132,8 @@ pub trait People: Send + Sync {
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>>;
     /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
     fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow>;
+    /// What a token says about a person's roles; it stands until the next token.
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()>;
     /// Branches, roles and users in one transaction; the same id replaces.
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()>;
     fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow>;

@@ -1,6 +1,7 @@
 //! What is read back.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
 
@@ -44,6 +45,16 @@ pub struct UserRow {
     pub id: i64,
     pub first_name: String,
     pub last_name: String,
+    /// What the last token said about roles.
+    pub token_roles: Option<TokenRoles>,
+}
+
+/// Roles as a token names them. Names the tenant does not have count as not said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRoles {
+    pub names: Vec<String>,
+    /// Nothing but these, even where the tenant has none of them. Otherwise the roles given here stand in that case.
+    pub only: bool,
 }
 
 /// A row of `conversations`.

@@ -15,7 +15,7 @@ use werkruf_runtime::{Parts, Runtime};
 use werkruf_store::{Approvals, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
 
 use crate::config::{Config, ConfigViolation};
-use crate::identity::new_secret;
+use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
 use crate::{provider, sample, setup};
 
@@ -86,6 +86,7 @@ pub struct App {
     /// The bearer of commands on this machine; new at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
+    pub(crate) tokens: Tokens,
     pub tasks: TaskTracker,
     client: reqwest::Client,
     planner: Planner,
@@ -132,7 +133,9 @@ impl App {
         let runtime = Runtime::new(parts, setup);
         planner.follow(runtime.setup());
         let operator_token = SecretString::from(new_secret(rand::random()));
-        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tasks: TaskTracker::new(), client, planner }))
+        let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
+        let tasks = TaskTracker::new();
+        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tokens, tasks, client, planner }))
     }
 
     /// What turns write.

@@ -28,7 +28,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     telemetry::start(&config.log);
     let mut signals = Signals::listen()?;
     let app = App::open(config).await?;
-    if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && !app.has_key().await? {
+    if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && app.tokens.is_empty() && !app.has_key().await? {
         return Err(StartError::Unprotected(app.config.listen));
     }
     let Connections { all: connections, per_address } = app.config.connections;

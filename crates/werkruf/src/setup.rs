@@ -73,7 +73,8 @@ pub fn build(
     if !violations.is_empty() {
         return Err(violations);
     }
-    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone() })
+    let prices = Arc::clone(&config.prices);
+    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone(), prices })
 }
 
 /// A misspelt tool would silently be missing from an assistant, or silently be allowed by a safety profile.

@@ -10,6 +10,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/import.rs"]
+mod import;
 #[path = "cli/keeping.rs"]
 mod keeping;
 #[path = "cli/model.rs"]

@@ -11,7 +11,7 @@ use super::people_write as write;
 use super::records::List;
 use super::row::{self, Columns, all, first};
 use super::text::Id;
-use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, UserRow};
+use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
 
 impl People for SqliteStore {
     fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
@@ -60,6 +60,10 @@ impl People for SqliteStore {
 
     fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow> {
         Box::pin(self.about_people(move |c| write::make_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
+    }
+
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()> {
+        Box::pin(self.about_people(move |c| write::hold_token_roles(c, &Id::from(tenant_id), user_id, roles.as_ref())))
     }
 
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()> {
@@ -140,11 +144,15 @@ pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
 }
 
 pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
-    Ok(UserRow { id: c.int()?, first_name: c.text()?, last_name: c.text()? })
+    let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
+    let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<TokenRoles>(&text)).transpose();
+    let token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
+    Ok(UserRow { id, first_name, last_name, token_roles })
 }
 
 pub(super) fn by_external_id(c: &Connection, tenant: &Id, external_id: &str) -> Result<Option<UserRow>, StoreError> {
-    let mut statement = c.prepare_cached("SELECT id, first_name, last_name FROM users WHERE tenant_id = ?1 AND external_id = ?2")?;
+    let mut statement =
+        c.prepare_cached("SELECT id, first_name, last_name, token_roles FROM users WHERE tenant_id = ?1 AND external_id = ?2")?;
     first(&mut statement, params![tenant, external_id], user)
 }
 
@@ -168,14 +176,14 @@ fn principal(c: &Connection, tenant_id: Uuid, user_id: String) -> Result<Option<
     })?;
     let Some(mut principal) = found else { return Ok(None) };
     let mut roles = snapshot.prepare_cached(
-        "SELECT roles.id, roles.name FROM user_roles JOIN roles ON roles.tenant_id = user_roles.tenant_id AND roles.id = user_roles.role_id
-         WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY roles.id",
+        "SELECT roles.id, roles.name FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY roles.id",
     )?;
     principal.roles = all(&mut roles, params![tenant, number], |columns| Ok(Role { id: columns.int()?, name: columns.text()? }))?;
     let mut permissions = snapshot.prepare_cached(
-        "SELECT entity, entity_type, access, scope FROM user_roles
-         JOIN permissions ON permissions.tenant_id = user_roles.tenant_id AND permissions.role_id = user_roles.role_id
-         WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY permissions.role_id, permissions.position",
+        "SELECT entity, entity_type, access, scope FROM held_roles
+         JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
+         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY permissions.role_id, permissions.position",
     )?;
     principal.permissions = all(&mut permissions, params![tenant, number], |columns| {
         let (entity, entity_type) = (columns.text()?, columns.text()?);

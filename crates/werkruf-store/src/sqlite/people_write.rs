@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::people::{by_external_id, tenant, user};
 use super::row::first;
 use super::text::{Id, Stamp, stamp_or_null};
-use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, UserRow};
+use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow};
 
 pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp) -> Result<TenantRow, StoreError> {
     let id = Id::from(id);
@@ -29,7 +29,7 @@ pub(super) fn make_guest(
     external_id: Option<&str>,
     role: &str,
 ) -> Result<UserRow, StoreError> {
-    let mut by_number = c.prepare_cached("SELECT id, first_name, last_name FROM users WHERE tenant_id = ?1 AND id = ?2")?;
+    let mut by_number = c.prepare_cached("SELECT id, first_name, last_name, token_roles FROM users WHERE tenant_id = ?1 AND id = ?2")?;
     if let Some(number) = user_id
         && let Some(known) = first(&mut by_number, params![tenant, number], user)?
     {
@@ -46,12 +46,22 @@ pub(super) fn make_guest(
     let mut insert = c.prepare_cached(
         "INSERT INTO users (tenant_id, id, first_name, last_name, external_id, locale)
          VALUES (?1, coalesce(?2, (SELECT coalesce(max(id), 0) + 1 FROM users WHERE tenant_id = ?1)), 'Guest', '', ?3, 'en-US')
-         RETURNING id, first_name, last_name",
+         RETURNING id, first_name, last_name, token_roles",
     )?;
     let made = first(&mut insert, params![tenant, user_id, external_id], user)?
         .ok_or_else(|| StoreError::Broken("a guest was not stored".to_owned()))?;
     hold_role(c, tenant, made.id, role_id)?;
     Ok(made)
+}
+
+/// What a token says about roles stands until another token says otherwise.
+pub(super) fn hold_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: Option<&TokenRoles>) -> Result<(), StoreError> {
+    let text = roles.map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
+    let mut statement = c.prepare_cached("UPDATE users SET token_roles = ?3 WHERE tenant_id = ?1 AND id = ?2")?;
+    match statement.execute(params![tenant, user_id, text])? {
+        1 => Ok(()),
+        _ => Err(StoreError::Moved { what: "user", id: user_id.to_string() }),
+    }
 }
 
 fn hold_role(c: &Connection, tenant: &Id, user_id: i64, role_id: i64) -> Result<(), StoreError> {

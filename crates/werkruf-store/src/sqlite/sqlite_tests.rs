@@ -50,6 +50,7 @@ tell! {
     two_roles_give_the_widest_scope,
     a_bad_batch_is_not_written_at_all,
     a_guest_is_made_once,
+    a_token_decides_the_roles_until_the_next_one,
     keys_are_found_by_digest_until_deleted,
     tenants_and_settings_are_remembered,
     a_reach_never_shows_more_than_its_grant,
@@ -231,7 +232,9 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
             plan.push(row.get(3).unwrap());
         }
         assert!(!plan.is_empty());
-        assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !line.contains("CONSTANT")), "{sql}\n{plan:#?}");
+        // The names inside one person's row, and the one person's roles found by them.
+        let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
+        assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
     }
 }
 

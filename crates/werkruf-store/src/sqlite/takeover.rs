@@ -63,7 +63,8 @@ pub(super) fn release(c: &Connection, fence: &Fence) -> Result<(), StoreError> {
 pub(super) fn usage(c: &Connection, tenant_id: Uuid, turn_id: Uuid) -> Result<Usage, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT coalesce(sum(tokens_prompt), 0), coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_completion), 0),
-           coalesce(sum(tokens_reasoning), 0), coalesce(sum(tokens_total), 0), count(*)
+           coalesce(sum(tokens_reasoning), 0), coalesce(sum(tokens_total), 0),
+           CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd) END, count(*)
          FROM api_usage WHERE tenant_id = ?1 AND turn_id = ?2 AND id > ?2",
     )?;
     let sums = first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], |columns| {
@@ -73,7 +74,7 @@ pub(super) fn usage(c: &Connection, tenant_id: Uuid, turn_id: Uuid) -> Result<Us
             output_tokens: columns.int()?,
             reasoning_tokens: columns.int()?,
             total_tokens: columns.int()?,
-            cost_usd: None,
+            cost_usd: columns.int_or_null()?.map(Usage::dollars),
             model_calls: columns.small()?,
         })
     })?;

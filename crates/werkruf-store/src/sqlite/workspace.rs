@@ -157,9 +157,9 @@ const PERSON: &str = "SELECT users.id, users.first_name, users.last_name, users.
      FROM users LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
      WHERE users.tenant_id = ?1 AND users.id = ?2 AND (?3 IS NULL OR users.branch_id = ?3)";
 
-const ROLES: &str = "SELECT roles.name FROM user_roles
-       JOIN roles ON roles.tenant_id = user_roles.tenant_id AND roles.id = user_roles.role_id
-     WHERE user_roles.tenant_id = ?1 AND user_roles.user_id = ?2 ORDER BY roles.id";
+const ROLES: &str = "SELECT roles.name FROM held_roles
+       JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+     WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY roles.id";
 
 /// Whatever a tool may have run, for the test that looks at the plans.
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::json;
 use werkruf_contract::{Access, Need, Scope};
 
 use super::{Store, World};
-use crate::{KeyDigest, NewKey, Page, PeopleBatch, Scopes, StoreError};
+use crate::{KeyDigest, NewKey, Page, PeopleBatch, Scopes, StoreError, TokenRoles};
 
 fn people() -> PeopleBatch {
     let permission = |scope: &str| json!({"entity": "table_requests", "entity_type": "table", "access": "read", "scope": scope});
@@ -79,6 +79,29 @@ pub(crate) async fn a_guest_is_made_once<S: Store>(world: World<S>) {
     assert_eq!(found, Some(guest));
     assert_eq!(world.store.user_by_external_id(world.tenant, "sub-10".to_owned()).await.unwrap(), None);
     assert!(world.store.principal(world.tenant, "4".to_owned()).await.unwrap().unwrap().has_role("guest"));
+}
+
+pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world: World<S>) {
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    world.store.put_people(world.tenant, people()).await.unwrap();
+    let said = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only });
+    let held = async |roles: Option<TokenRoles>| {
+        world.store.hold_token_roles(world.tenant, 1, roles.clone()).await.unwrap();
+        assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, roles);
+        let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+        who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(said(&["lead", "pilot"], false)).await, ["lead"], "a name the tenant does not have counts as not said");
+    let need = Need { entity: "table_requests".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
+    let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+    assert_eq!((who.permissions.len(), who.grant(&need)), (1, Some(Scope::Branch)));
+    assert_eq!(held(said(&["pilot"], false)).await, ["employee", "lead"], "nothing is left: what was given here stands");
+    assert_eq!(held(said(&["pilot"], true)).await, Vec::<String>::new(), "these only");
+    assert_eq!(held(said(&["guest"], true)).await, ["guest"]);
+    assert_eq!(held(None).await, ["employee", "lead"], "what was given here was never touched");
+    assert_eq!(world.store.principal(world.tenant, "2".to_owned()).await.unwrap().unwrap().roles.len(), 1, "another person");
+    let nobody = world.store.hold_token_roles(world.tenant, 99, None).await;
+    assert!(matches!(nobody, Err(StoreError::Moved { what: "user", .. })));
 }
 
 pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: World<S>) {

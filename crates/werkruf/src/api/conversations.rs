@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -20,7 +21,7 @@ use super::error::ApiError;
 use super::page::{self, PageQuery};
 use super::policy::{Policy, Who};
 use super::view::{Iso, raw};
-use super::{Door, body, lookup};
+use super::{Door, body, history, lookup};
 use crate::identity::Sight;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
@@ -171,7 +172,7 @@ async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FormatQuery {
-    /// `native`.
+    /// `native` (every column), `openai` (chat messages), `responses` (items) or `langchain` (as `messages_from_dict` takes them).
     format: Option<String>,
 }
 
@@ -183,7 +184,7 @@ struct MessageList<'a> {
     next_after: Option<Uuid>,
 }
 
-/// The messages of a conversation, every column.
+/// The messages of a conversation: every column, or in the shape another program speaks.
 #[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
@@ -196,13 +197,15 @@ async fn messages(
     Params(query): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
     let page = query.page()?;
-    if !matches!(format.format.as_deref(), None | Some("native")) {
-        return Err(ApiError::invalid("format takes native; other formats do not exist yet."));
-    }
+    let format = history::format(format.format.as_deref())?;
     let conversation = lookup::conversation(&door, &who, &id).await?;
     let rows = door.app.records().messages(who.tenant_id, conversation.id, page).await?;
+    let next_after = page::next_after(&rows, page.limit, |row| row.id);
+    if let Some(format) = format {
+        return Ok(Json(json!({"messages": history::written(format, &rows, page.order), "next_after": next_after})).into_response());
+    }
     let messages = rows.iter().map(MessageView::from).collect();
-    Ok(Json(MessageList { messages, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(MessageList { messages, next_after }).into_response())
 }
 
 /// The session state, bare.

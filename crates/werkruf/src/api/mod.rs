@@ -24,8 +24,10 @@ mod events;
 mod explain;
 mod follow;
 mod health;
+mod history;
 mod invoke;
 mod keys;
+mod legacy;
 mod lookup;
 mod openapi;
 mod page;
@@ -76,6 +78,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
     OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
+        .merge(history::routes())
         .merge(events::routes())
         .merge(turns::routes())
         .merge(calls::routes())
@@ -89,6 +92,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(admin_backup::routes())
         .merge(retention::routes())
         .merge(erasure::routes())
+        .merge(legacy::routes())
 }
 
 /// The whole door.

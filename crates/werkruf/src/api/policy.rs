@@ -106,14 +106,20 @@ mod tests {
 
     #[test]
     fn a_key_without_scopes_opens_nothing() {
-        let who = Identity { tenant_id: Uuid::nil(), scopes: Scopes::default(), key_id: Some(Uuid::nil()), principal: None };
+        let who =
+            Identity { tenant_id: Uuid::nil(), scopes: Scopes::default(), operator: false, key_id: Some(Uuid::nil()), principal: None };
         assert!(ALL.iter().all(|policy| policy.check(&who).is_err()));
     }
 
     #[test]
     fn nobody_needs_to_be_named_only_where_rows_belong_to_nobody() {
-        let who =
-            Identity { tenant_id: Uuid::nil(), scopes: Scopes { admin: false, ..Scopes::ALL }, key_id: Some(Uuid::nil()), principal: None };
+        let who = Identity {
+            tenant_id: Uuid::nil(),
+            scopes: Scopes { admin: false, ..Scopes::ALL },
+            operator: false,
+            key_id: Some(Uuid::nil()),
+            principal: None,
+        };
         let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&who).is_ok()).collect();
         assert_eq!(open, [Policy::ReadTools]);
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Outcome, Session, encode, ids, print};
+use super::{Outcome, Session, encode, ids, print, read_input};
 
 /// The longest page the API gives.
 const PAGE: u32 = 1000;
@@ -30,8 +30,9 @@ pub(super) enum Command {
         /// Id of the conversation, or the beginning of it
         id: String,
     },
-    /// Take a conversation along: as JSON all of it, as Markdown what was said
+    /// Take a conversation along: as JSON all of it, as Markdown what was said, or as another program's messages
     #[command(after_help = "Examples:\n  werkruf conversations export 0197f2c4-77aa conversation.json\n  \
+                            werkruf conversations export 0197f2c4-77aa --format langchain messages.json\n  \
                             werkruf conversations export 0197f2c4-77aa --format markdown > conversation.md")]
     Export {
         /// Id of the conversation, or the beginning of it
@@ -41,6 +42,19 @@ pub(super) enum Command {
         format: Format,
         /// Where to; stdout without it
         file: Option<String>,
+    },
+    /// Take over a conversation from another program
+    #[command(after_help = "Examples:\n  werkruf conversations import messages.json --format langchain --user 3\n  \
+                      werkruf conversations import - --format openai --user 3 --title 'From the old bot' < messages.json")]
+    Import {
+        /// A file with a list of messages, or - for stdin
+        file: String,
+        /// How they are written
+        #[arg(long)]
+        format: Foreign,
+        /// What the conversation is called; its first words without it
+        #[arg(long)]
+        title: Option<String>,
     },
     /// Delete a conversation and everything in it
     #[command(after_help = "Examples:\n  werkruf conversations delete 0197f2c4-77aa\n  werkruf conversations delete 0197f2c4-77aa --yes")]
@@ -57,6 +71,27 @@ pub(super) enum Command {
 pub(super) enum Format {
     Json,
     Markdown,
+    Openai,
+    Responses,
+    Langchain,
+}
+
+/// The messages of another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Foreign {
+    Openai,
+    Responses,
+    Langchain,
+}
+
+impl Foreign {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Responses => "responses",
+            Self::Langchain => "langchain",
+        }
+    }
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
@@ -85,6 +120,7 @@ async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliE
             }
         }
         Command::Export { id, format, file } => export(backend, &id, format, file.as_deref(), json).await?,
+        Command::Import { file, format, title } => import(backend, &file, format, title, json).await?,
         Command::Delete { id, yes } => {
             let conversation = backend.get(&ids::conversation_path(&id)?).await?;
             let id = ids::text(&conversation, "id")?;
@@ -139,10 +175,22 @@ async fn all(backend: &Backend, path: &str, name: &str) -> Result<Vec<Value>, Cl
 }
 
 async fn export(backend: &Backend, typed: &str, format: Format, file: Option<&str>, json: bool) -> Result<(), CliError> {
-    let (conversation, messages) = read(backend, typed).await?;
-    let text = match format {
-        Format::Markdown => dialogue::markdown(&conversation, &messages),
-        Format::Json => format!("{:#}\n", whole(backend, conversation, messages).await?),
+    let foreign = match format {
+        Format::Json | Format::Markdown => None,
+        Format::Openai => Some(Foreign::Openai),
+        Format::Responses => Some(Foreign::Responses),
+        Format::Langchain => Some(Foreign::Langchain),
+    };
+    let text = match (format, foreign) {
+        (_, Some(foreign)) => format!("{:#}\n", in_words_of(backend, typed, foreign).await?),
+        (Format::Markdown, None) => {
+            let (conversation, messages) = read(backend, typed).await?;
+            dialogue::markdown(&conversation, &messages)
+        }
+        (_, None) => {
+            let (conversation, messages) = read(backend, typed).await?;
+            format!("{:#}\n", whole(backend, conversation, messages).await?)
+        }
     };
     match file {
         None | Some("-") => {
@@ -156,6 +204,33 @@ async fn export(backend: &Backend, typed: &str, format: Format, file: Option<&st
             std::fs::write(file, text).map_err(|error| CliError::refused("io", format!("cannot write {file}: {error}")))?;
             if json { print::json(&json!({"written": file})) } else { print::line(&format!("wrote {file}")) }
         }
+    }
+    Ok(())
+}
+
+/// The messages as another program writes them.
+async fn in_words_of(backend: &Backend, typed: &str, foreign: Foreign) -> Result<Value, CliError> {
+    let conversation = backend.get(&ids::conversation_path(typed)?).await?;
+    let id = ids::text(&conversation, "id")?;
+    let path = format!("/api/conversations/{id}/messages?limit={PAGE}&format={}", foreign.name());
+    Ok(Value::Array(all(backend, &path, "messages").await?))
+}
+
+async fn import(backend: &Backend, file: &str, format: Foreign, title: Option<String>, json: bool) -> Result<(), CliError> {
+    let messages: Value = serde_json::from_slice(&read_input(file)?)
+        .map_err(|error| CliError::refused("invalid_request", format!("{file} is not JSON: {error}")))?;
+    let messages = match messages {
+        Value::Array(messages) => messages,
+        mut other => match other["messages"].take() {
+            Value::Array(messages) => messages,
+            _ => return Err(CliError::refused("invalid_request", format!("{file} holds no list of messages"))),
+        },
+    };
+    let answer = backend.post("/api/conversations", &json!({"format": format.name(), "messages": messages, "title": title})).await?;
+    if json {
+        print::json(&answer);
+    } else {
+        print::line(&format!("took over {} message(s) as conversation {}", answer["messages"], print::field(&answer, "id")));
     }
     Ok(())
 }

@@ -13,8 +13,10 @@ mod conversations;
 mod error;
 mod explain;
 mod ids;
+mod import;
 mod keys;
 mod people;
+mod prices;
 pub(crate) mod print;
 mod retention;
 mod tools;
@@ -133,6 +135,11 @@ enum Command {
     /// Import the office: people, requests, tasks, working times, articles
     #[command(subcommand)]
     Workspace(workspace::Command),
+    /// Take over the conversations and tool calls of an older program
+    #[command(
+        after_help = "Examples:\n  werkruf import --from sqlite:old.db --dry-run\n  werkruf import --from sqlite:old.db --tenant demo --user 3 --json"
+    )]
+    Import(import::Command),
     /// Erase people
     #[command(subcommand)]
     People(people::Command),
@@ -147,6 +154,8 @@ enum Command {
     /// Delete what was kept long enough
     #[command(subcommand)]
     Retention(retention::Command),
+    /// What models cost here
+    Prices(prices::Command),
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
@@ -236,10 +245,12 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,
+        Some(Command::Import(command)) => import::run(&session, &command).await,
         Some(Command::People(command)) => people::run(&session, command).await,
         Some(Command::Backup(file)) => backup::back_up(&session, file).await,
         Some(Command::Restore(file)) => backup::restore(&session, file).await,
         Some(Command::Retention(command)) => retention::run(&session, command).await,
+        Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

@@ -180,3 +180,50 @@ fn what_init_writes_is_valid_with_every_comment_sign_removed_too() {
     let config = load(&settings, &[]).unwrap();
     assert_eq!((config.limits, config.tools.len(), config.assistants.len()), (Limits::default(), 1, 1));
 }
+
+#[test]
+fn issuers_of_tokens_come_from_the_environment_and_the_file() {
+    let none = load("", &[]).unwrap();
+    assert!(none.tokens.is_empty());
+    let supabase = load("", &[("SUPABASE_URL", "https://abc.supabase.co/")]).unwrap();
+    let [issuer] = &supabase.tokens[..] else { panic!("one issuer") };
+    assert_eq!(issuer.issuer.as_deref(), Some("https://abc.supabase.co/auth/v1"));
+    assert_eq!(issuer.jwks_url.as_deref(), Some("https://abc.supabase.co/auth/v1/.well-known/jwks.json"));
+    let secret = load("", &[("SUPABASE_JWT_SECRET", "sixteen-characters")]).unwrap();
+    assert!(secret.tokens[0].issuer.is_none() && secret.tokens[0].jwks_url.is_none() && secret.tokens[0].secret.is_some());
+    let other = load("[auth.jwt]\nissuer = 'https://id.example/'\naudience = 'werkruf'\nroles_claim = ''\n", &[]).unwrap();
+    assert_eq!(other.tokens[0].jwks_url.as_deref(), Some("https://id.example/.well-known/jwks.json"));
+    assert_eq!((&other.tokens[0].tenant_claims[..], other.tokens[0].roles_claims.len()), (&["tenant_id".to_owned()][..], 0));
+}
+
+#[test]
+fn an_issuer_that_cannot_be_trusted_is_a_fault() {
+    let faults =
+        |text: &str, variables: &[(&str, &str)]| load(text, variables).unwrap_err().into_iter().map(|fault| fault.path).collect::<Vec<_>>();
+    assert_eq!(
+        faults("", &[("SUPABASE_URL", "abc.supabase.co"), ("SUPABASE_JWT_SECRET", "short")]),
+        ["SUPABASE_URL", "SUPABASE_JWT_SECRET"]
+    );
+    assert_eq!(faults("[auth.jwt]\n", &[]), ["/auth/jwt/issuer", "/auth/jwt/audience"]);
+    let own = "[auth.jwt]\nissuer = 'https://id.example'\naudience = 'a'\ntenant_claim = 'user_metadata.tenant'\njwks_url = 'keys'\n";
+    assert_eq!(faults(own, &[]), ["/auth/jwt/jwks_url", "/auth/jwt/tenant_claim"]);
+    let same = "[auth.jwt]\nissuer = 'https://abc.supabase.co/auth/v1'\naudience = 'a'\n";
+    assert_eq!(faults(same, &[("SUPABASE_URL", "https://abc.supabase.co")]), ["/auth/jwt/issuer"]);
+}
+
+#[test]
+fn an_operators_prices_lie_over_the_built_in_ones() {
+    let tokens = werkruf_llm::TokenUsage { input_tokens: 2, output_tokens: 1, ..werkruf_llm::TokenUsage::default() };
+    let beside = tempfile::tempdir().unwrap();
+    let file = beside.path().join("prices.json");
+    std::fs::write(&file, r#"{"models": [{"model": "ours", "usd_per_million": {"input": "1", "output": "3"}}]}"#).unwrap();
+    let config = load("", &[("WERKRUF_PRICES", file.to_str().unwrap())]).unwrap();
+    assert_eq!(config.prices.cost("ours", tokens), Some(5000));
+    assert!(config.prices.cost("gpt-5", tokens).is_some());
+    assert_eq!(load("", &[]).unwrap().prices.cost("ours", tokens), None);
+    std::fs::write(&file, r#"{"models": [{"model": "ours"}]}"#).unwrap();
+    let faults = load("", &[("WERKRUF_PRICES", file.to_str().unwrap())]).unwrap_err();
+    assert_eq!(faults[0].path, "WERKRUF_PRICES");
+    assert!(faults[0].message.contains("/models/0"), "{}", faults[0].message);
+    assert_eq!(load("prices = 'nowhere.json'\n", &[]).unwrap_err()[0].path, "/prices");
+}

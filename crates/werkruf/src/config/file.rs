@@ -30,6 +30,7 @@ pub(super) struct File {
     pub trusted_proxies: Vec<String>,
     pub cors_origins: Vec<String>,
     pub sample_data: Option<bool>,
+    pub prices: Option<PathBuf>,
     pub disabled_tools: Vec<String>,
     pub log: LogSection,
     pub model: ModelSection,
@@ -65,6 +66,18 @@ pub(super) struct ModelSection {
 pub(super) struct AuthSection {
     pub unknown_users: Option<String>,
     pub guest_role: Option<String>,
+    pub jwt: Option<JwtSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JwtSection {
+    pub issuer: Option<String>,
+    pub audience: Option<String>,
+    pub jwks_url: Option<String>,
+    pub tenant_claim: Option<String>,
+    pub roles_claim: Option<String>,
+    pub tenant: Option<String>,
 }
 
 /// Where each value of the file stands, so that a fault found later still has its line.

@@ -11,7 +11,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model, prices, tokens};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -59,6 +59,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         connections: limits.connections,
         auth: auth(document, violations),
         retention: retention(document, violations),
+        tokens: tokens::merge(document, environment, violations),
+        prices: prices::merge(document, environment, violations),
         model: model::merge(document, environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),

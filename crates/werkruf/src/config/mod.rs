@@ -8,14 +8,18 @@ mod file;
 mod limits;
 mod merge;
 mod model;
+mod prices;
 mod template;
+mod tokens;
 mod violation;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use secrecy::SecretString;
+use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
@@ -24,6 +28,7 @@ pub use environment::{Environment, variable_names};
 pub use limits::Connections;
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use template::TEMPLATE;
+pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
 
 use file::{Document, Places};
@@ -96,7 +101,11 @@ pub struct Config {
     pub connections: Connections,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
+    /// Whose tokens open the doors.
+    pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,
+    /// What models cost: the table in the program, with the operator's over it.
+    pub prices: Arc<PriceTable>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,

@@ -13,6 +13,7 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # cors_origins = ["https://www.example.org"]
 # sample_data = true                   # sample people in tenant `demo`
 # disabled_tools = []
+# prices = "prices.json"               # what models cost, over the table in the program; `werkruf prices` shows both
 
 # [model]                              # the key comes from OPENAI_API_KEY
 # base_url = "http://127.0.0.1:11434/v1"
@@ -32,6 +33,11 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 
 # [retention]                          # what is not named is kept for good
 # events_days = 90
+# [auth.jwt]                           # people who sign in elsewhere; for Supabase set SUPABASE_URL instead
+# issuer = "https://login.example.org"
+# audience = "werkruf"
+# tenant_claim = "tenant_id"
+# roles_claim = "roles"
 
 # [limits]
 # steps = 16                           # model answers per turn

@@ -218,8 +218,8 @@ async fn an_unknown_user_becomes_a_guest_where_the_house_says_so() {
 #[tokio::test]
 async fn a_preflight_needs_no_key_and_only_named_pages_may_read() {
     let house = House::open().await;
-    let preflight = async |origin: &str| {
-        let request = house.bare(Method::OPTIONS, "/api/chat").header("origin", origin);
+    let preflight = async |path: &str, origin: &str| {
+        let request = house.bare(Method::OPTIONS, path).header("origin", origin);
         request
             .header("access-control-request-method", "POST")
             .header("access-control-request-headers", "authorization,idempotency-key")
@@ -227,12 +227,20 @@ async fn a_preflight_needs_no_key_and_only_named_pages_may_read() {
             .await
             .unwrap()
     };
-    let allowed = preflight("https://app.example").await;
+    let origin = http::HeaderValue::from_static("https://app.example");
+    let allowed = preflight("/api/chat", "https://app.example").await;
     assert_eq!(allowed.status(), 200);
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example");
     let headers = allowed.headers()["access-control-allow-headers"].to_str().unwrap();
-    assert!(["authorization", "apikey", "last-event-id", "x-trace-id"].iter().all(|name| headers.contains(name)), "{headers}");
-    assert!(preflight("https://evil.example").await.headers().get("access-control-allow-origin").is_none());
+    assert!(
+        ["authorization", "apikey", "x-client-info", "last-event-id", "x-trace-id"].iter().all(|name| headers.contains(name)),
+        "{headers}"
+    );
+    for path in ["/functions/v1/chat-rag", "/v1/chat/completions", "/v1/responses"] {
+        let allowed = preflight(path, "https://app.example").await;
+        assert_eq!((allowed.status().as_u16(), &allowed.headers()["access-control-allow-origin"]), (200, &origin), "{path}");
+    }
+    assert!(preflight("/api/chat", "https://evil.example").await.headers().get("access-control-allow-origin").is_none());
     let real = house.operator(Method::GET, "/api/tools").header("origin", "https://app.example").send().await.unwrap();
     let exposed = real.headers()["access-control-expose-headers"].to_str().unwrap();
     assert!(exposed.contains("x-conversation-id") && exposed.contains("x-tool-call-id"));

@@ -13,6 +13,10 @@ mod chat;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;
@@ -25,3 +29,5 @@ mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod tokens;

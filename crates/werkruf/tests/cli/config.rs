@@ -109,8 +109,27 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
     let documentation = include_str!("../../../../docs/configuration.md");
     let named: BTreeSet<String> = documentation
         .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
-        .filter(|word| (word.starts_with("OPENAI_") || word.starts_with("WERKRUF_")) && !word.ends_with('_'))
+        .filter(|word| ["OPENAI_", "WERKRUF_", "SUPABASE_"].iter().any(|start| word.starts_with(start)) && !word.ends_with('_'))
+        // Named there to say that nobody needs them.
+        .filter(|word| !["SUPABASE_ANON_KEY", "SUPABASE_SERVICE_ROLE_KEY"].contains(word))
         .map(str::to_owned)
         .collect();
     assert_eq!(named, werkruf::config::variable_names().into_iter().collect());
+}
+
+#[test]
+fn prices_are_listed_with_the_operators_over_them() {
+    let place = Place::new();
+    let known = place.run(&["prices", "--json"]).exits(0).json();
+    let of = |prices: &serde_json::Value, name: &str| prices["models"].as_array().unwrap().iter().find(|row| row["model"] == name).cloned();
+    assert_eq!(of(&known, "gpt-5").unwrap()["usd_per_million"], json!({"input": "1.25", "cached_input": "0.125", "output": "10"}));
+    std::fs::write(
+        place.path().join("prices.json"),
+        r#"{"models": [{"model": "gpt-5", "usd_per_million": {"input": "1", "output": "2"}}]}"#,
+    )
+    .unwrap();
+    let place = place.with("WERKRUF_PRICES", "prices.json");
+    let own = of(&place.run(&["prices", "list", "--json"]).exits(0).json(), "gpt-5").unwrap();
+    assert_eq!((&own["usd_per_million"]["cached_input"], &own["source"]), (&serde_json::Value::Null, &json!("file")));
+    assert!(place.run(&["prices"]).exits(0).stdout.contains("text-embedding-3-small"));
 }

@@ -76,3 +76,19 @@ async fn deleting_asks_first() {
     run(&place, &["conversations", "show", &id]).exits(1);
     run(&place, &["conversations", "delete", &id, "--yes"]).exits(1);
 }
+
+#[test]
+fn a_conversation_travels_as_another_programs_messages() {
+    let place = Place::new().with("WERKRUF_SAMPLE_DATA", "on");
+    let history = r#"[{"role":"user","content":"hi","name":"Ana"},{"role":"assistant","content":"Hello."}]"#;
+    std::fs::write(place.path().join("history.json"), history).unwrap();
+    let made = place.run(&["conversations", "import", "history.json", "--format", "openai", "--user", "3", "--json"]).exits(0).json();
+    let id = made["id"].as_str().unwrap();
+    place.run(&["conversations", "export", id, "--format", "langchain", "chain.json"]).exits(0);
+    let made = place.run(&["conversations", "import", "chain.json", "--format", "langchain", "--user", "3", "--json"]).exits(0).json();
+    let back = place.run(&["conversations", "export", made["id"].as_str().unwrap(), "--format", "openai"]).exits(0).json();
+    assert_eq!(back, serde_json::from_str::<serde_json::Value>(history).unwrap());
+    std::fs::write(place.path().join("bad.json"), r#"[{"role":"chef"}]"#).unwrap();
+    let refused = place.run(&["conversations", "import", "bad.json", "--format", "openai", "--user", "3", "--json"]).exits(1).error();
+    assert_eq!(refused["details"][0]["path"], "/messages/0");
+}

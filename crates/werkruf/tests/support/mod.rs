@@ -36,6 +36,11 @@ impl House {
 
     /// Opens the house with this configuration file.
     pub async fn open_with(text: &str) -> Self {
+        Self::open_in(text, &[]).await
+    }
+
+    /// The same, with these variables beside the usual ones.
+    pub async fn open_in(text: &str, variables: &[(&str, &str)]) -> Self {
         let model = FakeModel::start().await;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("werkruf.toml");
@@ -45,15 +50,17 @@ impl House {
             listen: Some("127.0.0.1:0".to_owned()),
             database: Some(format!("sqlite:{}", folder.path().join("werkruf.db").display())),
         };
-        let environment = Environment::of([
-            ("OPENAI_BASE_URL", model.base_url().as_str()),
+        let base_url = model.base_url();
+        let usual = [
+            ("OPENAI_BASE_URL", base_url.as_str()),
             ("OPENAI_MODEL", "fake-1"),
             ("WERKRUF_ADMIN_KEY", ADMIN),
             ("WERKRUF_SAMPLE_DATA", "on"),
             ("WERKRUF_TEST_TOOLS", "1"),
             ("WERKRUF_CORS_ORIGINS", "https://app.example"),
             ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
-        ]);
+        ];
+        let environment = Environment::of(usual.into_iter().chain(variables.iter().copied()));
         let config = Config::load(&flags, &environment).unwrap();
         let app = App::open(config).await.unwrap();
         let listener = TcpListener::bind(app.config.listen).await.unwrap();

@@ -1,7 +1,15 @@
 //! Who a request is, from its headers alone.
 //!
 //! The operator (admin key or local token) may be anybody in any tenant; an API key stays inside its tenant
-//! and is its user, or with scope `act_as` whom it names. Nothing in a body ever decides this.
+//! and is its user, or with scope `act_as` whom it names; a token is the person its issuer signed for. Nothing in a
+//! body ever decides this.
+
+mod claims;
+mod jwks;
+mod jwt;
+mod key_cache;
+mod secret;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -10,11 +18,18 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{KeyDigest, KeyRow, Scopes};
+use werkruf_store::{KeyDigest, KeyRow, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
 use crate::config::UnknownUsers;
+
+pub use secret::new_secret;
+pub use tokens::Tokens;
+
+use claims::TokenPerson;
+use jwt::TokenFault;
+use secret::KEY_PREFIX;
 
 const DEFAULT_TENANT: &str = "demo";
 
@@ -23,7 +38,9 @@ const DEFAULT_TENANT: &str = "demo";
 pub struct Identity {
     pub tenant_id: Uuid,
     pub scopes: Scopes,
-    /// `None` for the operator.
+    /// Whether this is the operator and no key or token.
+    pub operator: bool,
+    /// The API key, where one was shown.
     pub key_id: Option<Uuid>,
     /// `None` where nobody is named; then only what belongs to no person is open.
     pub principal: Option<Arc<Principal>>,
@@ -49,9 +66,9 @@ impl Sight {
 }
 
 impl Identity {
-    /// Whether this is the operator and no key.
+    /// Whether this is the operator and no key or token.
     pub const fn is_operator(&self) -> bool {
-        self.key_id.is_none()
+        self.operator
     }
 
     /// The person, for work that needs one.
@@ -80,6 +97,9 @@ pub fn user_required() -> ApiError {
 /// Reads the headers of a request.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
+    if jwt::looks_like_token(credential) && !is_operator(app, credential) {
+        return bearer_of_token(app, headers, credential).await;
+    }
     let (tenant_id, scopes, key) = if is_operator(app, credential) {
         let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
         (tenant_id(app, name).await?, Scopes::ALL, None)
@@ -108,7 +128,61 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         Some(user_id) => Some(person(app, tenant_id, user_id).await?),
         None => None,
     };
-    Ok(Identity { tenant_id, scopes, key_id: key.map(|key| key.id), principal })
+    Ok(Identity { tenant_id, scopes, operator: key.is_none(), key_id: key.map(|key| key.id), principal })
+}
+
+/// The scopes of a person who signed in elsewhere.
+const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false };
+
+/// Who a token's bearer is. Tenant and person come from the token; headers may only say the same.
+async fn bearer_of_token(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
+    if app.tokens.is_empty() {
+        return Err(ApiError::unauthorized(
+            "No issuer of tokens is trusted here; the operator sets SUPABASE_URL, SUPABASE_JWT_SECRET or [auth.jwt].",
+        ));
+    }
+    let (said, issuer) = app.tokens.admit(credential).await.map_err(refused_token)?;
+    let name = said.tenant.as_deref().unwrap_or(&issuer.tenant);
+    let tenant = app.people().tenant(name.to_owned()).await?;
+    let tenant_id = tenant.ok_or_else(|| ApiError::forbidden("unknown_tenant", "The tenant this token names does not exist here."))?.id;
+    if let Some(name) = text(headers, "x-tenant-id")?
+        && self::tenant_id(app, name).await? != tenant_id
+    {
+        return Err(unknown_tenant());
+    }
+    let principal = token_person(app, tenant_id, &said).await?;
+    if let Some(named) = text(headers, "x-user-id")?
+        && named != principal.user_id
+        && named.strip_prefix("ext:") != Some(&said.subject)
+    {
+        return Err(ApiError::forbidden("forbidden", "A token acts for nobody but its bearer; leave X-User-Id out."));
+    }
+    Ok(Identity { tenant_id, scopes: TOKEN_SCOPES, operator: false, key_id: None, principal: Some(principal) })
+}
+
+fn refused_token(fault: TokenFault) -> ApiError {
+    match fault {
+        TokenFault::Refused(reason) => ApiError::unauthorized(format!("The token is refused: {reason}.")),
+        TokenFault::KeysUnavailable => ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "token_keys_unavailable",
+            "The keys of the token's issuer cannot be read right now; try again.",
+        )
+        .retry_after_ms(2000),
+    }
+}
+
+/// The person behind a token's subject, with the roles it names noted before they count.
+async fn token_person(app: &App, tenant_id: Uuid, said: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
+    let known = app.people().user_by_external_id(tenant_id, said.subject.clone()).await?;
+    let user = match known {
+        Some(user) => user,
+        None => guest(app, tenant_id, None, Some(said.subject.clone())).await?,
+    };
+    if user.token_roles != said.roles {
+        app.people().hold_token_roles(tenant_id, user.id, said.roles.clone()).await?;
+    }
+    app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)
 }
 
 /// What a client shows: `Authorization: Bearer`, else `apikey`.
@@ -165,13 +239,27 @@ async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal
     {
         return Ok(principal);
     }
-    let unknown = || ApiError::forbidden("unknown_user", "There is no such user in this tenant.");
+    let guest = guest(app, tenant_id, number, external.map(str::to_owned)).await?;
+    app.people().principal(tenant_id, guest.id.to_string()).await?.ok_or_else(unknown_user)
+}
+
+fn unknown_user() -> ApiError {
+    ApiError::forbidden("unknown_user", "There is no such user in this tenant.")
+}
+
+/// Makes a guest of somebody unknown, where the house allows it.
+async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option<String>) -> Result<UserRow, ApiError> {
     match app.config.auth.unknown_users {
-        UnknownUsers::Refuse => Err(unknown()),
+        UnknownUsers::Refuse => Err(unknown_user()),
         UnknownUsers::Guest => {
             let role = app.config.auth.guest_role.clone();
-            let guest = app.people().make_guest(tenant_id, number, external.map(str::to_owned), role).await?;
-            app.people().principal(tenant_id, guest.id.to_string()).await?.ok_or_else(unknown)
+            match app.people().make_guest(tenant_id, number, external, role).await {
+                Err(StoreError::Moved { what: "role", id }) => {
+                    tracing::error!(role = id, %tenant_id, "the tenant has no such role for guests");
+                    Err(unknown_user())
+                }
+                made => Ok(made?),
+            }
         }
     }
 }
@@ -183,40 +271,11 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, A
     Ok((!value.is_empty()).then_some(value))
 }
 
-const KEY_PREFIX: &str = "wk_";
-const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// A key as it is shown once: `wk_` and 43 URL-safe characters of base64 over 256 random bits.
-pub fn new_secret(random: [u8; 32]) -> String {
-    let mut secret = String::with_capacity(KEY_PREFIX.len() + 43);
-    secret.push_str(KEY_PREFIX);
-    for group in random.chunks(3) {
-        let bits = group.iter().enumerate().fold(0_u32, |bits, (at, byte)| bits | (u32::from(*byte) << (16 - 8 * at)));
-        for at in 0..=group.len() {
-            let index = (bits >> (18 - 6 * at)) & 63;
-            secret.push(char::from(URL_SAFE[index as usize]));
-        }
-    }
-    secret
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue};
 
-    use super::{credential, new_secret};
-
-    #[test]
-    fn a_secret_is_url_safe_base64_without_padding() {
-        let zeros = new_secret([0; 32]);
-        assert_eq!(zeros, format!("wk_{}", "A".repeat(43)));
-        assert_eq!(new_secret([255; 32]), format!("wk_{}8", "_".repeat(42)));
-        let mut counting = [0_u8; 32];
-        for (at, byte) in (0_u8..).zip(counting.iter_mut()) {
-            *byte = at;
-        }
-        assert_eq!(new_secret(counting), "wk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8");
-    }
+    use super::credential;
 
     #[test]
     fn the_bearer_wins_over_the_apikey() {

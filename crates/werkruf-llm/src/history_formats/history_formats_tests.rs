@@ -1,0 +1,269 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::HistoryFormat::{Langchain, Openai, Responses};
+use super::{HistoryFormat, ResultStatus, Role, StoredCall, StoredMessage, read, write};
+
+/// Reads, with ids that say how many were needed, and takes every message through its columns, as a store would.
+fn stored(format: HistoryFormat, values: &[Value]) -> Vec<StoredMessage> {
+    let mut made = 0;
+    let mut fresh = || {
+        made += 1;
+        format!("call_made{made}")
+    };
+    let mut messages = read(format, values, &mut fresh).unwrap();
+    for message in &mut messages {
+        let column = message.tool_calls_column();
+        message.calls = column.map(|text| StoredCall::of_column(&text).unwrap()).unwrap_or_default();
+        message.metadata = serde_json::from_str(&Value::Object(message.metadata.clone()).to_string()).unwrap();
+    }
+    messages
+}
+
+/// OpenAI → store → LangChain → store → OpenAI, with LangChain's text as a stranger would parse and print it.
+fn around(first: HistoryFormat, other: HistoryFormat, values: &[Value]) -> Vec<Value> {
+    let travelled = write(other, &stored(first, values));
+    let travelled: Vec<Value> = serde_json::from_str(&Value::Array(travelled).to_string()).unwrap();
+    write(first, &stored(other, &travelled))
+}
+
+fn history() -> Vec<Value> {
+    vec![
+        json!({"role": "system", "content": "Be brief."}),
+        json!({"role": "developer", "content": "Really."}),
+        json!({"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "https://e.org/a.png", "detail": "low"}}]}),
+        json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{\"a\": [1, 2.50], \"b\": \"ü\"}"}},
+            {"id": "c2", "type": "function", "function": {"name": "look", "arguments": "{\"broken\":"}},
+            {"id": "c3", "type": "function", "function": {"name": "look", "arguments": "{}"}, "extra_content": {"google": {"thought_signature": "xyz"}}}]}),
+        json!({"role": "tool", "tool_call_id": "c2", "content": "no"}),
+        json!({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "a cat"}]}),
+        json!({"role": "tool", "tool_call_id": "c3", "name": "look", "content": "nothing"}),
+        json!({"role": "assistant", "content": "A cat.", "refusal": null}),
+        json!({"role": "user", "content": "And now?", "name": "Ana"}),
+        json!({"role": "assistant", "tool_calls": [{"id": "", "type": "function", "function": {"name": "t", "arguments": ""}}]}),
+        json!({"role": "tool", "tool_call_id": "", "content": "x"}),
+        json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "t", "arguments": " {} "}}]}),
+        json!({"role": "tool", "tool_call_id": "c1", "content": "y"}),
+    ]
+}
+
+#[test]
+fn the_columns_say_what_they_can() {
+    let messages = stored(Openai, &history());
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    use Role::{Assistant as A, System as S, Tool as T, User as U};
+    assert_eq!(roles, [S, S, U, A, T, T, T, A, U, A, T, A, T]);
+    assert_eq!(messages[2].content, "What is this?");
+    assert_eq!(messages[3].calls[0].arguments, "{\"a\": [1, 2.50], \"b\": \"ü\"}");
+    assert_eq!((messages[4].tool_name.as_deref(), messages[4].status), (Some("look"), Some(ResultStatus::Success)));
+    assert_eq!(messages[5].content, "a cat");
+    assert!(messages[0].metadata.is_empty() && messages[4].metadata.is_empty(), "what the columns say is not kept twice");
+    let ids: Vec<&str> = [&messages[9], &messages[11]].iter().map(|message| message.calls[0].id.as_str()).collect();
+    assert_eq!(ids, ["call_made1", "call_made2"], "a missing id, and one that was used before");
+    assert_eq!((messages[10].call_id.as_deref(), messages[12].call_id.as_deref()), (Some("call_made1"), Some("call_made2")));
+}
+
+#[test]
+fn a_history_comes_back_as_it_went() {
+    let history = history();
+    assert_eq!(write(Openai, &stored(Openai, &history)), history);
+    assert_eq!(around(Openai, Langchain, &history), history);
+    let texts = |values: &[Value]| values.iter().map(|value| value["tool_calls"].to_string()).collect::<Vec<_>>();
+    assert_eq!(texts(&around(Openai, Langchain, &history)), texts(&history), "to the last space");
+}
+
+#[test]
+fn langchain_gets_what_its_classes_take() {
+    let written = write(Langchain, &stored(Openai, &history()));
+    let ai = &written[3]["data"];
+    assert_eq!(ai["tool_calls"][0], json!({"name": "look", "args": {"a": [1, 2.50], "b": "ü"}, "id": "c1", "type": "tool_call"}));
+    assert_eq!((ai["tool_calls"].as_array().unwrap().len(), &ai["invalid_tool_calls"][0]["id"]), (2, &json!("c2")));
+    assert_eq!(
+        (&written[3]["type"], &ai["type"], &ai["content"], &ai["usage_metadata"]),
+        (&json!("ai"), &json!("ai"), &json!(""), &Value::Null)
+    );
+    let tool = &written[4]["data"];
+    assert_eq!(
+        (&tool["name"], &tool["tool_call_id"], &tool["status"], &tool["artifact"]),
+        (&json!("look"), &json!("c2"), &json!("success"), &Value::Null)
+    );
+    assert!(
+        written.iter().all(|message| message["data"]["additional_kwargs"].is_object() && message["data"]["response_metadata"].is_object())
+    );
+    assert!(written.iter().filter(|message| message["type"] == "tool").all(|message| message["data"]["tool_call_id"].is_string()));
+    let mut named = StoredMessage::text(Role::User, "hi");
+    named.id = Some("0197".to_owned());
+    assert_eq!(write(Langchain, &[named])[0]["data"]["id"], "0197");
+}
+
+#[test]
+fn langchains_own_fields_stay_with_the_message() {
+    let values = [
+        json!({"type": "human", "data": {"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human", "name": "Ana", "id": "h1"}}),
+        json!({"type": "ai", "data": {"content": "", "additional_kwargs": {"refusal": null}, "response_metadata": {"model": "m"}, "type": "ai", "name": null,
+            "id": "run-1", "tool_calls": [{"name": "t", "args": {"b": 1, "a": 2}, "id": "c1", "type": "tool_call"}], "invalid_tool_calls": [],
+            "usage_metadata": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}}}),
+        json!({"type": "tool", "data": {"content": "out", "additional_kwargs": {}, "response_metadata": {}, "type": "tool", "name": "t", "id": null,
+            "tool_call_id": "c1", "artifact": {"raw": [1]}, "status": "error"}}),
+        json!({"type": "ai", "data": {"content": "done", "additional_kwargs": {}, "response_metadata": {}, "type": "ai", "name": null, "id": "run-2",
+            "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": null}}),
+    ];
+    let messages = stored(Langchain, &values);
+    assert_eq!(messages[2].status, Some(ResultStatus::Error));
+    assert_eq!(messages[3].metadata, *json!({"langchain": {"id": "run-2"}}).as_object().unwrap(), "no more than is needed");
+    assert_eq!(write(Langchain, &messages), values);
+    assert_eq!(write(Openai, &messages)[1]["tool_calls"][0]["function"]["arguments"], r#"{"b":1,"a":2}"#);
+}
+
+#[test]
+fn all_three_shapes_langchain_writes_are_read() {
+    let dumped = json!({"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "ToolMessage"],
+        "kwargs": {"content": "3", "type": "tool", "name": "t", "tool_call_id": "c", "status": "error"}});
+    let flat = json!({"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human", "name": null, "id": null});
+    let messages = stored(Langchain, &[dumped, flat]);
+    assert_eq!((messages[0].role, messages[0].status, messages[0].content.as_str()), (Role::Tool, Some(ResultStatus::Error), "3"));
+    assert_eq!((messages[1].role, messages[1].content.as_str()), (Role::User, "hi"));
+}
+
+#[test]
+fn an_answer_of_several_items_is_one_message() {
+    let items = [
+        json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "https://e.org/a.png"}]}),
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"}),
+        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "I look.", "annotations": []}]}),
+        json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "t", "arguments": "{\"x\": 1}", "status": "completed"}),
+        json!({"type": "function_call", "call_id": "c2", "name": "t", "arguments": "{}"}),
+        json!({"type": "function_call_output", "call_id": "c1", "output": "one"}),
+        json!({"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]}),
+        json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}),
+        json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done.", "annotations": []}]}),
+        json!({"role": "assistant", "content": "Really."}),
+        json!({"type": "custom_tool_call", "call_id": "c3", "name": "sql", "input": "drop it"}),
+        json!({"type": "custom_tool_call_output", "call_id": "c3", "output": "no"}),
+        json!({"type": "reasoning", "id": "rs_2", "summary": []}),
+    ];
+    let messages = stored(Responses, &items);
+    let said: Vec<(Role, &str, usize)> =
+        messages.iter().map(|message| (message.role, message.content.as_str(), message.calls.len())).collect();
+    assert_eq!(
+        said,
+        [
+            (Role::User, "a", 0),
+            (Role::Assistant, "I look.", 2),
+            (Role::Tool, "one", 0),
+            (Role::Tool, "two", 0),
+            (Role::Assistant, "Done.", 0),
+            (Role::Assistant, "Really.", 1),
+            (Role::Tool, "no", 0),
+            (Role::Assistant, "", 0),
+        ]
+    );
+    assert_eq!(write(Responses, &messages), items);
+    assert_eq!(around(Responses, Langchain, &items), items);
+    let chat = write(Openai, &messages);
+    assert_eq!(chat[0]["content"][1], json!({"type": "image_url", "image_url": {"url": "https://e.org/a.png"}}));
+    assert_eq!((chat.len(), &chat[1]["tool_calls"][0]["id"]), (8, &json!("c1")));
+}
+
+#[test]
+fn a_kept_original_gives_way_when_the_message_was_changed() {
+    let mut messages = stored(Openai, &[json!({"role": "user", "content": "old", "name": "Ana"})]);
+    messages[0].content = "new".to_owned();
+    assert_eq!(write(Openai, &messages), [json!({"role": "user", "content": "new"})]);
+    let mut messages = stored(Openai, &history()[2..3]);
+    messages[0].content = "other".to_owned();
+    assert_eq!(write(Langchain, &messages)[0]["data"]["content"], "other");
+}
+
+#[test]
+fn a_call_is_answered_before_anything_follows_it() {
+    let call = json!({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "t", "arguments": "{}"}}]});
+    let history =
+        [call.clone(), json!({"role": "tool", "tool_call_id": "b", "content": "1"}), json!({"role": "user", "content": "so?"}), call];
+    let messages = stored(Openai, &history);
+    let written = write(Openai, &messages);
+    assert_eq!(written.len(), 5, "one is made up; the calls at the end may still be answered");
+    assert_eq!((&written[2]["role"], &written[2]["tool_call_id"]), (&json!("tool"), &json!("a")));
+    assert!(written[2]["content"].as_str().unwrap().contains("interrupted"));
+    assert_eq!(stored(Langchain, &write(Langchain, &messages)).len(), 4, "what was made up is not taken for a result");
+    let mut waits = messages[1].clone();
+    waits.status = Some(ResultStatus::Pending);
+    assert_eq!(write(Langchain, &[waits.clone()])[0]["data"]["status"], "success", "nobody else knows pending");
+    assert!(write(Openai, &[waits])[0]["content"].as_str().unwrap().contains("waiting"));
+}
+
+#[test]
+fn what_is_no_history_is_refused_with_its_place() {
+    let refused = |format, values: &[Value]| read(format, values, &mut String::new).unwrap_err().path;
+    let user = json!({"role": "user", "content": "x"});
+    assert_eq!(refused(Openai, &[user.clone(), json!("x")]), "/1");
+    assert_eq!(refused(Openai, &[json!({"content": "x"})]), "/0");
+    assert_eq!(refused(Openai, &[json!({"role": "chef"})]), "/0");
+    assert_eq!(refused(Langchain, &[json!({"type": "remove", "data": {}})]), "/0");
+    assert_eq!(refused(Langchain, std::slice::from_ref(&user)), "/0");
+    assert_eq!(refused(Responses, &[user, json!({"content": "x"})]), "/1");
+}
+
+/// The recorded histories beside the project, where they lie there.
+#[test]
+fn the_shared_histories_come_back_as_they_went() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/wire/langchain");
+    let Ok(files) = std::fs::read_dir(folder) else { return };
+    let mut seen = 0;
+    for file in files {
+        let path = file.unwrap().path();
+        let fixture: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let list = |name: &str| fixture[name].as_array().unwrap().clone();
+        for name in ["openai_messages_core", "openai_messages_langchain_openai"] {
+            assert_eq!(around(Openai, Langchain, &list(name)), list(name), "{name} of {}", path.display());
+        }
+        let items = list("responses_input_langchain_openai");
+        assert_eq!(around(Responses, Langchain, &items), items, "{}", path.display());
+        assert_eq!(around(Responses, Openai, &items).is_empty(), items.is_empty());
+        let messages = list("messages_to_dict");
+        assert_eq!(write(Langchain, &stored(Langchain, &messages)), messages, "{}", path.display());
+        assert_eq!(stored(Langchain, &list("dumpd")).len(), messages.len());
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z ü\"\\\\]{0,8}", Just(String::new())]
+}
+
+fn any_content() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any_text().prop_map(Value::from),
+        Just(Value::Null),
+        proptest::collection::vec(any_text().prop_map(|text| json!({"type": "text", "text": text})), 0..3).prop_map(Value::from),
+    ]
+}
+
+fn any_call() -> impl Strategy<Value = Value> {
+    let arguments = prop_oneof![Just("{}"), Just("{ \"a\" : 1 }"), Just("{\"a\":"), Just(""), Just("[1]"), Just("3"), Just("{}\n")];
+    ("[ab]{0,1}", "[a-z]{0,3}", arguments)
+        .prop_map(|(id, name, arguments)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}))
+}
+
+fn any_message() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any_content().prop_map(|content| json!({"role": "user", "content": content})),
+        (any_content(), proptest::collection::vec(any_call(), 0..3))
+            .prop_map(|(content, calls)| { json!({"role": "assistant", "content": content, "tool_calls": calls}) }),
+        ("[ab]{0,1}", any_content()).prop_map(|(id, content)| json!({"role": "tool", "tool_call_id": id, "content": content})),
+    ]
+}
+
+proptest! {
+    /// Whatever was sent comes back. Results made up for unanswered calls stand between, and are looked past.
+    #[test]
+    fn any_history_comes_back_as_it_went(history in proptest::collection::vec(any_message(), 0..8)) {
+        let mut back = around(Openai, Langchain, &history);
+        back.retain(|message| !message["content"].as_str().is_some_and(|text| text.contains("interrupted")));
+        prop_assert_eq!(back, history);
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages of Chat Completions.
+
+use serde_json::{Map, Value, json};
+
+use super::pairs::Pairing;
+use super::{FormatFault, ResultStatus, Role, StoredCall, StoredMessage, calls, content, text_at};
+
+const KEPT: &str = "openai";
+
+pub(super) fn read(values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
+    let mut pairing = Pairing::new(fresh);
+    let mut messages = Vec::with_capacity(values.len());
+    for (at, value) in values.iter().enumerate() {
+        let mut message = parse(value).map_err(|reason| FormatFault::at(at, reason))?;
+        pairing.settle(&mut message);
+        if natural(&message) != *value {
+            message.metadata.insert(KEPT.to_owned(), value.clone());
+        }
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+/// What was read, while it still says the same; else what the columns say.
+pub(super) fn write(message: &StoredMessage) -> Value {
+    let kept = message.metadata.get(KEPT).filter(|kept| parse(kept).is_ok_and(|said| said.says_the_same(message)));
+    kept.cloned().unwrap_or_else(|| natural(message))
+}
+
+fn parse(value: &Value) -> Result<StoredMessage, String> {
+    let object = value.as_object().ok_or("is no message; write {\"role\": …, \"content\": …}")?;
+    let role = match object.get("role").and_then(Value::as_str) {
+        Some("developer") => Role::System,
+        Some("function") => Role::Tool,
+        Some(role) => Role::parse(role).ok_or_else(|| format!("the role {role} is unknown"))?,
+        None => return Err("has no role".to_owned()),
+    };
+    let (text, parts) = content::split(object.get("content"));
+    let mut message = StoredMessage::text(role, text);
+    content::keep(&mut message.metadata, parts);
+    match role {
+        Role::Assistant => {
+            let calls = object.get("tool_calls").and_then(Value::as_array);
+            message.calls = calls.into_iter().flatten().map(call).collect();
+        }
+        Role::Tool => {
+            message.call_id = text_at(object, "tool_call_id").map(str::to_owned);
+            message.tool_name = text_at(object, "name").map(str::to_owned);
+            message.status = Some(ResultStatus::Success);
+        }
+        Role::User | Role::System => {}
+    }
+    Ok(message)
+}
+
+fn call(value: &Value) -> StoredCall {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (name, arguments) = match &value["custom"] {
+        Value::Object(custom) => (custom.get("name"), custom.get("input")),
+        _ => (value["function"].get("name"), value["function"].get("arguments")),
+    };
+    StoredCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
+}
+
+fn natural(message: &StoredMessage) -> Value {
+    let mut out = Map::new();
+    out.insert("role".to_owned(), message.role.as_str().into());
+    let silent = message.role == Role::Assistant && message.content.is_empty() && !message.calls.is_empty();
+    out.insert("content".to_owned(), if silent { Value::Null } else { content::whole(message) });
+    if !message.calls.is_empty() {
+        let call =
+            |call: &StoredCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});
+        out.insert("tool_calls".to_owned(), message.calls.iter().map(call).collect());
+    }
+    if message.role == Role::Tool {
+        out.insert("tool_call_id".to_owned(), message.call_id.clone().into());
+    }
+    Value::Object(out)
+}

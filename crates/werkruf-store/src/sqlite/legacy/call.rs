@@ -1,0 +1,158 @@
+//! Another program's registry of calls (seeds 000 and 004): a `tool_calls` or `tool_call` table, with or without `call_id`.
+//!
+//! An id of the wire is taken over as the wire has it. Where `call_id` only repeats `item_id` it was made up from it (seed
+//! 004's fallback; on the wire the two are never the same), and stays empty here.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use werkruf_contract::{CallKind, CallStatus, Effect, Failure, Uuid};
+
+use super::fields::{Fields, spelled};
+use super::message::Origin;
+use crate::CallRow;
+
+/// A call on its way. Turn and step are given to it when it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PlannedCall {
+    pub(super) origin: Origin,
+    pub(super) row: CallRow,
+}
+
+/// What a conversation's row must be known for.
+pub(super) struct Home {
+    pub(super) tenant_id: Uuid,
+    pub(super) conversation_id: Option<Uuid>,
+    /// The time of a call that does not say its own.
+    pub(super) made: Timestamp,
+}
+
+/// Reads a row; the reason where it cannot be one of our calls.
+pub(super) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> {
+    let tool_name = row.text(&["tool_name", "name", "function_name", "tool"]).ok_or("it names no tool")?;
+    let origin = Origin { table: row.table.clone(), id: row.id.clone() };
+    let made = row.time(&["created_at", "timestamp"]).unwrap_or(home.made);
+    let (item_id, mut call_id) = (row.text(&["item_id"]), row.text(&["call_id", "tool_call_id"]));
+    if call_id.is_some() && call_id == item_id {
+        row.keep("call_id", call_id.take().into());
+    }
+    let kind = kind(&mut row);
+    let (status, fault) = status(&mut row);
+    let arguments = row.take(&["arguments_json", "arguments", "request", "args", "input"]);
+    let (request, raw_arguments) = arguments.as_ref().map_or((None, None), arguments_of);
+    let response = row.json(&["result_json", "result", "response", "output"]).map(|value| value.to_string());
+    let error = row.text(&["error", "error_message"]);
+    let output_index = row.take(&["output_index"]);
+    let place = output_index.as_ref().and_then(Value::as_u64).and_then(|place| u32::try_from(place).ok());
+    let updated = row.time(&["updated_at"]);
+    let finished = row.time(&["finished_at", "completed_at", "ended_at"]).or(updated).unwrap_or(made);
+    let started = row.time(&["started_at"]);
+    let sent = started.is_some() || status != CallStatus::Canceled;
+    let response_id = row.text(&["response_id"]);
+    let failure = failure(status, fault, error.as_deref());
+    let row = CallRow {
+        id: super::ids::id(home.tenant_id, "tool_calls", &origin.id, made),
+        tenant_id: home.tenant_id,
+        conversation_id: home.conversation_id,
+        turn_id: Uuid::nil(),
+        step: 0,
+        output_index: place.unwrap_or(0),
+        response_id,
+        kind,
+        tool_name,
+        call_id,
+        item_id,
+        status,
+        request,
+        raw_arguments,
+        repairs: None,
+        response,
+        error_type: failure.as_ref().map(|failure| failure.kind.as_str().to_owned()),
+        error_code: failure.as_ref().map(|failure| failure.code.to_string()),
+        error: error.or_else(|| failure.as_ref().map(|failure| failure.message.clone())),
+        error_detail: failure.and_then(|failure| serde_json::to_string(&failure.into_detail(u32::from(sent))).ok()),
+        // Nobody knows what the tool did to the world, so it is never sent again by itself.
+        effect: Effect::Once,
+        attempt: u32::from(sent),
+        cache_hit: false,
+        dedupe_key: None,
+        dedupe_of: None,
+        retry_of: None,
+        idempotency_key: None,
+        permission: None,
+        context: "{}".to_owned(),
+        trace_id: row.text(&["trace_id"]),
+        run_id: None,
+        ingestion_run_id: None,
+        workflow_id: None,
+        case_id: None,
+        meta: Some(meta(row, &origin)),
+        created_at: made,
+        updated_at: updated.unwrap_or(finished),
+        started_at: sent.then(|| started.unwrap_or(made)),
+        finished_at: Some(finished),
+    };
+    Ok(PlannedCall { origin, row })
+}
+
+/// Everything we have no column for, under one name.
+fn meta(row: Fields, origin: &Origin) -> String {
+    let mut imported: Map<String, Value> = row.rest();
+    imported.insert("table".to_owned(), origin.table.clone().into());
+    imported.insert("id".to_owned(), origin.id.clone());
+    json!({"imported": imported}).to_string()
+}
+
+fn kind(row: &mut Fields) -> CallKind {
+    let Some(said) = row.text(&["type", "kind"]) else { return CallKind::Function };
+    let kind = match said.to_lowercase().as_str() {
+        "function" | "function_call" => CallKind::Function,
+        "mcp" | "mcp_call" => CallKind::Mcp,
+        "web_search" | "web_search_call" => CallKind::WebSearch,
+        "custom" | "custom_tool_call" => CallKind::Custom,
+        other => {
+            let kind = if other.starts_with("mcp") { CallKind::Mcp } else { CallKind::Function };
+            row.keep("type", said.into());
+            return kind;
+        }
+    };
+    if kind.as_str() != said {
+        row.keep("type", said.into());
+    }
+    kind
+}
+
+/// How a call that never ended is told: nobody will end it now.
+const UNFINISHED: &str = "It had not ended when it was imported; whether it was carried out is not known.";
+
+fn status(row: &mut Fields) -> (CallStatus, Option<&'static str>) {
+    let said = row.text(&["status"]).unwrap_or_default();
+    let (status, fault) = match said.to_lowercase().as_str() {
+        "succeeded" | "success" | "completed" | "done" | "ok" => (CallStatus::Succeeded, None),
+        "failed" | "error" | "failure" | "incomplete" => (CallStatus::Failed, None),
+        "timeout" | "timed_out" => (CallStatus::Timeout, None),
+        "canceled" | "cancelled" => (CallStatus::Canceled, None),
+        _ => (CallStatus::Failed, Some(UNFINISHED)),
+    };
+    if status.as_str() != said {
+        row.keep("status", said.into());
+    }
+    (status, fault)
+}
+
+fn failure(status: CallStatus, fault: Option<&'static str>, error: Option<&str>) -> Option<Failure> {
+    let said = || error.unwrap_or("The other program did not say why.").to_owned();
+    match (status, fault) {
+        (_, Some(fault)) => Some(Failure::fatal("outcome_unknown", fault)),
+        (CallStatus::Failed, None) => Some(Failure::upstream("upstream_error", said())),
+        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, "tool_timeout", said())),
+        (CallStatus::Canceled, None) => Some(Failure::fatal("canceled", said())),
+        (CallStatus::Succeeded | CallStatus::Queued | CallStatus::Running, None) => None,
+    }
+}
+
+/// The arguments as they could be run, and as they were written.
+fn arguments_of(value: &Value) -> (Option<String>, Option<String>) {
+    let raw = spelled(value);
+    let object = raw.as_deref().and_then(|raw| serde_json::from_str::<Value>(raw).ok()).filter(Value::is_object);
+    (object.map(|object| object.to_string()), raw)
+}

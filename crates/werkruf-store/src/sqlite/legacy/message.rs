@@ -1,0 +1,193 @@
+//! Another program's message: from columns where it had them (seed 001), from inside its metadata where it had not.
+
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, member, read_json, spelled};
+
+const RESULT: [&str; 4] = ["result", "output", "response", "tool_result"];
+
+/// Where a row comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Origin {
+    pub(super) table: String,
+    pub(super) id: Value,
+}
+
+/// A call inside a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asked {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// JSON text.
+    pub(super) args: String,
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Draft {
+    /// `None`: it was inside another message.
+    pub(super) origin: Option<Origin>,
+    pub(super) made: Option<Timestamp>,
+    pub(super) role: &'static str,
+    pub(super) content: String,
+    pub(super) calls: Vec<Asked>,
+    pub(super) call_id: Option<String>,
+    pub(super) tool_name: Option<String>,
+    pub(super) status: Option<&'static str>,
+    pub(super) metadata: Map<String, Value>,
+    /// Results that were inside this message, each a message of its own behind it.
+    pub(super) results: Vec<Self>,
+}
+
+/// Reads a row; the reason where it cannot be one of our messages.
+pub(super) fn read(mut row: Fields) -> Result<Draft, String> {
+    let named = row.text(&["role"]).or_else(|| row.text(&["sender", "author", "type"])).ok_or("it has no role")?;
+    let mut role = role(&named).ok_or_else(|| format!("the role {named} is unknown"))?;
+    let made = row.time(&["created_at", "timestamp", "inserted_at", "date"]);
+    let content = row.text(&["content", "text", "message", "body"]).unwrap_or_default();
+    let mut metadata = metadata(&mut row);
+    let (calls, mut results) = calls(row.json(&["tool_calls"]).as_ref().or_else(|| in_metadata(&metadata)));
+    results.extend(
+        member(&metadata, &["tool_results", "toolResults", "tool_outputs"]).into_iter().flat_map(list).filter_map(|item| result(&item)),
+    );
+    let mut told = std::collections::HashSet::new();
+    results.retain(|result| result.call_id.as_ref().is_none_or(|id| id.is_empty() || told.insert(id.clone())));
+    let call_id = row.text(&["tool_call_id"]).or_else(|| inside(&metadata, &["tool_call_id", "toolCallId"]));
+    let (mut tool_name, mut status) = (None, None);
+    // Where roles were only user and assistant, a result was a message that named its call.
+    if role == "tool" || (call_id.is_some() && calls.is_empty()) {
+        if role != "tool" {
+            row.keep("role", named.into());
+            role = "tool";
+        }
+        tool_name = row.text(&["tool_name", "name"]).or_else(|| inside(&metadata, &["tool_name", "toolName", "tool", "name"]));
+        let said = row.text(&["status"]).or_else(|| inside(&metadata, &["status", "tool_status"]));
+        status = said.as_deref().and_then(outcome);
+        if let Some(said) = said.filter(|_| status.is_none()) {
+            row.keep("status", said.into());
+        }
+    }
+    let origin = Origin { table: row.table.clone(), id: row.id.clone() };
+    keep_rest(&mut metadata, row);
+    Ok(Draft { origin: Some(origin), made, role, content, calls, call_id, tool_name, status, metadata, results })
+}
+
+fn role(named: &str) -> Option<&'static str> {
+    match named.to_lowercase().as_str() {
+        "user" | "human" => Some("user"),
+        "assistant" | "ai" | "bot" | "model" => Some("assistant"),
+        "tool" | "function" => Some("tool"),
+        "system" | "developer" => Some("system"),
+        _ => None,
+    }
+}
+
+/// How a result ended, in seed 001's words.
+fn outcome(said: &str) -> Option<&'static str> {
+    match said.to_lowercase().as_str() {
+        "success" | "succeeded" | "ok" | "completed" | "done" => Some("success"),
+        "error" | "failed" | "failure" | "timeout" | "canceled" | "cancelled" => Some("error"),
+        "pending" => Some("pending"),
+        _ => None,
+    }
+}
+
+/// The metadata as it was; what is no object is kept for itself.
+fn metadata(row: &mut Fields) -> Map<String, Value> {
+    match row.json(&["metadata", "meta", "additional_kwargs"]) {
+        Some(Value::Object(metadata)) => metadata,
+        Some(other) => {
+            row.keep("metadata", other);
+            Map::new()
+        }
+        None => Map::new(),
+    }
+}
+
+/// Columns we have no place for.
+fn keep_rest(metadata: &mut Map<String, Value>, row: Fields) {
+    let id = row.id.clone();
+    let mut rest = row.rest();
+    if spelled(&id).is_none_or(|id| uuid::Uuid::try_parse(&id).is_err()) {
+        rest.insert("id".to_owned(), id);
+    }
+    if let Some(earlier) = metadata.shift_remove("imported") {
+        rest.insert("imported".to_owned(), earlier);
+    }
+    if !rest.is_empty() {
+        metadata.insert("imported".to_owned(), rest.into());
+    }
+}
+
+fn inside(metadata: &Map<String, Value>, names: &[&str]) -> Option<String> {
+    member(metadata, names).filter(|value| value.is_string() || value.is_number()).and_then(spelled)
+}
+
+fn in_metadata(metadata: &Map<String, Value>) -> Option<&Value> {
+    member(metadata, &["tool_calls", "toolCalls", "function_calls", "tool_call", "toolCall", "function_call"])
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    match read_json(value.clone()) {
+        Value::Array(items) => items,
+        other => vec![other],
+    }
+}
+
+/// The calls in a value, and the results that stand inside them.
+fn calls(value: Option<&Value>) -> (Vec<Asked>, Vec<Draft>) {
+    let (mut calls, mut results) = (Vec::new(), Vec::new());
+    for item in value.into_iter().flat_map(list) {
+        let Some(object) = item.as_object() else { continue };
+        let function = object.get("function").and_then(Value::as_object).unwrap_or(object);
+        let name = member(function, &["name", "tool_name", "toolName", "tool"]).and_then(Value::as_str);
+        let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
+        let id = member(object, &["id", "call_id", "callId", "tool_call_id", "toolCallId"]).and_then(spelled).unwrap_or_default();
+        let args = member(function, &["args", "arguments", "input", "parameters", "request"]);
+        calls.push(Asked { id: id.clone(), name: name.to_owned(), args: args.map_or_else(|| "{}".to_owned(), json_text) });
+        if member(object, &RESULT).is_some() || member(object, &["error"]).is_some() {
+            results.extend(result(&item).map(|result| Draft { call_id: Some(id), tool_name: Some(name.to_owned()), ..result }));
+        }
+    }
+    (calls, results)
+}
+
+/// Arguments as JSON text: as they were written where that is JSON, else as a JSON string.
+fn json_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => match serde_json::from_str::<&RawValue>(text) {
+            Ok(raw) if raw.get().starts_with(['{', '[']) => raw.get().to_owned(),
+            Ok(_) | Err(_) => value.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn result(item: &Value) -> Option<Draft> {
+    let object = item.as_object()?;
+    let error = member(object, &["error"]);
+    let said = member(object, &RESULT).or_else(|| object.get("content")).or(error)?;
+    let status = member(object, &["status"]).and_then(Value::as_str).and_then(outcome);
+    Some(Draft {
+        origin: None,
+        made: None,
+        role: "tool",
+        content: spelled(said).unwrap_or_default(),
+        calls: Vec::new(),
+        call_id: member(object, &["tool_call_id", "toolCallId", "call_id", "id"]).and_then(spelled),
+        tool_name: member(object, &["tool_name", "toolName", "name", "tool"]).and_then(spelled),
+        status: status.or(Some(if error.is_some() { "error" } else { "success" })),
+        metadata: Map::new(),
+        results: Vec::new(),
+    })
+}
+
+impl Draft {
+    /// The `tool_calls` column.
+    pub(super) fn tool_calls(&self) -> Option<String> {
+        let one = |call: &Asked| format!(r#"{{"id":{},"name":{},"args":{}}}"#, json!(call.id), json!(call.name), call.args);
+        (!self.calls.is_empty()).then(|| format!("[{}]", self.calls.iter().map(one).collect::<Vec<_>>().join(",")))
+    }
+}

@@ -1,0 +1,108 @@
+//! The other program's file: which tables it has, and their rows.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde_json::{Map, Value};
+use werkruf_contract::hex;
+
+use super::fields::Fields;
+use crate::sqlite::open;
+use crate::{LegacyError, LegacyReport, StoreError};
+
+const CONVERSATIONS: [&str; 4] = ["conversations", "chats", "conversation", "chat"];
+const MESSAGES: [&str; 3] = ["messages", "chat_messages", "message"];
+const CALLS: [&str; 2] = ["tool_calls", "tool_call"];
+
+/// What the file holds, as it is there.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub(super) conversations: Vec<Fields>,
+    pub(super) messages: Vec<Fields>,
+    pub(super) calls: Vec<Fields>,
+}
+
+/// Reads the file and notes what is in it.
+pub(super) fn read(path: &Path, report: &mut LegacyReport) -> Result<Source, LegacyError> {
+    let unusable = |why: String| LegacyError::Source { path: path.to_owned(), why };
+    if !path.is_file() {
+        return Err(unusable("there is no such file".to_owned()));
+    }
+    let connection = open::read_only(path).map_err(|error| unusable(error.to_string()))?;
+    let tables = tables(&connection).map_err(|error| unusable(error.to_string()))?;
+    if tables.contains_key("schema_migrations") && tables.contains_key("leases") {
+        return Err(unusable("this is a database of werkruf itself; `werkruf restore` takes a backup".to_owned()));
+    }
+    let find = |names: &[&str]| names.iter().find_map(|name| tables.get(*name));
+    let found = [find(&CONVERSATIONS), find(&MESSAGES), find(&CALLS)];
+    if found[1..].iter().all(Option::is_none) {
+        return Err(unusable("it has neither messages nor tool_calls (or tool_call)".to_owned()));
+    }
+    let mut rows = Vec::new();
+    for table in found {
+        let list = match table {
+            Some(table) => fields(&connection, table).map_err(|error| unusable(format!("{table}: {error}")))?,
+            None => Vec::new(),
+        };
+        if let Some(table) = table {
+            report.read.insert(table.clone(), u64::try_from(list.len()).unwrap_or(u64::MAX));
+        }
+        rows.push(list);
+    }
+    for table in tables.values().filter(|table| !found.contains(&Some(table))) {
+        let rows = count(&connection, table).map_err(|error| unusable(error.to_string()))?;
+        if rows > 0 {
+            report.skip(table, &Value::Null, format!("unknown table with {rows} row(s)"));
+        }
+    }
+    let mut lists = rows.into_iter();
+    let mut next = || lists.next().unwrap_or_default();
+    Ok(Source { conversations: next(), messages: next(), calls: next() })
+}
+
+/// Tables by lower-case name.
+fn tables(c: &Connection) -> Result<BTreeMap<String, String>, StoreError> {
+    let mut statement = c.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    Ok(names.into_iter().map(|name| (name.to_lowercase(), name)).collect())
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn count(c: &Connection, table: &str) -> Result<i64, StoreError> {
+    Ok(c.query_row(&format!("SELECT count(*) FROM {}", quoted(table)), [], |row| row.get(0))?)
+}
+
+/// Rows in the order the file keeps them, which is the order they were written in.
+fn fields(c: &Connection, table: &str) -> Result<Vec<Fields>, StoreError> {
+    let mut statement = c.prepare(&format!("SELECT * FROM {}", quoted(table)))?;
+    let names: Vec<String> = statement.column_names().map(str::to_lowercase).collect();
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let mut columns = Map::new();
+        for (at, name) in names.iter().enumerate() {
+            columns.insert(name.clone(), value(row.get_ref(at)?));
+        }
+        found.push(Fields::new(table, columns, found.len()));
+    }
+    Ok(found)
+}
+
+fn value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(bytes) => String::from_utf8_lossy(bytes).into_owned().into(),
+        // A UUID may be kept as its 16 bytes.
+        ValueRef::Blob(bytes) => match <[u8; 16]>::try_from(bytes) {
+            Ok(bytes) => uuid::Uuid::from_bytes(bytes).to_string().into(),
+            Err(_) => std::str::from_utf8(bytes).map_or_else(|_| hex(bytes), str::to_owned).into(),
+        },
+    }
+}

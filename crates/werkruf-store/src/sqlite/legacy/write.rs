@@ -1,0 +1,236 @@
+//! Puts a plan into the tables. What is there already stays as it is; the count of what is new is the same with and without writing.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use werkruf_contract::Uuid;
+
+use super::call::PlannedCall;
+use super::ids;
+use super::message::Draft;
+use super::plan::PlannedConversation;
+use crate::sqlite::history::make_lease;
+use crate::sqlite::insert;
+use crate::sqlite::row::first;
+use crate::sqlite::text::{Id, Stamp, id_or_null};
+use crate::{LegacyReport, StoreError};
+
+const THERE: &str = "already imported";
+const RUNNING: &str = "a turn is running in its conversation; import again later";
+const FOREIGN: &str = "another tenant has a conversation of this id";
+const NOBODY: &str = "import";
+const ASSISTANT: &str = "default";
+
+/// For whom, and whether anything is written.
+#[derive(Clone)]
+pub(super) struct Writing {
+    pub(super) tenant_id: Uuid,
+    pub(super) user_id: Option<String>,
+    pub(super) dry_run: bool,
+}
+
+/// Whether rows may be added to a conversation.
+enum Open {
+    Yes { user_id: String },
+    No(&'static str),
+}
+
+impl Writing {
+    /// A conversation with everything in it.
+    pub(super) fn conversation(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<(), StoreError> {
+        let open = self.open(c, planned, report)?;
+        let mut seq = next_place(c, self.tenant_id, planned.id)?;
+        for (id, draft) in &planned.messages {
+            let there = exists(c, "SELECT 1 FROM messages WHERE conversation_id = ?1 AND id = ?2", planned.id, *id)?;
+            match (&open, there) {
+                (_, true) => skip_message(report, draft, THERE),
+                (Open::No(reason), false) => skip_message(report, draft, reason),
+                (Open::Yes { .. }, false) => {
+                    if !self.dry_run {
+                        self.message(c, planned, *id, draft, seq)?;
+                    }
+                    seq += 1;
+                    report.wrote("messages");
+                }
+            }
+        }
+        if !self.dry_run && matches!(open, Open::Yes { .. }) {
+            let placed = c
+                .prepare_cached("UPDATE leases SET next_message_seq = ?3 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NULL")?
+                .execute(params![Id::from(self.tenant_id), Id::from(planned.id), seq])?;
+            if placed != 1 {
+                return Err(StoreError::Busy);
+            }
+        }
+        for call in &planned.calls {
+            match &open {
+                Open::Yes { user_id } => self.call(c, call, user_id, planned.created_at, report)?,
+                Open::No(reason) => report.skip(&call.origin.table, &call.origin.id, *reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// A call of no conversation, with a turn of its own.
+    pub(super) fn loose(&self, c: &Connection, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), StoreError> {
+        let user_id = self.user_id.clone().unwrap_or_else(|| NOBODY.to_owned());
+        self.call(c, call, &user_id, call.row.created_at, report)
+    }
+
+    /// Finds or makes the conversation.
+    fn open(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<Open, StoreError> {
+        let mut statement = c.prepare_cached("SELECT tenant_id, user_id FROM conversations WHERE id = ?1")?;
+        let there = first(&mut statement, params![Id::from(planned.id)], |columns| Ok((columns.id()?, columns.text()?)))?;
+        let skip = |report: &mut LegacyReport, reason| {
+            if let Some(origin) = &planned.origin {
+                report.skip(&origin.table, &origin.id, reason);
+            }
+        };
+        match there {
+            Some((tenant, _)) if tenant != self.tenant_id => {
+                skip(report, FOREIGN);
+                Ok(Open::No(FOREIGN))
+            }
+            Some((_, user_id)) => {
+                skip(report, THERE);
+                let sql = "SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NOT NULL";
+                Ok(if exists(c, sql, self.tenant_id, planned.id)? { Open::No(RUNNING) } else { Open::Yes { user_id } })
+            }
+            None => {
+                let user_id = self.user(c, planned.user.as_deref())?;
+                if !self.dry_run {
+                    self.make(c, planned, &user_id)?;
+                }
+                report.wrote("conversations");
+                Ok(Open::Yes { user_id })
+            }
+        }
+    }
+
+    fn make(&self, c: &Connection, planned: &PlannedConversation, user_id: &str) -> Result<(), StoreError> {
+        c.prepare_cached(
+            "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            Id::from(planned.id),
+            Id::from(self.tenant_id),
+            user_id,
+            planned.channel,
+            ASSISTANT,
+            planned.title,
+            Value::Object(planned.state.clone()).to_string(),
+            Stamp::from(planned.created_at),
+            Stamp::from(planned.updated_at),
+        ])?;
+        make_lease(c, self.tenant_id, planned.id, 0)
+    }
+
+    /// Whom the other program means: somebody by number or external id, else whom the operator named.
+    fn user(&self, c: &Connection, named: Option<&str>) -> Result<String, StoreError> {
+        let mut statement =
+            c.prepare_cached("SELECT id FROM users WHERE tenant_id = ?1 AND (external_id = ?2 OR CAST(id AS TEXT) = ?2) ORDER BY external_id IS NULL LIMIT 1")?;
+        let known = match named {
+            Some(named) => first(&mut statement, params![Id::from(self.tenant_id), named], |columns| columns.int())?,
+            None => None,
+        };
+        let known = known.map(|id| id.to_string());
+        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| NOBODY.to_owned()))
+    }
+
+    fn message(&self, c: &Connection, home: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), StoreError> {
+        let mut call_id = draft.call_id.clone();
+        let taken = "SELECT 1 FROM messages WHERE conversation_id = ?1 AND tool_call_id = ?2";
+        if let Some(wanted) = &call_id
+            && c.prepare_cached(taken)?.exists(params![Id::from(home.id), wanted])?
+        {
+            // The conversation went on here meanwhile and used the same id.
+            call_id = Some(format!("call_{id}"));
+        }
+        c.prepare_cached(
+            "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, tool_calls, tool_call_id, tool_name,
+               status, metadata, seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            Id::from(id),
+            Id::from(self.tenant_id),
+            Stamp::from(draft.made.unwrap_or(home.created_at)),
+            Id::from(home.id),
+            draft.content,
+            draft.role,
+            draft.tool_calls(),
+            call_id,
+            draft.tool_name,
+            draft.status,
+            Value::Object(draft.metadata.clone()).to_string(),
+            seq,
+        ])?;
+        Ok(())
+    }
+
+    /// A call, behind those its turn has already.
+    fn call(
+        &self,
+        c: &Connection,
+        call: &PlannedCall,
+        user_id: &str,
+        made: Timestamp,
+        report: &mut LegacyReport,
+    ) -> Result<(), StoreError> {
+        if exists(c, "SELECT 1 FROM tool_calls WHERE tenant_id = ?1 AND id = ?2", self.tenant_id, call.row.id)? {
+            report.skip(&call.origin.table, &call.origin.id, THERE);
+            return Ok(());
+        }
+        report.wrote("tool_calls");
+        if self.dry_run {
+            return Ok(());
+        }
+        let home = call.row.conversation_id.unwrap_or(call.row.id);
+        let turn_id = ids::derived(self.tenant_id, &["turns", &home.to_string()], made);
+        self.turn(c, call, turn_id, user_id)?;
+        let mut last = c.prepare_cached("SELECT coalesce(max(step), 0) FROM tool_calls WHERE turn_id = ?1")?;
+        let step = first(&mut last, params![Id::from(turn_id)], |columns| columns.small())?.unwrap_or(0) + 1;
+        let mut row = call.row.clone();
+        (row.turn_id, row.step) = (turn_id, step);
+        insert::call(c, &row)?;
+        let counted = c.prepare_cached("UPDATE turns SET step = ?3 WHERE tenant_id = ?1 AND id = ?2")?.execute(params![
+            Id::from(self.tenant_id),
+            Id::from(turn_id),
+            step
+        ])?;
+        if counted == 1 { Ok(()) } else { Err(StoreError::Moved { what: "turn", id: turn_id.to_string() }) }
+    }
+
+    /// The turn that stands for everything the other program did in a conversation. It has ended.
+    fn turn(&self, c: &Connection, call: &PlannedCall, id: Uuid, user_id: &str) -> Result<(), StoreError> {
+        c.prepare_cached(
+            "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, status, created_at, updated_at, finished_at)
+             VALUES (?1, ?2, ?3, ?4, 'chat', ?5, 'completed', ?6, ?6, ?6) ON CONFLICT (tenant_id, id) DO NOTHING",
+        )?
+        .execute(params![
+            Id::from(id),
+            Id::from(self.tenant_id),
+            id_or_null(call.row.conversation_id),
+            user_id,
+            ASSISTANT,
+            Stamp::from(call.row.created_at),
+        ])?;
+        Ok(())
+    }
+}
+
+fn skip_message(report: &mut LegacyReport, draft: &Draft, reason: &str) {
+    // One that was inside another has no row of its own there.
+    if let Some(origin) = &draft.origin {
+        report.skip(&origin.table, &origin.id, reason);
+    }
+}
+
+fn exists(c: &Connection, sql: &str, one: Uuid, two: Uuid) -> Result<bool, StoreError> {
+    Ok(c.prepare_cached(sql)?.exists(params![Id::from(one), Id::from(two)])?)
+}
+
+fn next_place(c: &Connection, tenant_id: Uuid, conversation_id: Uuid) -> Result<i64, StoreError> {
+    let mut statement = c.prepare_cached("SELECT next_message_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
+    Ok(first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| columns.int())?.unwrap_or(1))
+}

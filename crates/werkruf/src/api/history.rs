@@ -1,0 +1,149 @@
+//! Conversations in the shapes other programs speak: written for `messages?format=`, read for `POST /api/conversations`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::Uuid;
+use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredCall, StoredMessage, read, write};
+use werkruf_store::{Histories, MessageRow, NewHistory, NewMessage, Order};
+
+use super::Door;
+use super::body;
+use super::chat::name_conversation;
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+
+/// Pictures inside messages make them long.
+const LARGEST: usize = 16 * 1024 * 1024;
+const MOST_MESSAGES: usize = 10_000;
+const TITLE_CHARACTERS: usize = 80;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Chat.on(routes!(import)))
+}
+
+/// The shape a request names; `None` is our own.
+pub(crate) fn format(name: Option<&str>) -> Result<Option<HistoryFormat>, ApiError> {
+    match name {
+        None | Some("native") => Ok(None),
+        Some(name) => match HistoryFormat::parse(name) {
+            Some(format) => Ok(Some(format)),
+            None => Err(ApiError::invalid("format takes native, openai, responses or langchain.")),
+        },
+    }
+}
+
+/// Rows in another shape, in the order they came.
+pub(crate) fn written(format: HistoryFormat, rows: &[MessageRow], order: Order) -> Vec<Value> {
+    // Calls and results are paired forwards in time.
+    let mut messages: Vec<StoredMessage> = rows.iter().map(stored).collect();
+    if order == Order::NewestFirst {
+        messages.reverse();
+    }
+    let mut values = write(format, &messages);
+    if order == Order::NewestFirst {
+        values.reverse();
+    }
+    values
+}
+
+fn stored(row: &MessageRow) -> StoredMessage {
+    StoredMessage {
+        id: Some(row.id.to_string()),
+        role: Role::parse(&row.role).unwrap_or(Role::User),
+        content: row.content.clone(),
+        calls: row.tool_calls.as_deref().and_then(StoredCall::of_column).unwrap_or_default(),
+        call_id: row.tool_call_id.clone(),
+        tool_name: row.tool_name.clone(),
+        status: row.status.as_deref().and_then(ResultStatus::parse),
+        metadata: serde_json::from_str(&row.metadata).unwrap_or_default(),
+    }
+}
+
+/// A conversation that was held elsewhere.
+#[derive(Debug, Deserialize, ToSchema)]
+struct HistoryImport {
+    /// `openai`, `responses` or `langchain`.
+    format: String,
+    /// Messages or items of that format, oldest first.
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Value>,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    assistant: Option<String>,
+}
+
+/// What was taken over.
+#[derive(Debug, Serialize, ToSchema)]
+struct HistoryImported {
+    id: Uuid,
+    messages: usize,
+}
+
+/// Takes over a conversation from elsewhere; `POST /api/chat` goes on with it.
+#[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", request_body = HistoryImport,
+    responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
+    let caller = who.caller()?;
+    let raw = to_bytes(body, LARGEST).await.map_err(|_| ApiError::invalid("The body broke off or is larger than 16 MiB."))?;
+    let asked: HistoryImport = body::json(&raw)?;
+    let Some(format) = format(Some(&asked.format))? else {
+        return Err(ApiError::invalid("format takes openai, responses or langchain; our own messages are made by turns."));
+    };
+    if asked.messages.len() > MOST_MESSAGES {
+        return Err(ApiError::invalid(format!("A conversation has at most {MOST_MESSAGES} messages.")));
+    }
+    let clock = door.app.clock.clone();
+    let messages = read(format, &asked.messages, &mut || format!("call_{}", clock.new_id())).map_err(|fault| {
+        let fault = json!([{"path": format!("/messages{}", fault.path), "message": fault.message}]);
+        ApiError::invalid("The messages cannot be read; details say where.").details(fault)
+    })?;
+    let title = asked.title.unwrap_or_else(|| title(&messages));
+    let history = NewHistory {
+        tenant_id: who.tenant_id,
+        id: clock.new_id(),
+        user_id: caller.principal.user_id.clone(),
+        channel: "web".to_owned(),
+        assistant: asked.assistant.unwrap_or_else(|| "default".to_owned()),
+        title,
+        messages: messages.iter().map(|message| row(clock.new_id(), message)).collect(),
+        now: clock.now(),
+    };
+    let made = door.app.store.put_history(history).await?;
+    let mut response = (StatusCode::CREATED, Json(HistoryImported { id: made.id, messages: messages.len() })).into_response();
+    name_conversation(&mut response, Some(made.id));
+    if let Ok(place) = HeaderValue::from_str(&format!("/api/conversations/{}", made.id)) {
+        response.headers_mut().insert(http::header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+fn title(messages: &[StoredMessage]) -> String {
+    let first = messages.iter().find(|message| message.role == Role::User);
+    first.map(|message| message.content.chars().take(TITLE_CHARACTERS).collect()).unwrap_or_default()
+}
+
+fn row(id: Uuid, message: &StoredMessage) -> NewMessage {
+    let metadata: Option<&Map<String, Value>> = Some(&message.metadata).filter(|metadata| !metadata.is_empty());
+    NewMessage {
+        id,
+        role: message.role.as_str(),
+        content: message.content.clone(),
+        tool_calls: message.tool_calls_column(),
+        tool_call_id: message.call_id.clone(),
+        tool_name: message.tool_name.clone(),
+        status: message.status.map(ResultStatus::as_str),
+        metadata: metadata.map(|metadata| json!(metadata).to_string()),
+        tokens: None,
+    }
+}

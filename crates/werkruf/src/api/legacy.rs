@@ -1,0 +1,81 @@
+//! `POST /api/admin/import`: an older program's database, taken over by the operator.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_store::{Legacy, LegacyError, LegacyImport};
+
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+use super::{Door, body};
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
+}
+
+#[derive(Deserialize, ToSchema)]
+struct ImportRequest {
+    /// `sqlite:` and an absolute path on the server.
+    from: String,
+    /// Says what would be written.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What was found and done. Every row read is written or skipped.
+#[derive(Serialize, ToSchema)]
+struct ImportReport {
+    /// Rows by the other program's table.
+    read: BTreeMap<String, u64>,
+    /// Rows by our table.
+    written: BTreeMap<String, u64>,
+    /// `{table, id, reason}`
+    #[schema(value_type = Vec<Object>)]
+    skipped: Vec<werkruf_store::Skipped>,
+}
+
+/// Takes over an older program's conversations, messages and tool calls; importing again writes only what is new. `X-User-Id` owns
+/// what belongs to nobody known here.
+#[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
+    responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<ImportReport>, ApiError> {
+    if !who.is_operator() {
+        return Err(ApiError::forbidden("forbidden", "An import reads a file of the server; it needs the operator's key."));
+    }
+    let request: ImportRequest = body::json(&body::bytes(body).await?)?;
+    let import = LegacyImport {
+        source: source(&request.from)?,
+        tenant_id: who.tenant_id,
+        user_id: who.principal.as_ref().map(|person| person.user_id.clone()),
+        dry_run: request.dry_run,
+    };
+    let app = Arc::clone(&door.app);
+    let report = door.owned(async move { app.store.take_over(import).await }).await?.map_err(refused)?;
+    tracing::info!(tenant_id = %who.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
+    Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
+}
+
+fn source(from: &str) -> Result<PathBuf, ApiError> {
+    if from.starts_with("postgres://") || from.starts_with("postgresql://") {
+        let message = "This release reads SQLite files only; PostgreSQL as a source comes with PostgreSQL as a database.";
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "source_not_supported", message));
+    }
+    let file = from.strip_prefix("sqlite://").or_else(|| from.strip_prefix("sqlite:")).map(PathBuf::from);
+    file.filter(|file| file.is_absolute()).ok_or_else(|| ApiError::invalid("from takes sqlite: and an absolute path on the server."))
+}
+
+fn refused(error: LegacyError) -> ApiError {
+    match error {
+        LegacyError::Store(error) => error.into(),
+        LegacyError::Source { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "source_unusable", format!("{error}.")),
+    }
+}

@@ -1,0 +1,115 @@
+//! Whose tokens open the doors: Supabase by its two variables, any other issuer by `[auth.jwt]`.
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::environment::{Environment, Variable};
+use super::file::Document;
+use super::model::address_fault;
+use super::violation::ConfigViolation;
+
+const SECRET_CHARACTERS: usize = 16;
+const DEFAULT_TENANT: &str = "demo";
+/// Users of Supabase write these themselves.
+const SELF_WRITTEN: [&str; 2] = ["user_metadata", "raw_user_meta_data"];
+
+/// Which rules hold for a token beside those of every token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IssuerKind {
+    /// `role` is `authenticated`, `sub` a UUID.
+    Supabase,
+    Other,
+}
+
+/// An issuer of tokens.
+#[derive(Debug, Clone)]
+pub struct TokenIssuer {
+    pub kind: IssuerKind,
+    /// `None`: only a secret is known, and any `…/auth/v1` signed with it is its project.
+    pub issuer: Option<String>,
+    pub audience: String,
+    /// Of HS256.
+    pub secret: Option<SecretString>,
+    /// Where the public keys are.
+    pub jwks_url: Option<String>,
+    /// The first that is there counts. A dot leads into an object.
+    pub tenant_claims: Vec<String>,
+    pub roles_claims: Vec<String>,
+    /// The tenant of a token that names none.
+    pub tenant: String,
+}
+
+pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Vec<TokenIssuer> {
+    let supabase = supabase(environment, violations);
+    let other = other(document, violations);
+    if let (Some(one), Some(two)) = (&supabase, &other)
+        && one.issuer == two.issuer
+    {
+        let message = "is Supabase's issuer already; leave it out, or unset SUPABASE_URL";
+        violations.push(document.violation("/auth/jwt/issuer", message));
+    }
+    supabase.into_iter().chain(other).collect()
+}
+
+fn supabase(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<TokenIssuer> {
+    let url = environment.get(Variable::SUPABASE_URL).map(|url| url.trim().trim_end_matches('/'));
+    let secret = environment.get(Variable::SUPABASE_JWT_SECRET).map(SecretString::from);
+    if let Some(url) = url
+        && address_fault(url).is_some()
+    {
+        let message = "must start with http:// or https:// and name a host, such as https://abcdefgh.supabase.co";
+        violations.push(ConfigViolation::new(Variable::SUPABASE_URL.name(), message));
+    }
+    if secret.as_ref().is_some_and(|secret| secret.expose_secret().chars().count() < SECRET_CHARACTERS) {
+        let message = format!("is shorter than {SECRET_CHARACTERS} characters; copy the JWT secret of the project, not one of its keys");
+        violations.push(ConfigViolation::new(Variable::SUPABASE_JWT_SECRET.name(), message));
+    }
+    if url.is_none() && secret.is_none() {
+        return None;
+    }
+    let issuer = url.map(|url| format!("{url}/auth/v1"));
+    Some(TokenIssuer {
+        kind: IssuerKind::Supabase,
+        jwks_url: issuer.as_ref().map(|issuer| format!("{issuer}/.well-known/jwks.json")),
+        issuer,
+        audience: "authenticated".to_owned(),
+        secret,
+        tenant_claims: ["app_metadata.tenant_id", "app_metadata.tenant"].map(str::to_owned).to_vec(),
+        roles_claims: ["app_metadata.roles", "app_metadata.role"].map(str::to_owned).to_vec(),
+        tenant: DEFAULT_TENANT.to_owned(),
+    })
+}
+
+fn other(document: &Document, violations: &mut Vec<ConfigViolation>) -> Option<TokenIssuer> {
+    let section = document.file.auth.jwt.as_ref()?;
+    let mut required = |name: &str, value: &Option<String>, example: &str| {
+        let value = value.as_deref().map(str::trim).filter(|value| !value.is_empty());
+        if value.is_none() {
+            violations.push(document.violation(&format!("/auth/jwt/{name}"), format!("is missing; write {name} = \"{example}\"")));
+        }
+        value.unwrap_or_default().to_owned()
+    };
+    let issuer = required("issuer", &section.issuer, "https://login.example.org");
+    let audience = required("audience", &section.audience, "werkruf");
+    let jwks_url = section.jwks_url.clone().unwrap_or_else(|| format!("{}/.well-known/jwks.json", issuer.trim_end_matches('/')));
+    if !issuer.is_empty() && address_fault(&jwks_url).is_some() {
+        violations.push(document.violation("/auth/jwt/jwks_url", "must start with http:// or https:// and name a host"));
+    }
+    let mut claims = |name: &str, value: &Option<String>, default: &str| {
+        let claim = value.clone().unwrap_or_else(|| default.to_owned());
+        if SELF_WRITTEN.contains(&claim.split('.').next().unwrap_or_default()) {
+            let message = "is written by the users themselves; name a claim only the issuer writes, such as app_metadata.tenant_id";
+            violations.push(document.violation(&format!("/auth/jwt/{name}"), message));
+        }
+        if claim.is_empty() { Vec::new() } else { vec![claim] }
+    };
+    Some(TokenIssuer {
+        kind: IssuerKind::Other,
+        tenant_claims: claims("tenant_claim", &section.tenant_claim, "tenant_id"),
+        roles_claims: claims("roles_claim", &section.roles_claim, "roles"),
+        issuer: Some(issuer),
+        audience,
+        secret: None,
+        jwks_url: Some(jwks_url),
+        tenant: section.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned()),
+    })
+}

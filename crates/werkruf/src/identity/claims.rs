@@ -1,0 +1,123 @@
+//! What a token must say before it is anybody, and who it is then. Pure.
+//!
+//! Tenant and roles are read only from claims the configuration names. Of Supabase's claims these are in
+//! `app_metadata`: `user_metadata` is written by the users themselves.
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+use werkruf_store::TokenRoles;
+
+use super::jwt::TokenFault;
+use crate::config::{IssuerKind, TokenIssuer};
+
+/// Clocks differ.
+const LEEWAY_S: f64 = 30.0;
+const LONGEST_SUBJECT: usize = 255;
+
+/// Who a token says somebody is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenPerson {
+    /// `users.external_id`.
+    pub subject: String,
+    /// Slug or id; `None`: the claim is missing.
+    pub tenant: Option<String>,
+    /// `None`: the token says nothing about roles.
+    pub roles: Option<TokenRoles>,
+}
+
+type Claims = Map<String, Value>;
+
+/// Whether a token of this issuer is meant by its `iss`.
+pub(super) fn is_from(issuer: &TokenIssuer, claims: &Claims) -> bool {
+    let Some(named) = claims.get("iss").and_then(Value::as_str) else { return false };
+    match &issuer.issuer {
+        Some(expected) => named == expected,
+        // Only the secret is known: it belongs to one project, whose address nobody told us.
+        None => named.ends_with("/auth/v1"),
+    }
+}
+
+/// Everything but the signature and the issuer.
+pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now_s: f64) -> Result<(), TokenFault> {
+    let refused = |reason| Err(TokenFault::Refused(reason));
+    let Some(expires) = claims.get("exp").and_then(Value::as_f64) else { return refused("it says no time of expiry") };
+    if now_s >= expires + LEEWAY_S {
+        return refused("it has expired");
+    }
+    match claims.get("nbf") {
+        None | Some(Value::Null) => {}
+        Some(begins) if begins.as_f64().is_some_and(|begins| now_s >= begins - LEEWAY_S) => {}
+        Some(_) => return refused("it is not valid yet"),
+    }
+    let audience = match claims.get("aud") {
+        Some(Value::String(one)) => *one == issuer.audience,
+        Some(Value::Array(many)) => many.iter().any(|one| one.as_str() == Some(&issuer.audience)),
+        _ => false,
+    };
+    let role = claims.get("role").and_then(Value::as_str);
+    if matches!(role, Some("anon" | "service_role")) {
+        return refused("anon and service_role keys stand for no person");
+    }
+    if !audience {
+        return refused("it is meant for another audience");
+    }
+    if issuer.kind == IssuerKind::Supabase && role != Some("authenticated") {
+        return refused("its role is not `authenticated`");
+    }
+    subject(issuer, claims).map(|_| ())
+}
+
+fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> {
+    let refused = TokenFault::Refused("it names no person");
+    let subject = claims.get("sub").and_then(Value::as_str).ok_or(refused)?;
+    let fits = match issuer.kind {
+        IssuerKind::Supabase => Uuid::try_parse(subject).is_ok(),
+        IssuerKind::Other => !subject.is_empty() && subject.len() <= LONGEST_SUBJECT,
+    };
+    if fits { Ok(subject.to_owned()) } else { Err(refused) }
+}
+
+/// Who a checked token is.
+pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenPerson, TokenFault> {
+    let tenant = issuer.tenant_claims.iter().find_map(|name| claim(claims, name)).and_then(text);
+    let anonymous = claims.get("is_anonymous").and_then(Value::as_bool) == Some(true);
+    let roles = if anonymous {
+        // Signed in without saying who: never more than a guest, whatever else the token or the table says.
+        Some(TokenRoles { names: vec![guest_role.to_owned()], only: true })
+    } else {
+        let said = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names);
+        said.filter(|names| !names.is_empty()).map(|names| TokenRoles { names, only: false })
+    };
+    Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles })
+}
+
+/// A claim by its name, or by the path to it: `app_metadata.tenant_id`. Some issuers' names hold dots, so the whole name comes first.
+fn claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
+    let found = match claims.get(name) {
+        Some(found) => Some(found),
+        None => {
+            let (outer, inner) = name.split_once('.')?;
+            claim(claims.get(outer)?.as_object()?, inner)
+        }
+    };
+    found.filter(|value| !value.is_null())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+        _ => None,
+    }
+}
+
+/// A list of names, or one text with commas between them.
+fn names(value: &Value) -> Vec<String> {
+    let mut names: Vec<String> = match value {
+        Value::Array(many) => many.iter().filter_map(text).collect(),
+        Value::String(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    names.sort();
+    names.dedup();
+    names
+}

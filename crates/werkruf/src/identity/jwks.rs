@@ -1,0 +1,110 @@
+//! The public keys an issuer shows (RFC 7517). Pure.
+//!
+//! Keys that are not understood (other curves, other algorithms, encryption, shared secrets) are left out: a set may hold
+//! keys for others.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::jwt::{Algorithm, Key};
+
+/// Half of a P-256 point.
+const COORDINATE_BYTES: usize = 32;
+
+/// A public key and the name tokens call it by.
+#[derive(Debug, Clone)]
+pub(super) struct NamedKey {
+    pub(super) id: Option<String>,
+    pub(super) key: Key,
+}
+
+/// The keys of one issuer, as last read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KeySet(Vec<NamedKey>);
+
+#[derive(Deserialize)]
+struct Shown {
+    keys: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct ShownKey {
+    kty: String,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    alg: Option<String>,
+    #[serde(default, rename = "use")]
+    purpose: Option<String>,
+    #[serde(default)]
+    key_ops: Option<Vec<String>>,
+    #[serde(default)]
+    crv: Option<String>,
+    #[serde(default)]
+    x: Option<String>,
+    #[serde(default)]
+    y: Option<String>,
+    #[serde(default)]
+    n: Option<String>,
+    #[serde(default)]
+    e: Option<String>,
+}
+
+impl KeySet {
+    /// Reads a set; `None` when it is none.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let shown: Shown = serde_json::from_slice(bytes).ok()?;
+        let keys = shown.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: ShownKey| key.into_key());
+        Some(Self(keys.collect()))
+    }
+
+    /// The key for a token: by name and algorithm, or the only one of the algorithm where the token names none.
+    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
+        let mut fitting = self.0.iter().filter(|named| named.key.algorithm() == algorithm);
+        let found = match id {
+            Some(id) => fitting.find(|named| named.id.as_deref() == Some(id)),
+            None => fitting.next().filter(|_| fitting.next().is_none()),
+        };
+        found.map(|named| &named.key)
+    }
+
+    /// Whether any key, of whatever algorithm, has this name.
+    pub(super) fn names(&self, id: &str) -> bool {
+        self.0.iter().any(|named| named.id.as_deref() == Some(id))
+    }
+}
+
+impl ShownKey {
+    fn into_key(self) -> Option<NamedKey> {
+        let signs = self.purpose.as_deref().is_none_or(|purpose| purpose == "sig");
+        let verifies = self.key_ops.as_ref().is_none_or(|uses| uses.iter().any(|one| one == "verify"));
+        if !(signs && verifies) {
+            return None;
+        }
+        let key = match (self.kty.as_str(), self.crv.as_deref()) {
+            ("EC", Some("P-256")) => Key::Curve { point: point(&self.x?, &self.y?)? },
+            ("RSA", _) => Key::Rsa { modulus: number(&self.n?)?, exponent: number(&self.e?)? },
+            _ => return None,
+        };
+        let fits = self.alg.as_deref().is_none_or(|alg| Algorithm::parse(alg) == Some(key.algorithm()));
+        fits.then_some(NamedKey { id: self.kid, key })
+    }
+}
+
+fn point(x: &str, y: &str) -> Option<Vec<u8>> {
+    let mut point = vec![4];
+    for coordinate in [x, y] {
+        let bytes = URL_SAFE_NO_PAD.decode(coordinate).ok().filter(|bytes| bytes.len() == COORDINATE_BYTES)?;
+        point.extend(bytes);
+    }
+    Some(point)
+}
+
+/// A number without leading zeros.
+fn number(text: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let start = bytes.iter().position(|byte| *byte != 0)?;
+    Some(bytes[start..].to_vec())
+}

@@ -1,0 +1,135 @@
+//! A JSON Web Token taken apart, and the check of its signature. Pure: nothing here asks a clock or the network.
+//!
+//! Invariant: the algorithm is a property of the key. A token only says which one it wants, and is refused when
+//! that is not the key's; so an HMAC over a public key, or `none`, opens nothing.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::{hmac, signature};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Longer credentials are not looked at.
+const LONGEST: usize = 16 * 1024;
+
+/// Why a token opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// The token is no good; the sentence says why and holds nothing of it.
+    Refused(&'static str),
+    /// The issuer's keys cannot be read right now, so nobody can say.
+    KeysUnavailable,
+}
+
+/// The ways to sign that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Hs256,
+    Rs256,
+    Es256,
+}
+
+impl Algorithm {
+    /// As headers and keys spell it.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "HS256" => Some(Self::Hs256),
+            "RS256" => Some(Self::Rs256),
+            "ES256" => Some(Self::Es256),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: Option<String>,
+    /// Extensions that must be understood. None are.
+    #[serde(default)]
+    crit: Option<Value>,
+}
+
+/// A token taken apart. Nothing it says is true before [`Token::is_signed_by`].
+#[derive(Debug)]
+pub(super) struct Token<'a> {
+    pub(super) algorithm: Algorithm,
+    pub(super) key_id: Option<String>,
+    pub(super) claims: Map<String, Value>,
+    signed: &'a [u8],
+    signature: Vec<u8>,
+}
+
+/// Whether this credential is meant as a token: three parts, the first a JSON object.
+pub(super) fn looks_like_token(credential: &str) -> bool {
+    credential.starts_with("ey") && credential.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+impl<'a> Token<'a> {
+    /// Takes a token apart.
+    pub(super) fn parse(text: &'a str) -> Result<Self, TokenFault> {
+        const BROKEN: TokenFault = TokenFault::Refused("it is no JSON Web Token");
+        if text.len() > LONGEST {
+            return Err(TokenFault::Refused("it is too long"));
+        }
+        let (signed, signature) = text.rsplit_once('.').ok_or(BROKEN)?;
+        let (header, claims) = signed.split_once('.').ok_or(BROKEN)?;
+        let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| BROKEN);
+        let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| BROKEN)?;
+        let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| BROKEN)?;
+        if header.crit.is_some() {
+            return Err(TokenFault::Refused("it asks for an extension that is not known here"));
+        }
+        let algorithm = Algorithm::parse(&header.alg).ok_or(TokenFault::Refused("its algorithm is not one of HS256, RS256, ES256"))?;
+        Ok(Self { algorithm, key_id: header.kid, claims, signed: signed.as_bytes(), signature: bytes(signature)? })
+    }
+
+    /// Whether this key, with its own algorithm, made the signature.
+    pub(super) fn is_signed_by(&self, key: &Key) -> bool {
+        if key.algorithm() != self.algorithm {
+            return false;
+        }
+        match key {
+            Key::Secret(secret) => hmac::verify(secret, self.signed, &self.signature).is_ok(),
+            Key::Curve { point } => {
+                let key = signature::UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point);
+                key.verify(self.signed, &self.signature).is_ok()
+            }
+            Key::Rsa { modulus, exponent } => {
+                let key = signature::RsaPublicKeyComponents { n: modulus, e: exponent };
+                key.verify(&signature::RSA_PKCS1_2048_8192_SHA256, self.signed, &self.signature).is_ok()
+            }
+        }
+    }
+}
+
+/// A key, with the one algorithm it is for.
+#[derive(Debug, Clone)]
+pub(super) enum Key {
+    Secret(hmac::Key),
+    /// P-256, uncompressed.
+    Curve {
+        point: Vec<u8>,
+    },
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+}
+
+impl Key {
+    /// The shared secret of HS256.
+    pub(super) fn secret(secret: &str) -> Self {
+        Self::Secret(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()))
+    }
+
+    /// The algorithm this key is for.
+    pub(super) const fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Secret(_) => Algorithm::Hs256,
+            Self::Curve { .. } => Algorithm::Es256,
+            Self::Rsa { .. } => Algorithm::Rs256,
+        }
+    }
+}

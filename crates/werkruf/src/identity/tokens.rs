@@ -1,0 +1,80 @@
+//! Tokens of the issuers this house trusts: from the bearer to the person it stands for.
+//!
+//! Claims are checked before the signature, because a claim that is refused costs nothing, while a key may have to be fetched.
+
+use secrecy::ExposeSecret;
+use werkruf_contract::Clock;
+
+use super::claims::{self, TokenPerson};
+use super::jwt::{Algorithm, Key, Token, TokenFault};
+use super::key_cache::KeyCache;
+use crate::config::TokenIssuer;
+
+struct Trusted {
+    issuer: TokenIssuer,
+    secret: Option<Key>,
+    keys: Option<KeyCache>,
+}
+
+/// The issuers whose tokens open the doors.
+pub struct Tokens {
+    trusted: Vec<Trusted>,
+    clock: Clock,
+    guest_role: String,
+}
+
+impl Tokens {
+    /// Asks nobody anything; keys are read when the first token needs one.
+    pub fn new(issuers: &[TokenIssuer], guest_role: &str, client: &reqwest::Client, clock: &Clock) -> Self {
+        let trust = |issuer: &TokenIssuer| Trusted {
+            issuer: issuer.clone(),
+            secret: issuer.secret.as_ref().map(|secret| Key::secret(secret.expose_secret())),
+            keys: issuer.jwks_url.clone().map(|url| KeyCache::new(url, client.clone(), clock.clone())),
+        };
+        Self { trusted: issuers.iter().map(trust).collect(), clock: clock.clone(), guest_role: guest_role.to_owned() }
+    }
+
+    /// Whether any issuer is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.trusted.is_empty()
+    }
+
+    /// Who the bearer of this token is.
+    pub(super) async fn admit(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
+        let token = Token::parse(text)?;
+        let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
+        let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
+        claims::check(&trusted.issuer, &token.claims, seconds(&self.clock))?;
+        let key = trusted.key(&token).await?;
+        if !token.is_signed_by(&key) {
+            return Err(TokenFault::Refused("its signature is wrong"));
+        }
+        Ok((claims::person(&trusted.issuer, &token.claims, &self.guest_role)?, &trusted.issuer))
+    }
+}
+
+impl Trusted {
+    async fn key(&self, token: &Token<'_>) -> Result<Key, TokenFault> {
+        const NO_KEY: TokenFault = TokenFault::Refused("no key of its issuer fits it");
+        let id = token.key_id.as_deref();
+        match token.algorithm {
+            Algorithm::Hs256 => {
+                // The name of a public key with the algorithm of a secret: somebody mixes them up on purpose.
+                let mixed = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.names(id)));
+                self.secret.clone().filter(|_| !mixed).ok_or(NO_KEY)
+            }
+            Algorithm::Rs256 | Algorithm::Es256 => match &self.keys {
+                Some(keys) => keys.find(id, token.algorithm).await?.ok_or(NO_KEY),
+                None => Err(NO_KEY),
+            },
+        }
+    }
+}
+
+fn seconds(clock: &Clock) -> f64 {
+    clock.now().as_duration().as_secs_f64()
+}
+
+#[cfg(test)]
+#[path = "tokens_tests.rs"]
+mod tests;
