@@ -13,6 +13,8 @@ mod chat;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod deadlines;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;
