@@ -75,6 +75,23 @@ mod tests {
         assert!(http_client(&HttpLimits::default()).is_ok());
     }
 
+    /// A host whose queue is full answers no SYN, as one behind a silent firewall does.
+    #[tokio::test]
+    async fn a_connection_that_never_stands_is_given_up() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let full = socket.listen(1).unwrap();
+        let address = full.local_addr().unwrap();
+        let mut crowd = Vec::new();
+        while let Ok(client) = tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await {
+            crowd.push(client.unwrap());
+        }
+        let client = http_client(&HttpLimits { connect: Duration::from_millis(200), ..HttpLimits::default() }).unwrap();
+        let asked = tokio::time::timeout(Duration::from_secs(10), client.get(format!("http://{address}/")).send()).await;
+        let error = asked.expect("the limit of the connection ends it").unwrap_err();
+        assert!(error.is_connect() && error.is_timeout(), "{error:?}");
+    }
+
     #[test]
     fn refuses_a_proxy_that_is_no_address() {
         let broken = |name: &str| (name == "https_proxy").then(|| "http://[".to_owned());

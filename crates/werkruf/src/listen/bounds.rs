@@ -13,7 +13,7 @@ pub struct Bounds {
     /// Between two requests of one connection. Longer than the 60 s for which common proxies keep theirs, so that it is the
     /// proxy that closes, and never the server while a request is on its way.
     pub idle: Duration,
-    /// Without a single byte taken by the client while bytes wait. Two keep-alive comments of a stream fit in.
+    /// Without a single byte taken by the client while bytes wait. With the last look of the watchdog that makes 30 s at most.
     pub stall: Duration,
     /// Without an answer of the peer's kernel (TCP keepalive and user timeout): the machine is gone, or the way to it. The kernel
     /// also counts a closed window, so it backs the watchdog up; a bound of its own, so that each can be tested alone.
@@ -32,7 +32,7 @@ impl Default for Bounds {
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),
-            stall: Duration::from_secs(30),
+            stall: Duration::from_secs(27),
             peer: Duration::from_secs(30),
             connections: 8_192,
             per_address: 1_024,

@@ -17,6 +17,8 @@ mod cost;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
+mod deadlines;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;
