@@ -13,7 +13,7 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # cors_origins = ["https://www.example.org"]
 # sample_data = true                   # sample people in tenant `demo`
 # disabled_tools = []
-# prices = "prices.json"               # what models cost, over the table in the program; `werkruf prices` shows both
+# # prices = "prices.json"             # what models cost, over the table in the program; `werkruf prices` shows both
 
 # [model]                              # the key comes from OPENAI_API_KEY
 # base_url = "http://127.0.0.1:11434/v1"

@@ -8,6 +8,11 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 
 const SECRET_CHARACTERS: usize = 16;
+/// What Supabase's issuers end in.
+const AUTH_PATH: &str = "/auth/v1";
+/// Where an issuer writes what its users cannot.
+const TENANT_CLAIMS: [&str; 2] = ["app_metadata.tenant_id", "app_metadata.tenant"];
+const ROLES_CLAIMS: [&str; 2] = ["app_metadata.roles", "app_metadata.role"];
 const DEFAULT_TENANT: &str = "demo";
 /// Users of Supabase write these themselves.
 const SELF_WRITTEN: [&str; 2] = ["user_metadata", "raw_user_meta_data"];
@@ -39,15 +44,36 @@ pub struct TokenIssuer {
 }
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Vec<TokenIssuer> {
-    let supabase = supabase(environment, violations);
-    let other = other(document, violations);
-    if let (Some(one), Some(two)) = (&supabase, &other)
-        && one.issuer == two.issuer
-    {
-        let message = "is Supabase's issuer already; leave it out, or unset SUPABASE_URL";
-        violations.push(document.violation("/auth/jwt/issuer", message));
+    match (supabase(environment, violations), other(document, violations)) {
+        (Some(project), Some(other)) if is_project(&project, &other) => vec![told_more(document, project, other)],
+        (project, other) => project.into_iter().chain(other).collect(),
     }
-    supabase.into_iter().chain(other).collect()
+}
+
+/// Whether `[auth.jwt]` speaks of the Supabase project itself.
+fn is_project(project: &TokenIssuer, other: &TokenIssuer) -> bool {
+    match (&project.issuer, &other.issuer) {
+        (Some(project), Some(other)) => project == other,
+        (None, Some(other)) => other.ends_with(AUTH_PATH),
+        (_, None) => false,
+    }
+}
+
+/// The project, with what the file says about it: keys at another address, claims of other names.
+fn told_more(document: &Document, mut project: TokenIssuer, other: TokenIssuer) -> TokenIssuer {
+    if let Some(said) = &document.file.auth.jwt {
+        if said.tenant_claim.is_some() {
+            project.tenant_claims = other.tenant_claims;
+        }
+        if said.roles_claim.is_some() {
+            project.roles_claims = other.roles_claims;
+        }
+    }
+    project.issuer = other.issuer;
+    project.jwks_url = other.jwks_url;
+    project.audience = other.audience;
+    project.tenant = other.tenant;
+    project
 }
 
 fn supabase(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<TokenIssuer> {
@@ -66,15 +92,15 @@ fn supabase(environment: &Environment, violations: &mut Vec<ConfigViolation>) ->
     if url.is_none() && secret.is_none() {
         return None;
     }
-    let issuer = url.map(|url| format!("{url}/auth/v1"));
+    let issuer = url.map(|url| format!("{url}{AUTH_PATH}"));
     Some(TokenIssuer {
         kind: IssuerKind::Supabase,
         jwks_url: issuer.as_ref().map(|issuer| format!("{issuer}/.well-known/jwks.json")),
         issuer,
         audience: "authenticated".to_owned(),
         secret,
-        tenant_claims: ["app_metadata.tenant_id", "app_metadata.tenant"].map(str::to_owned).to_vec(),
-        roles_claims: ["app_metadata.roles", "app_metadata.role"].map(str::to_owned).to_vec(),
+        tenant_claims: TENANT_CLAIMS.map(str::to_owned).to_vec(),
+        roles_claims: ROLES_CLAIMS.map(str::to_owned).to_vec(),
         tenant: DEFAULT_TENANT.to_owned(),
     })
 }
@@ -94,8 +120,10 @@ fn other(document: &Document, violations: &mut Vec<ConfigViolation>) -> Option<T
     if !issuer.is_empty() && address_fault(&jwks_url).is_some() {
         violations.push(document.violation("/auth/jwt/jwks_url", "must start with http:// or https:// and name a host"));
     }
-    let mut claims = |name: &str, value: &Option<String>, default: &str| {
-        let claim = value.clone().unwrap_or_else(|| default.to_owned());
+    let mut claims = |name: &str, value: &Option<String>, default: &str, also: [&str; 2]| {
+        let Some(claim) = value.clone() else {
+            return [default].into_iter().chain(also).map(str::to_owned).collect();
+        };
         if SELF_WRITTEN.contains(&claim.split('.').next().unwrap_or_default()) {
             let message = "is written by the users themselves; name a claim only the issuer writes, such as app_metadata.tenant_id";
             violations.push(document.violation(&format!("/auth/jwt/{name}"), message));
@@ -104,8 +132,8 @@ fn other(document: &Document, violations: &mut Vec<ConfigViolation>) -> Option<T
     };
     Some(TokenIssuer {
         kind: IssuerKind::Other,
-        tenant_claims: claims("tenant_claim", &section.tenant_claim, "tenant_id"),
-        roles_claims: claims("roles_claim", &section.roles_claim, "roles"),
+        tenant_claims: claims("tenant_claim", &section.tenant_claim, "tenant_id", TENANT_CLAIMS),
+        roles_claims: claims("roles_claim", &section.roles_claim, "roles", ROLES_CLAIMS),
         issuer: Some(issuer),
         audience,
         secret: None,

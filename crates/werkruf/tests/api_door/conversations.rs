@@ -56,7 +56,7 @@ async fn messages_have_every_column_and_json_as_json() {
         assert!(message["metadata"].is_object());
         assert!(message["created_at"].as_str().unwrap().ends_with('Z'));
     }
-    let other = house.as_user(3, Method::GET, &format!("{path}?format=openai")).send().await.unwrap();
+    let other = house.as_user(3, Method::GET, &format!("{path}?format=xml")).send().await.unwrap();
     assert_eq!(refusal(other).await, (400, "invalid_request".to_owned()));
 }
 

@@ -31,6 +31,8 @@ pub(super) fn read(path: &Path, report: &mut LegacyReport) -> Result<Source, Leg
         return Err(unusable("there is no such file".to_owned()));
     }
     let connection = open::read_only(path).map_err(|error| unusable(error.to_string()))?;
+    // One moment of the file: the other program may still be writing.
+    let connection = connection.unchecked_transaction().map_err(|error| unusable(error.to_string()))?;
     let tables = tables(&connection).map_err(|error| unusable(error.to_string()))?;
     if tables.contains_key("schema_migrations") && tables.contains_key("leases") {
         return Err(unusable("this is a database of werkruf itself; `werkruf restore` takes a backup".to_owned()));
