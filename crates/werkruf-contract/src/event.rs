@@ -165,7 +165,20 @@ pub struct Final<D = Value> {
     /// `data` of the last succeeded call.
     pub tool_result: Option<D>,
     pub tool_results: Vec<CallResult<D>>,
+    /// Calls of the client's own tools, for the client to run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_calls: Vec<ClientCall>,
     pub usage: Usage,
+}
+
+/// A call that a client is asked to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientCall {
+    /// Under which its result comes back.
+    pub id: String,
+    pub name: String,
+    /// The exact string.
+    pub arguments: String,
 }
 
 /// `error`: the turn ended without an answer.

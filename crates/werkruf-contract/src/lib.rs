@@ -24,8 +24,8 @@ pub use clock::Clock;
 pub use context::{Auth, ContextError, ToolContext};
 pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, TurnError};
 pub use event::{
-    ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, DebugEntry, ErrorEvent, EventType, Final,
-    Init, ToolFinished, ToolStarted, Usage,
+    ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, ClientCall, DebugEntry, ErrorEvent,
+    EventType, Final, Init, ToolFinished, ToolStarted, Usage,
 };
 pub use hex::hex;
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};

@@ -128,7 +128,7 @@ pub fn responses_encode(input: &[u8]) {
         let calls = vec![call("a"), call("b")];
         // Short enough that something kept may fit it.
         let content = text[..text.floor_char_boundary(3)].to_owned();
-        vec![Message::Assistant { content, calls, carry }, tool("b"), tool("a"), Message::User { content: text.clone() }]
+        vec![Message::Assistant { content, calls, carry }, tool("b"), tool("a"), Message::user(text.clone())]
     };
     for pairs in [false, true] {
         for carry in [Some(responses::parts::sealed(kept.clone())), Some(kept.clone()), None] {

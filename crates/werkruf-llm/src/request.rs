@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use jiff::civil::Date;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One message of the history, in the words every provider shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     User {
         content: String,
+        /// Pictures and files, as content parts of Chat Completions; with them, `content` is only their text.
+        parts: Vec<Value>,
     },
     Assistant {
         content: String,
@@ -22,6 +24,13 @@ pub enum Message {
         name: String,
         content: String,
     },
+}
+
+impl Message {
+    /// What a person said in words alone.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self::User { content: content.into(), parts: Vec::new() }
+    }
 }
 
 /// A call the assistant made earlier.
@@ -73,4 +82,6 @@ pub struct ModelRequest {
     pub today: Date,
     pub temperature: Option<f64>,
     pub max_output_tokens: Option<u32>,
+    /// Other wishes, under their Chat Completions names; a provider takes those it knows.
+    pub options: Arc<Map<String, Value>>,
 }

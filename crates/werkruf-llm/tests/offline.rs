@@ -36,7 +36,7 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
 }
 
 fn user(text: &str) -> Message {
-    Message::User { content: text.into() }
+    Message::user(text.into())
 }
 
 fn asked(ids: &[&str]) -> Message {

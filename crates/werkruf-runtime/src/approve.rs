@@ -112,7 +112,7 @@ pub(crate) async fn park(ground: &Ground, mut draft: Draft, step: u32, parked: V
         }
     }
     draft.write.now = ground.clock.now();
-    draft.write.turn = Some(TurnChange { status: TurnStatus::AwaitingApproval, step, error: None, message: None });
+    draft.write.turn = Some(TurnChange { status: TurnStatus::AwaitingApproval, step, error: None, message: None, seen: None });
     crash::point("before_park");
     ground.commit(draft).await?;
     crash::point("after_park");

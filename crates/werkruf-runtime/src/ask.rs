@@ -199,7 +199,7 @@ impl Question<'_> {
             .messages
             .iter()
             .map(|message| match message {
-                Message::User { content } | Message::Tool { content, .. } => content.len(),
+                Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
                 Message::Assistant { content, calls, .. } => {
                     content.len() + calls.iter().map(|c| c.arguments.len() + c.name.len()).sum::<usize>()
                 }

@@ -55,7 +55,7 @@ impl Begun {
 
     async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
         let messages = if self.init.created {
-            vec![Message::User { content: self.inbound.message.clone() }]
+            vec![Message::user(self.inbound.message.clone())]
         } else {
             let (tenant_id, conversation_id) = (self.inbound.caller.principal.tenant_id, self.init.conversation_id);
             history::messages(&self.house.parts.turns.history(tenant_id, conversation_id).await?)

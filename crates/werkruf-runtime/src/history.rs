@@ -39,7 +39,7 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
                 open = row.tool_calls.as_deref().map(stored_calls).unwrap_or_default();
                 out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: None });
             }
-            _ => out.push(Message::User { content: row.content.clone() }),
+            _ => out.push(Message::user(row.content.clone())),
         }
     }
     close(&mut out, &mut open);
@@ -76,7 +76,7 @@ pub(crate) fn within(messages: Vec<Message>, tokens: Option<u64>) -> (Vec<Messag
 
 fn size(message: &Message) -> usize {
     match message {
-        Message::User { content } | Message::Tool { content, .. } => content.len(),
+        Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => {
             content.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_budget_cuts_before_a_message_of_the_person_and_keeps_the_last() {
-        let user = |content: &str| Message::User { content: content.to_owned() };
+        let user = |content: &str| Message::user(content.to_owned());
         let said = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new(), carry: None };
         let all = vec![user("aaaaaaaa"), said("bbbbbbbb"), user("cccc"), said("dddd"), user("eeee")];
         assert_eq!(within(all.clone(), None), (all.clone(), false));
@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(
             messages(&rows),
             [
-                Message::User { content: "hi".to_owned() },
+                Message::user("hi".to_owned()),
                 Message::Assistant { content: String::new(), calls, carry: None },
                 Message::Tool { call_id: "a".to_owned(), name: "t".to_owned(), content: "1".to_owned() },
                 Message::Tool { call_id: "b".to_owned(), name: "t".to_owned(), content: INTERRUPTED.to_owned() },
-                Message::User { content: "and?".to_owned() },
+                Message::user("and?".to_owned()),
             ]
         );
     }

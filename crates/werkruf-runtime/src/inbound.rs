@@ -6,6 +6,7 @@ use serde_json::Value;
 use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
 use werkruf_store::StoreError;
 
+use crate::brought::{Brought, ClientResult};
 use crate::feed::Feed;
 
 /// Who stands at the door, as the channel authenticated them.
@@ -40,6 +41,12 @@ pub struct Inbound {
     pub debug: bool,
     pub idempotency: Option<Idempotency>,
     pub trace_id: Option<String>,
+    /// Pictures and files of the message, as content parts of Chat Completions.
+    pub parts: Vec<Value>,
+    /// What a client of the OpenAI doors brings along; `message` may be empty where `results` are not.
+    pub brought: Option<Arc<Brought>>,
+    /// Results of calls that the client ran. Calls it leaves out are canceled.
+    pub results: Vec<ClientResult>,
 }
 
 /// A stored message: the turn exists and will reach an end.

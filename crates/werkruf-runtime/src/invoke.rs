@@ -165,6 +165,9 @@ impl Entered {
                 owner: ground.fence.owner.clone(),
                 calls: vec![call.row.clone()],
                 approvals: wish(&call.plan),
+                client: None,
+                results: Vec::new(),
+                unanswered: None,
                 events,
                 now,
             })
@@ -210,7 +213,7 @@ impl Entered {
             Ok(success) => {
                 let content = success.message.clone().unwrap_or_default();
                 draft.write.turn =
-                    Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: success.message.clone() });
+                    Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: success.message.clone(), seen: None });
                 if let Some(conversation_id) = ground.conversation_id {
                     let stored = StoredFinal {
                         conversation_id,
@@ -218,6 +221,7 @@ impl Entered {
                         created: false,
                         status: TurnStatus::Completed,
                         message: ChatMessage { role: "assistant".to_owned(), content },
+                        client_calls: Vec::new(),
                         usage: Usage::default(),
                     };
                     draft.event(EventType::Final, &stored);

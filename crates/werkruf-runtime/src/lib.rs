@@ -13,6 +13,7 @@ mod ask;
 mod assistant;
 mod attempt;
 mod begun;
+mod brought;
 mod corridor;
 mod decision;
 mod dedupe;
@@ -39,6 +40,7 @@ mod waiting;
 
 pub use arguments::Repair;
 pub use assistant::{Assistant, Assistants};
+pub use brought::{Brought, ClientChoice, ClientResult, ClientTool};
 pub use decision::Decider;
 pub use feed::Feed;
 pub use hub::{LiveEvent, Shown, Watch};

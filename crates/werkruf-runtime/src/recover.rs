@@ -157,6 +157,9 @@ impl Orphan {
             debug: false,
             idempotency: None,
             trace_id: None,
+            parts: Vec::new(),
+            brought: None,
+            results: Vec::new(),
         };
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let fresh = self.turn.status == TurnStatus::Accepted;

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 use werkruf_contract::{
-    CallResult, CallStatus, ChatMessage, EventType, Final, State, ToolError, ToolErrorDetail, ToolErrorType, ToolOutput, ToolResult,
-    ToolResultMeta, TurnStatus, Usage, Uuid,
+    CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, State, ToolError, ToolErrorDetail, ToolErrorType, ToolOutput,
+    ToolResult, ToolResultMeta, TurnStatus, Usage, Uuid,
 };
 use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
 
@@ -20,6 +20,8 @@ pub(crate) struct StoredFinal {
     pub(crate) created: bool,
     pub(crate) status: TurnStatus,
     pub(crate) message: ChatMessage,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) client_calls: Vec<ClientCall>,
     pub(crate) usage: Usage,
 }
 
@@ -37,6 +39,7 @@ impl StoredFinal {
             session_state,
             tool_result,
             tool_results,
+            client_calls: self.client_calls,
             usage: self.usage,
         }
     }

@@ -11,7 +11,7 @@ use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uu
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
-    ApprovalFilter, Approvals, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
+    ApprovalFilter, Approvals, Clients, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
     StoreError, Streams, TurnKind, Turns, crash,
 };
 
@@ -40,6 +40,7 @@ pub struct Parts {
     pub records: Arc<dyn Records>,
     pub people: Arc<dyn People>,
     pub approvals: Arc<dyn Approvals>,
+    pub clients: Arc<dyn Clients>,
     pub streams: Arc<dyn Streams>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
@@ -280,6 +281,9 @@ impl House {
             owner: self.owner.clone(),
             calls: Vec::new(),
             approvals: Vec::new(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
             events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
             now,
         }

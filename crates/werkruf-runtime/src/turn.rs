@@ -164,6 +164,7 @@ impl Turn {
             tools: Arc::clone(&self.offer.definitions),
             tool_choice: if last_word { ToolChoice::None } else { ToolChoice::Auto },
             parallel_tool_calls: None,
+            options: Default::default(),
             locale: self.locale.clone(),
             today: self.today,
             temperature: self.assistant.temperature,
@@ -212,7 +213,8 @@ impl Turn {
         let tokens = answer.usage.map(|usage| usage.output_tokens);
         draft.write.messages.push(assistant_message(&ground, &answer.text, Some(stored_form(&calls)), tokens));
         draft.write.usage.append(&mut self.progress.usage);
-        draft.write.turn = Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None });
+        draft.write.turn =
+            Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, seen: None });
         if !answer.text.is_empty() {
             let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
             draft.event(EventType::AssistantSnapshot, &snapshot);
@@ -376,14 +378,20 @@ impl Turn {
         let ground = &self.ground;
         let tokens = Some(self.progress.billed.output_tokens).filter(|tokens| *tokens > 0);
         draft.write.messages.push(assistant_message(ground, &text, None, tokens));
-        draft.write.turn =
-            Some(TurnChange { status: TurnStatus::Completed, step: self.progress.step, error: None, message: Some(text.clone()) });
+        draft.write.turn = Some(TurnChange {
+            status: TurnStatus::Completed,
+            step: self.progress.step,
+            error: None,
+            message: Some(text.clone()),
+            seen: None,
+        });
         let stored = StoredFinal {
             conversation_id: ground.stream_id(),
             turn_id: ground.turn_id,
             created: self.created,
             status: TurnStatus::Completed,
             message: ChatMessage { role: "assistant".to_owned(), content: text },
+            client_calls: Vec::new(),
             usage: self.progress.billed.clone(),
         };
         let row = json(&stored);
@@ -409,7 +417,7 @@ fn assistant_message(ground: &Ground, text: &str, tool_calls: Option<String>, to
 
 /// The turn ends without an answer, and says so.
 pub(crate) fn fail(ground: &Ground, draft: &mut Draft, status: TurnStatus, step: u32, error: TurnError) {
-    draft.write.turn = Some(TurnChange { status, step, error: Some((json(&error), error.code.clone())), message: None });
+    draft.write.turn = Some(TurnChange { status, step, error: Some((json(&error), error.code.clone())), message: None, seen: None });
     let event = ErrorEvent {
         kind: error.kind,
         code: error.code,

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod article_match;
+mod clients;
 pub mod crash;
 mod error;
 mod history;
@@ -27,6 +28,7 @@ mod workspace_lines;
 mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
+pub use clients::{Clients, Resumed};
 pub use error::StoreError;
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};

@@ -98,6 +98,12 @@ pub struct OpenTurn {
     pub calls: Vec<CallRow>,
     /// For those of the calls that wait for a person's word.
     pub approvals: Vec<NewApproval>,
+    /// What a client of the OpenAI doors brought along.
+    pub client: Option<JsonText>,
+    /// Results of calls that the client ran.
+    pub results: Vec<Replacement>,
+    /// What stands for results the client owes and does not send; `None` where the door knows no such calls.
+    pub unanswered: Option<String>,
     pub events: Vec<NewEvent>,
     pub now: Timestamp,
 }
@@ -185,6 +191,8 @@ pub struct TurnChange {
     pub error: Option<(JsonText, String)>,
     /// The final text.
     pub message: Option<String>,
+    /// What the client has seen after it.
+    pub seen: Option<String>,
 }
 
 /// Commits B, C and D. A `turn` change that ends the turn, or lets it wait for a person's word, also gives the lease back.

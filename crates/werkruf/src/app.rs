@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{Approvals, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
+use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::{Tokens, new_secret};
@@ -125,6 +125,7 @@ impl App {
             records: store.clone(),
             people: store.clone(),
             approvals: store.clone(),
+            clients: store.clone(),
             streams: store.clone(),
             provider,
             clock: clock.clone(),
@@ -145,6 +146,11 @@ impl App {
 
     /// What is looked up afterwards.
     pub fn records(&self) -> &dyn Records {
+        self.store.as_ref()
+    }
+
+    /// What clients of the OpenAI doors brought and saw.
+    pub fn clients(&self) -> &dyn Clients {
         self.store.as_ref()
     }
 

@@ -6,6 +6,11 @@ use crate::carry::Origin;
 use crate::encoding::{ToolCache, decides_parallel_itself, is_reasoning_model, length, put, put_field, speakable, whole};
 use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
 
+/// Wishes of a client that are passed on.
+const KNOWN: [&str; 9] =
+    ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
+const DRAWING: [&str; 5] = ["top_p", "stop", "frequency_penalty", "presence_penalty", "logit_bias"];
+
 /// How one server wants its limit spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
@@ -32,6 +37,12 @@ pub(super) fn encode(
     put_field(&mut out, limit, &request.max_output_tokens.unwrap_or(max_output_tokens))?;
     if let Some(temperature) = request.temperature.filter(|temperature| !reasoning && temperature.is_finite()) {
         put_field(&mut out, "temperature", &temperature)?;
+    }
+    for (name, wish) in request.options.iter().filter(|(name, _)| KNOWN.contains(&name.as_str())) {
+        // Models that think refuse to be told how to draw their words.
+        if !(reasoning && DRAWING.contains(&name.as_str())) {
+            put_field(&mut out, name, wish)?;
+        }
     }
     if let Some(tools) = tools {
         out.extend_from_slice(b",\"tools\":");
@@ -71,7 +82,7 @@ fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> 
 
 fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_json::Result<()> {
     match message {
-        Message::User { content } => put_content(out, "user", content)?,
+        Message::User { content, parts } => put_said(out, content, parts)?,
         Message::Assistant { content, calls, .. } if calls.is_empty() => put_content(out, "assistant", content)?,
         Message::Assistant { content, calls, carry } => {
             // Beside calls an empty content is left out: some servers refuse null, others an empty string.
@@ -111,6 +122,15 @@ fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_j
 
 fn extra_of(carried: &Map<String, Value>, place: usize) -> Option<&Value> {
     carried.get("extra_content")?.get(place).filter(|extra| !extra.is_null())
+}
+
+/// An open object with what a person said; with pictures or files, as parts.
+fn put_said(out: &mut Vec<u8>, content: &str, parts: &[Value]) -> serde_json::Result<()> {
+    if parts.is_empty() {
+        return put_content(out, "user", content);
+    }
+    out.extend_from_slice(b"{\"role\":\"user\"");
+    put_field(out, "content", parts)
 }
 
 /// An open object with role and content.

@@ -35,7 +35,7 @@ impl OfflineProvider {
 
     fn answer(&self, request: &ModelRequest) -> Answer {
         let calls = match request.messages.last() {
-            Some(Message::User { content }) if request.tool_choice != ToolChoice::None => self.calls(content, request),
+            Some(Message::User { content, .. }) if request.tool_choice != ToolChoice::None => self.calls(content, request),
             Some(Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => Vec::new(),
         };
         let text = if calls.is_empty() { self.text(request) } else { String::new() };

@@ -2,6 +2,8 @@
 //!
 //! Nothing is stored at the provider (`store: false`): the history is sent whole, and sealed thoughts travel with it.
 
+use serde_json::{Map, Value, json};
+
 use super::carried::{Slot, plain, result_of, slots};
 use crate::carry::Origin;
 use crate::encoding::{ToolCache, is_reasoning_model, length, put, put_field, speakable, whole};
@@ -38,6 +40,7 @@ pub(super) fn encode(
     } else if let Some(temperature) = request.temperature.filter(|temperature| temperature.is_finite()) {
         put_field(&mut out, "temperature", &temperature)?;
     }
+    put_wishes(&mut out, &request.options, is_reasoning_model(model))?;
     if let Some(tools) = tools {
         out.extend_from_slice(b",\"tools\":");
         out.extend_from_slice(&tools);
@@ -70,7 +73,8 @@ fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect
     let mut placed: Vec<usize> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
-            Message::User { content } => put_message(out, "user", content, None, None)?,
+            Message::User { content, parts } if parts.is_empty() => put_message(out, "user", content, None, None)?,
+            Message::User { parts, .. } => put_parts(out, parts)?,
             Message::Assistant { content, calls, carry } => {
                 let kept = origin.open(carry.as_ref()).and_then(|kept| slots(kept, content, calls));
                 for slot in kept.unwrap_or_else(|| plain(content, calls)) {
@@ -100,6 +104,53 @@ fn put_slot(out: &mut Vec<u8>, slot: &Slot<'_>) -> serde_json::Result<()> {
         Slot::Message { text, id, phase } => put_message(out, "assistant", text, *id, *phase),
         Slot::Call(call) => put_call(out, call),
     }
+}
+
+/// What a person said with pictures or files, in this API's names.
+fn put_parts(out: &mut Vec<u8>, parts: &[Value]) -> serde_json::Result<()> {
+    comma(out);
+    out.extend_from_slice(b"{\"role\":\"user\"");
+    put_field(out, "content", &parts.iter().map(part).collect::<Vec<_>>())?;
+    out.push(b'}');
+    Ok(())
+}
+
+fn part(chat: &Value) -> Value {
+    match chat["type"].as_str() {
+        Some("text") => json!({"type": "input_text", "text": chat["text"]}),
+        Some("image_url") => {
+            let picture = &chat["image_url"];
+            let address = picture.as_str().map_or_else(|| picture["url"].clone(), Value::from);
+            json!({"type": "input_image", "image_url": address, "detail": picture["detail"].as_str().unwrap_or("auto")})
+        }
+        Some("file") => {
+            let mut file = chat["file"].as_object().cloned().unwrap_or_default();
+            file.insert("type".to_owned(), "input_file".into());
+            Value::Object(file)
+        }
+        _ => chat.clone(),
+    }
+}
+
+/// The wishes of a client that this API knows, under its names.
+fn put_wishes(out: &mut Vec<u8>, options: &Map<String, Value>, reasoning: bool) -> serde_json::Result<()> {
+    if let Some(top_p) = options.get("top_p").filter(|_| !reasoning) {
+        put_field(out, "top_p", top_p)?;
+    }
+    if let Some(effort) = options.get("reasoning_effort").filter(|_| reasoning) {
+        put_field(out, "reasoning", &json!({"effort": effort}))?;
+    }
+    let mut text = Map::new();
+    if let Some(format) = options.get("response_format") {
+        // Chat nests the schema, this API has it flat.
+        let mut flat = format.get("json_schema").and_then(Value::as_object).cloned().unwrap_or_default();
+        flat.insert("type".to_owned(), format["type"].clone());
+        text.insert("format".to_owned(), Value::Object(flat));
+    }
+    if let Some(verbosity) = options.get("verbosity") {
+        text.insert("verbosity".to_owned(), verbosity.clone());
+    }
+    if text.is_empty() { Ok(()) } else { put_field(out, "text", &text) }
 }
 
 /// A message; one with an id goes back as the output item it was.

@@ -201,7 +201,7 @@ fn numbers(calls: &[AskedCall]) -> Vec<u64> {
 fn subject(messages: &[Message]) -> (String, usize) {
     let last = messages.iter().rposition(|message| matches!(message, Message::User { .. }));
     let text = last.and_then(|at| match &messages[at] {
-        Message::User { content } => Some(content.clone()),
+        Message::User { content, .. } => Some(content.clone()),
         Message::Assistant { .. } | Message::Tool { .. } => None,
     });
     let steps = messages.iter().skip(last.unwrap_or(0)).filter(|message| matches!(message, Message::Assistant { .. })).count();

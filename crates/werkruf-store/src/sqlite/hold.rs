@@ -78,8 +78,13 @@ pub(super) fn end_turn(c: &Connection, turn: &TurnRow, ending: &Ending, clock: &
         (write.messages, write.replacements) = results(&messages_of(c, turn, conversation_id)?, &calls, ending, clock)?;
     }
     let error = TurnError::new(ToolErrorType::Fatal, ending.code, ending.message);
-    write.turn =
-        Some(TurnChange { status: ending.status, step: turn.step, error: Some((text(&error)?, ending.code.to_owned())), message: None });
+    write.turn = Some(TurnChange {
+        status: ending.status,
+        step: turn.step,
+        error: Some((text(&error)?, ending.code.to_owned())),
+        message: None,
+        seen: None,
+    });
     let told = ErrorEvent { kind: error.kind, code: error.code, message: error.message, retry_after_ms: None, turn_id: turn.id };
     write.events.push(event(EventType::Error, &told)?);
     let open = changed(write.ends.len());

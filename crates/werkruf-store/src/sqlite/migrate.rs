@@ -27,6 +27,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "held", sql: include_str!("migrations/0002_held.sql") },
     Migration { version: 3, name: "approvals", sql: include_str!("migrations/0003_approvals.sql") },
     Migration { version: 4, name: "token_roles", sql: include_str!("migrations/0004_token_roles.sql") },
+    Migration { version: 5, name: "clients", sql: include_str!("migrations/0005_clients.sql") },
 ];
 
 impl Migration {

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod backup;
+mod clients;
 mod erase;
 mod erased_list;
 mod history;

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid};
 
+use super::clients;
 use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
@@ -67,6 +68,7 @@ fn fill(
         None => (append(c, place.tenant, &stream, events)? - events, None),
     };
     insert_turn(c, open, conversation_id, claimed.is_some(), place)?;
+    clients::settle(c, place.tenant, &stream, open)?;
     if let Some(message) = &open.message {
         let conversation = conversation_id.map(Id::from).ok_or_else(|| homeless(open.turn_id))?;
         place.message(c, &conversation, message, seq)?;
@@ -183,8 +185,8 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
         (true, TurnKind::Chat | TurnKind::Invoke | TurnKind::Retry) => TurnStatus::Planning,
     };
     c.prepare_cached(
-        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
     )?
     .execute(params![
         place.turn,
@@ -196,6 +198,7 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
         id_or_null(open.key_id),
         status.as_str(),
         place.now,
+        open.client,
     ])?;
     Ok(())
 }

@@ -85,6 +85,9 @@ impl<S: Store> World<S> {
             owner: OWNER.to_owned(),
             calls: Vec::new(),
             approvals: Vec::new(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
             events: vec![event(EventType::Init)],
             now: self.now,
         }
@@ -231,7 +234,7 @@ impl<S: Store> World<S> {
         write.messages = vec![self.message("assistant", "done")];
         write.usage = vec![self.usage()];
         write.events = vec![event(EventType::Final)];
-        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 2, error: None, message: Some("done".to_owned()) });
+        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 2, error: None, message: Some("done".to_owned()), seen: None });
         self.store.write(write).await.unwrap()
     }
 }
@@ -241,7 +244,7 @@ pub(crate) fn event(kind: EventType) -> NewEvent {
 }
 
 pub(crate) fn to(status: TurnStatus) -> TurnChange {
-    TurnChange { status, step: 1, error: None, message: None }
+    TurnChange { status, step: 1, error: None, message: None, seen: None }
 }
 
 pub(crate) fn state(value: Value) -> State {

@@ -129,6 +129,9 @@ async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> R
         locale: asked.locale,
         idempotency: body::idempotency(headers, "", &raw)?,
         trace_id: context::trace_id(headers, None, None)?,
+        parts: Vec::new(),
+        brought: None,
+        results: Vec::new(),
     };
     let runtime = door.app.runtime.clone();
     match door.owned(async move { runtime.chat(inbound).await }).await? {

@@ -81,10 +81,11 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
     let request = ModelRequest {
         model: None,
         system: "You test a connection. Call the function ping once.".to_owned(),
-        messages: Arc::new(vec![Message::User { content: "Call ping.".to_owned() }]),
+        messages: Arc::new(vec![Message::user("Call ping.".to_owned())]),
         tools: Arc::new(vec![tool]),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
+        options: Default::default(),
         locale: "en-US".to_owned(),
         today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,

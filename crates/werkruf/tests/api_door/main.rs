@@ -15,9 +15,9 @@ mod conversations;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
-mod formats;
-#[cfg(test)]
 mod deadlines;
+#[cfg(test)]
+mod formats;
 #[cfg(test)]
 mod idempotency;
 #[cfg(test)]

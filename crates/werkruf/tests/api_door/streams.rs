@@ -34,6 +34,9 @@ impl<'a> Scribe<'a> {
             owner: "scribe".to_owned(),
             calls: Vec::new(),
             approvals: Vec::new(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
             events: Vec::new(),
             now: house.app.clock.now(),
         };
@@ -54,7 +57,7 @@ impl<'a> Scribe<'a> {
 
     async fn end(&self) {
         let mut write = self.to_write();
-        write.turn = Some(TurnChange { status: TurnStatus::Failed, step: 1, error: None, message: None });
+        write.turn = Some(TurnChange { status: TurnStatus::Failed, step: 1, error: None, message: None, seen: None });
         self.house.app.store.write(write).await.unwrap();
     }
 }

@@ -1,0 +1,70 @@
+//! What a client of the OpenAI doors brings along: its own history, tools and wishes. Stored with the turn as one JSON
+//! value, so that recovery asks the model the same question.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What came with a message besides its text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Brought {
+    /// The client's own system text, after ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// What was said before, as OpenAI chat messages, where no stored conversation stands for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Value>,
+    /// Tools the client runs itself. One with a server tool's name wins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ClientTool>,
+    /// For the first step; later ones are free, or a forced call would never end.
+    pub tool_choice: ClientChoice,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u32>,
+    /// Other wishes for the model, under their Chat Completions names (`top_p`, `stop`, `response_format`, …).
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
+    /// The server's tools that may be used; `None` for all the assistant has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_tools: Option<Vec<String>>,
+    /// Names everything the client has sent and seen up to and with this request; see [`seen_after`](crate::seen_after).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub seen: String,
+    /// What the door wants to find again with the turn.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub door: Value,
+}
+
+/// A tool of the client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// Sent to the model as it came.
+    pub parameters: Value,
+    #[serde(default)]
+    pub strict: bool,
+}
+
+/// Whether the model must call something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientChoice {
+    #[default]
+    Auto,
+    None,
+    Required,
+    Named(String),
+}
+
+/// The result of a call that a client ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientResult {
+    pub call_id: String,
+    pub content: String,
+}

@@ -1,0 +1,77 @@
+//! [`Clients`] on SQLite, and what opening a turn does with a client's results.
+
+use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::row::{Columns, first};
+use super::text::Id;
+use crate::{Answer, Clients, JsonText, OpenTurn, Resumed, StoreError};
+
+impl Clients for SqliteStore {
+    fn brought(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Option<JsonText>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached("SELECT client FROM turns WHERE tenant_id = ?1 AND id = ?2")?;
+            Ok(first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], |columns| columns.text_or_null())?.flatten())
+        }))
+    }
+
+    fn brought_first(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<JsonText>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement =
+                c.prepare_cached("SELECT client FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 ORDER BY id LIMIT 1")?;
+            Ok(first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| columns.text_or_null())?.flatten())
+        }))
+    }
+
+    fn seen(&self, tenant_id: Uuid, user_id: String, seen: String) -> Answer<'_, Option<Resumed>> {
+        Box::pin(self.readers.look_up(move |c| {
+            // Who has gone on from there meanwhile would branch off: only the newest turn counts.
+            let mut statement = c.prepare_cached(
+                "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND seen = ?3
+                   AND conversation_id IS NOT NULL AND NOT EXISTS
+                     (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = own.conversation_id AND id > own.id)
+                 ORDER BY id DESC LIMIT 1",
+            )?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, seen], resumed)
+        }))
+    }
+
+    fn awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> Answer<'_, Option<Resumed>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let ids = serde_json::to_string(&call_ids).map_err(|error| StoreError::Broken(error.to_string()))?;
+            let mut statement = c.prepare_cached(
+                "SELECT messages.conversation_id, turns.id FROM messages
+                   JOIN turns ON turns.tenant_id = messages.tenant_id AND turns.id = messages.turn_id
+                 WHERE messages.tenant_id = ?1 AND messages.status = 'pending' AND turns.user_id = ?2 AND turns.finished_at IS NOT NULL
+                   AND messages.tool_call_id IN (SELECT value FROM json_each(?3))
+                 ORDER BY turns.id DESC LIMIT 1",
+            )?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, ids], resumed)
+        }))
+    }
+}
+
+fn resumed(columns: &mut Columns<'_>) -> Result<Resumed, StoreError> {
+    Ok(Resumed { conversation_id: columns.id()?, turn_id: columns.id()? })
+}
+
+/// The results a client sends take their places; what it leaves unanswered is canceled. Only turns that have ended wait for
+/// a client, so no running turn's rows are touched.
+pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &OpenTurn) -> Result<(), StoreError> {
+    let Some(unanswered) = &open.unanswered else { return Ok(()) };
+    let ended = "turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NOT NULL)";
+    let mut answer = c.prepare_cached(&format!(
+        "UPDATE messages SET content = ?4, status = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3
+           AND status = 'pending' AND {ended}"
+    ))?;
+    for result in &open.results {
+        // A result for nothing that waits is left out: it was canceled before, or never asked for.
+        answer.execute(params![tenant, conversation, result.tool_call_id, result.content, result.status])?;
+    }
+    c.prepare_cached(&format!(
+        "UPDATE messages SET content = ?3, status = 'error' WHERE tenant_id = ?1 AND conversation_id = ?2 AND status = 'pending' AND {ended}"
+    ))?
+    .execute(params![tenant, conversation, unanswered])?;
+    Ok(())
+}
