@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(
             messages(&rows),
             [
-                Message::user("hi".to_owned()),
+                Message::user("hi"),
                 Message::Assistant { content: String::new(), calls, carry: None },
                 Message::Tool { call_id: "a".to_owned(), name: "t".to_owned(), content: "1".to_owned() },
                 Message::Tool { call_id: "b".to_owned(), name: "t".to_owned(), content: INTERRUPTED.to_owned() },
-                Message::user("and?".to_owned()),
+                Message::user("and?"),
             ]
         );
     }

@@ -11,7 +11,7 @@ fn request() -> ModelRequest {
         model: None,
         system: "Be \"kind\".".into(),
         messages: Arc::new(vec![
-            Message::user("Hallo\n\u{1}🙂".into()),
+            Message::user("Hallo\n\u{1}🙂"),
             Message::Assistant { content: String::new(), calls: vec![call("c1"), call("c2")], carry: None },
             Message::Tool { call_id: "c1".into(), name: "f".into(), content: "{}".into() },
             Message::Tool { call_id: "c2".into(), name: "f".into(), content: "no".into() },

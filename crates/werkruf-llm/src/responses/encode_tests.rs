@@ -14,7 +14,7 @@ fn tool(call_id: &str, content: &str) -> Message {
 
 fn history(carry: Option<Value>) -> Vec<Message> {
     vec![
-        Message::user("Hallo\n🙂".into()),
+        Message::user("Hallo\n🙂"),
         Message::Assistant { content: "Wait.".into(), calls: vec![call("c1"), call("c2")], carry },
         tool("c1", "{}"),
         tool("c2", "no"),

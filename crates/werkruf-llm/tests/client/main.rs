@@ -50,7 +50,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
 }
 
 fn hello() -> ModelRequest {
-    request(vec![Message::user("Hello".into())])
+    request(vec![Message::user("Hello")])
 }
 
 /// The texts as they came, and the end.

@@ -136,7 +136,7 @@ async fn a_body_that_is_not_streamed_is_understood() {
 async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
     let (fake, provider) = fake(vec![Reply::text("Fine")]).await;
     let calls = vec![HistoryCall { id: "call_1".into(), name: "test_echo".into(), arguments: "{}".into() }];
-    let mut history = vec![Message::user("Hello".into()), Message::Assistant { content: String::new(), calls, carry: None }];
+    let mut history = vec![Message::user("Hello"), Message::Assistant { content: String::new(), calls, carry: None }];
     let error = answer(&provider, request(history.clone())).await.1.unwrap_err();
     assert_eq!(error.fault, ModelFault::Refused { status: 400 });
     assert!(error.message.contains("No tool output found for function call call_1") && !error.is_retryable());
@@ -158,7 +158,7 @@ async fn sealed_thoughts_go_back_with_the_next_request() {
     let carry = first.carry;
     assert!(carry.is_some());
     let history = vec![
-        Message::user("Hello".into()),
+        Message::user("Hello"),
         Message::Assistant { content: first.text, calls, carry },
         Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() },
     ];
@@ -267,7 +267,7 @@ async fn answers_are_recorded_without_keys_and_can_be_inspected() {
 async fn the_benchmark_model_follows_its_rules() {
     let fixed = FakeModel::start_fixed().await.unwrap();
     let provider = ResponsesProvider::new(config(fixed.base_url())).unwrap();
-    let mut history = vec![Message::user("Go steps=2 calls=3".into())];
+    let mut history = vec![Message::user("Go steps=2 calls=3")];
     for step in 0..2 {
         let end = answer(&provider, request(history.clone())).await.1.unwrap();
         let values: Vec<Value> = end.calls.iter().map(|call| serde_json::from_str(&call.arguments).unwrap()).collect();

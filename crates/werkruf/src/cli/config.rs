@@ -81,7 +81,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
     let request = ModelRequest {
         model: None,
         system: "You test a connection. Call the function ping once.".to_owned(),
-        messages: Arc::new(vec![Message::user("Call ping.".to_owned())]),
+        messages: Arc::new(vec![Message::user("Call ping.")]),
         tools: Arc::new(vec![tool]),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
