@@ -122,8 +122,7 @@ pub(crate) async fn park(ground: &Ground, mut draft: Draft, step: u32, parked: V
 }
 
 fn placeholder(ground: &Ground, call: &Parked, seat: &Seat) -> NewMessage {
-    let content =
-        json!({"status": "awaiting_approval", "approval_id": call.approval_id, "message": ground.words.say("call-approval_pending", &[])});
+    let content = json!({"status": "waiting for approval", "approval_id": call.approval_id, "message": ground.words.say("call-approval_pending", &[])});
     NewMessage {
         id: ground.clock.new_id(),
         role: "tool",

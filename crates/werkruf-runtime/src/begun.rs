@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Language, State, ToolContext, Words};
+use werkruf_contract::{Clock, Init, Language, State, ToolContext, Uuid, Words};
 use werkruf_llm::Message;
-use werkruf_store::{Fence, StoreError, crash};
+use werkruf_store::{Fence, MessageRow, StoreError, crash};
 
 use crate::assistant::Assistant;
+use crate::brought::Brought;
 use crate::history;
 use crate::inbound::Inbound;
 use crate::lane::Ticket;
@@ -54,11 +55,9 @@ impl Begun {
     }
 
     async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
-        let messages = if self.init.created {
-            vec![Message::user(self.inbound.message.clone())]
-        } else {
-            let (tenant_id, conversation_id) = (self.inbound.caller.principal.tenant_id, self.init.conversation_id);
-            history::messages(&self.house.parts.turns.history(tenant_id, conversation_id).await?)
+        let messages = match &self.inbound.brought {
+            None if self.init.created => vec![Message::user(self.inbound.message.clone())],
+            Some(_) | None => self.house.messages(self.inbound.caller.principal.tenant_id, self.init.conversation_id).await?,
         };
         Ok(self.turn(fence, state, messages))
     }
@@ -68,8 +67,8 @@ impl Begun {
         let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
         crash::point("after_start");
         let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
-        let history = parts.turns.history(tenant_id, self.init.conversation_id).await?;
-        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history::messages(&history)))
+        let messages = self.house.messages(tenant_id, self.init.conversation_id).await?;
+        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), messages))
     }
 
     /// Everything a turn needs.
@@ -83,10 +82,19 @@ impl Begun {
             // The conversation's assistant may be gone from the file since; the default one goes on.
             .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
         let (messages, trimmed) = history::within(messages, assistant.context_tokens);
-        let offer = self.setup.registry.offer(&assistant);
+        let brought = inbound.brought.clone();
+        let offer = match &brought {
+            Some(brought) => self.setup.registry.offer_with(&assistant, brought),
+            None => self.setup.registry.offer(&assistant),
+        };
         let locale = spoken(inbound);
         let today = today(&house.parts.clock, &principal.time_zone);
-        let system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        let mut system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        if let Some(own) = brought.as_ref().and_then(|brought| brought.instructions.as_deref()) {
+            system.push_str("\n\n");
+            system.push_str(own);
+        }
+        let options = brought.as_ref().map(|brought| Arc::new(brought.options.clone())).unwrap_or_default();
         let context = self.context(&locale);
         let conversation_id = Some(self.init.conversation_id);
         let mut ground =
@@ -95,6 +103,7 @@ impl Begun {
         ground.debug = inbound.debug;
         ground.words = Words::of(&locale);
         Turn {
+            house: Arc::clone(house),
             ground: Arc::new(ground),
             provider: Arc::clone(&house.parts.provider),
             model_slots: house.model_slots.clone(),
@@ -108,6 +117,8 @@ impl Begun {
             messages: Arc::new(messages),
             trimmed,
             created: self.init.created,
+            brought,
+            options,
             progress: Progress::default(),
         }
     }
@@ -119,6 +130,26 @@ impl Begun {
         let mut context = ToolContext::new(tenant_id, trace_id, turn_id, self.house.parts.clock.now(), format!("run_{turn_id}"));
         context.locale = Some(locale.to_owned());
         context
+    }
+}
+
+impl House {
+    /// What was said in a conversation, with what a client said before it came here.
+    pub(crate) async fn messages(&self, tenant_id: Uuid, conversation_id: Uuid) -> Result<Vec<Message>, StoreError> {
+        Ok(history::messages(&self.whole_history(tenant_id, conversation_id).await?))
+    }
+
+    /// The same as rows.
+    pub(crate) async fn whole_history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Result<Vec<MessageRow>, StoreError> {
+        let rows = self.parts.turns.history(tenant_id, conversation_id).await?;
+        if !history::begins_elsewhere(&rows) {
+            return Ok(rows);
+        }
+        let brought = self.parts.clients.brought_first(tenant_id, conversation_id).await?;
+        let brought: Brought = brought.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let mut whole = history::brought_rows(&brought);
+        whole.extend(rows);
+        Ok(whole)
     }
 }
 

@@ -1,15 +1,70 @@
 //! Stored messages as a provider takes them: every call answered directly after its assistant message, whatever happened.
 
+use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use werkruf_contract::Uuid;
+use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
 use werkruf_llm::{HistoryCall, Message};
 use werkruf_store::MessageRow;
+
+use crate::brought::Brought;
 
 /// What a provider reads where a result is missing: a crash came between, and recovery has not been here.
 const INTERRUPTED: &str =
     r#"{"error":{"type":"FATAL","code":"interrupted","message":"The call was interrupted; its result is not known."}}"#;
-const WAITING: &str = r#"{"status":"waiting for approval"}"#;
+
+/// What a row keeps beside its columns that a provider must see again.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kept {
+    carry: Option<Value>,
+    /// Pictures and files, as content parts of Chat Completions.
+    content: Option<Vec<Value>>,
+    brought: bool,
+}
+
+impl Kept {
+    fn of(row: &MessageRow) -> Self {
+        // Most rows keep nothing, and looking is cheaper than parsing.
+        if row.metadata == "{}" { Self::default() } else { serde_json::from_str(&row.metadata).unwrap_or_default() }
+    }
+}
+
+/// Whether what was said before stands in what a client brought, not in rows.
+pub(crate) fn begins_elsewhere(rows: &[MessageRow]) -> bool {
+    rows.first().is_some_and(|row| Kept::of(row).brought)
+}
+
+/// A client's own history as rows that were never stored; what cannot be read is left out.
+pub(crate) fn brought_rows(brought: &Brought) -> Vec<MessageRow> {
+    let mut number = 0;
+    let mut fresh = || {
+        number += 1;
+        format!("call_brought_{number}")
+    };
+    let said = read(HistoryFormat::Openai, &brought.history, &mut fresh).unwrap_or_default();
+    said.into_iter().filter(|message| message.role != Role::System).map(brought_row).collect()
+}
+
+fn brought_row(message: StoredMessage) -> MessageRow {
+    MessageRow {
+        id: Uuid::nil(),
+        conversation_id: Uuid::nil(),
+        created_at: Timestamp::UNIX_EPOCH,
+        tool_calls: message.tool_calls_column(),
+        role: message.role.as_str().to_owned(),
+        content: message.content,
+        tool_call_id: message.call_id,
+        tool_name: message.tool_name,
+        status: message.status.map(|status| status.as_str().to_owned()),
+        metadata: Value::Object(message.metadata).to_string(),
+        seq: None,
+        turn_id: None,
+        tokens: None,
+    }
+}
 
 #[derive(Deserialize)]
 struct StoredCall<'a> {
@@ -28,8 +83,7 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
             let id = row.tool_call_id.as_deref().unwrap_or_default();
             if let Some(at) = open.iter().position(|call| call.id == id) {
                 let call = open.swap_remove(at);
-                let content = if row.status.as_deref() == Some("pending") { WAITING.to_owned() } else { row.content.clone() };
-                out.push(Message::Tool { call_id: call.id, name: call.name, content });
+                out.push(Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() });
             }
             continue;
         }
@@ -37,9 +91,12 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
         match row.role.as_str() {
             "assistant" => {
                 open = row.tool_calls.as_deref().map(stored_calls).unwrap_or_default();
-                out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: None });
+                out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: Kept::of(row).carry });
             }
-            _ => out.push(Message::user(row.content.clone())),
+            _ => {
+                let parts = Kept::of(row).content.unwrap_or_default();
+                out.push(Message::User { content: row.content.clone(), parts });
+            }
         }
     }
     close(&mut out, &mut open);

@@ -6,6 +6,7 @@
 //! Invariants: a call's row is durable before its first byte leaves; an event is durable before a client hears it
 //! (tokens and debug apart); history is valid for a provider after every commit; no task runs without an owner.
 
+mod act;
 mod admission;
 mod approve;
 mod arguments;
@@ -27,6 +28,7 @@ mod keep_text;
 mod lane;
 mod limits;
 mod outcome;
+mod provided;
 mod record;
 mod recover;
 mod registry;
@@ -34,6 +36,7 @@ mod replay;
 mod resume;
 mod runtime;
 mod safety;
+mod seen;
 mod timer;
 mod turn;
 mod waiting;
@@ -50,3 +53,4 @@ pub use registry::{Registry, RegistryFault};
 pub use replay::{complete_event, output_of};
 pub use runtime::{Parts, Runtime, Setup};
 pub use safety::SafetyProfile;
+pub use seen::{seen_after, seen_result, seen_said};

@@ -139,9 +139,10 @@ impl Orphan {
         ticket: Ticket,
     ) -> Result<(), StoreError> {
         let (parts, tenant_id, turn_id) = (&self.house.parts, self.turn.tenant_id, self.turn.id);
-        let mut history = parts.turns.history(tenant_id, conversation_id).await?;
+        let mut history = self.house.whole_history(tenant_id, conversation_id).await?;
         history::own_last(&mut history, turn_id);
         let approvals = self.approvals().await?;
+        let brought = parts.clients.brought(tenant_id, turn_id).await?;
         let state = parts.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
         let events = parts.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
         let created = events.first().filter(|event| event.kind == EventType::Init);
@@ -158,7 +159,7 @@ impl Orphan {
             idempotency: None,
             trace_id: None,
             parts: Vec::new(),
-            brought: None,
+            brought: brought.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
             results: Vec::new(),
         };
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };

@@ -10,6 +10,7 @@ use werkruf_contract::{Shape, Tool, ToolObject, ToolSpec, Typed, strict};
 use werkruf_llm::ToolDefinition;
 
 use crate::assistant::Assistant;
+use crate::brought::Brought;
 
 /// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,6 +121,25 @@ impl Registry {
         };
         offers.insert(assistant.tools.clone(), offer.clone());
         offer
+    }
+
+    /// The same with a client's own tools, and without those of ours it does not want or has under the same name.
+    pub(crate) fn offer_with(&self, assistant: &Assistant, brought: &Brought) -> Offer {
+        let wanted = |name: &str| brought.server_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
+        let theirs = |name: &str| brought.tools.iter().any(|tool| tool.name == name);
+        let own = self.entries.iter().filter(|entry| {
+            let name = entry.spec().name.as_ref();
+            assistant.may_use(name) && wanted(name) && !theirs(name)
+        });
+        let mut definitions: Vec<ToolDefinition> = own.map(|entry| entry.definition.clone()).collect();
+        definitions.extend(brought.tools.iter().map(|tool| ToolDefinition {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            strict: tool.strict,
+        }));
+        let functions: String = definitions.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)).collect();
+        Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }
 
     /// What the tools themselves would call for this text, for a planner that is no language model.

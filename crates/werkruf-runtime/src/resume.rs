@@ -1,15 +1,15 @@
 //! Going on where another process stopped: calls it left behind first, then the model.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use werkruf_contract::{
-    AssistantReset, CallStatus, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType, TurnError,
-    TurnStatus, Uuid, Words,
+    AssistantReset, CallStatus, ClientCall, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType,
+    TurnError, TurnStatus, Uuid, Words,
 };
+use werkruf_llm::history_formats::StoredCall;
 use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
 
+use crate::act::expect_results;
 use crate::approve::{Await, Word, park, word};
 use crate::ask::Stop;
 use crate::attempt::Run;
@@ -20,7 +20,7 @@ use crate::history;
 use crate::outcome::{Ended, Success};
 use crate::record::{Seat, record};
 use crate::registry::Entry;
-use crate::turn::Turn;
+use crate::turn::{Said, Turn};
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.
 const POISON: u32 = 3;
@@ -41,11 +41,12 @@ impl Left {
 
     /// The calls whose result the history has, and those that still need one.
     pub(crate) fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<Seat>)>) {
-        let ids = history_ids(&self.history, self);
+        let steps = self.steps();
         let stands = |id: &str| self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(id));
         let (mut open, mut done) = (Vec::new(), Vec::new());
         for call in self.calls.clone() {
-            let id = ids.get(&(call.step, call.output_index)).cloned();
+            let step = usize::try_from(call.step).unwrap_or_default().checked_sub(1).and_then(|step| steps.get(step));
+            let id = step.and_then(|calls| id_of(&call, calls));
             let result = id.as_deref().and_then(stands);
             let taken = result.is_some_and(|row| row.status.as_deref() == Some("pending"));
             let answered = id.is_none() || (result.is_some() && !taken);
@@ -59,10 +60,35 @@ impl Left {
         (done, open)
     }
 
+    /// The calls of the turn's answers, step by step, as the history has them.
+    fn steps(&self) -> Vec<Vec<StoredCall>> {
+        let own = self.history.iter().filter(|row| row.turn_id == Some(self.turn.id)).filter_map(|row| row.tool_calls.as_deref());
+        own.map(|column| StoredCall::of_column(column).unwrap_or_default()).collect()
+    }
+
+    /// The calls of the last step that a client is to run: those the registry does not have.
+    fn theirs(&self) -> Vec<ClientCall> {
+        let Some(last) = self.steps().pop() else { return Vec::new() };
+        let ours: Vec<String> =
+            self.calls.iter().filter(|call| call.step == self.turn.step).filter_map(|call| id_of(call, &last)).collect();
+        last.into_iter()
+            .filter(|call| !ours.contains(&call.id))
+            .map(|call| ClientCall { id: call.id, name: call.name, arguments: call.arguments })
+            .collect()
+    }
+
+    /// All the text of the turn so far, and that of its last answer.
+    fn said(&self) -> (String, String) {
+        let own = self.history.iter().filter(|row| row.turn_id == Some(self.turn.id) && row.role == "assistant");
+        let texts: Vec<&str> = own.map(|row| row.content.as_str()).collect();
+        (texts.concat(), texts.last().copied().unwrap_or_default().to_owned())
+    }
+
     /// Whether a model request may have been out. The next one leaves before the last outcomes of a step are durable, so
     /// calls that look open tell nothing, unless one of them had not even begun.
     fn may_have_asked(&self) -> bool {
-        self.sorted().1.iter().all(|(call, _)| call.status != CallStatus::Queued || call.dedupe_of.is_some())
+        // A step with calls for the client is a turn's last.
+        self.theirs().is_empty() && self.sorted().1.iter().all(|(call, _)| call.status != CallStatus::Queued || call.dedupe_of.is_some())
     }
 
     /// Ends every open call without running anything: what is left to do when nobody may go on.
@@ -92,6 +118,7 @@ impl Turn {
         if left.is_poison() || left.turn.cancel_requested {
             self.bill_lost(&left);
         }
+        self.progress.said = left.said().0;
         let (mut draft, ended) = if left.is_poison() {
             (Some(left.close(&self.ground, CallStatus::Failed)), Err(Stop::Failed(poison(&self.ground.words))))
         } else if left.turn.cancel_requested {
@@ -100,7 +127,8 @@ impl Turn {
             (None, self.catch_up(&left).await)
         };
         let ended = match ended {
-            Ok(()) => self.converse(&mut draft).await,
+            Ok(Some(said)) => Ok(said),
+            Ok(None) => self.converse(&mut draft).await,
             Err(stop) => Err(stop),
         };
         if let Err(error) = self.end(ended, draft).await {
@@ -116,8 +144,9 @@ impl Turn {
         }
     }
 
-    /// Brings the last step to its end, so that the history is whole before the model is asked again.
-    async fn catch_up(&mut self, left: &Left) -> Result<(), Stop> {
+    /// Brings the last step to its end, so that the history is whole before the model is asked again. What the turn has to say
+    /// where the rest is for its client to do.
+    async fn catch_up(&mut self, left: &Left) -> Result<Option<Said>, Stop> {
         let ground = Arc::clone(&self.ground);
         self.progress.billed = ground.turns.turn_usage(ground.fence.tenant_id, ground.turn_id).await?;
         let (done, open) = left.sorted();
@@ -129,14 +158,18 @@ impl Turn {
             // Some of the lost request's text may have been shown.
             draft.event(EventType::AssistantReset, &AssistantReset { step: self.progress.step + 1, turn_id: ground.turn_id });
             ground.commit(draft).await?;
-            return Ok(());
+            return Ok(None);
         }
         let walk =
             Walk { ground: &ground, step: left.turn.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
         let prepared = walk.resume(left, open, &mut draft).await?;
         ground.commit(draft).await?;
         crash::point("resumed");
-        let Finished { walked, parked, draft: outcomes } = walk.finish(prepared).await?;
+        let Finished { walked, parked, draft: mut outcomes } = walk.finish(prepared).await?;
+        let theirs = left.theirs();
+        let stands = |call: &&ClientCall| left.history.iter().any(|row| row.tool_call_id.as_deref() == Some(call.id.as_str()));
+        let missing: Vec<ClientCall> = theirs.iter().filter(|call| !stands(call)).cloned().collect();
+        expect_results(&ground, &mut outcomes, &missing);
         if !parked.is_empty() {
             park(&ground, outcomes, left.turn.step, parked).await?;
             return Err(Stop::Waiting);
@@ -144,13 +177,16 @@ impl Turn {
         ground.commit(outcomes).await?;
         crash::point("caught_up");
         self.progress.walked.extend(walked);
+        if !theirs.is_empty() {
+            return Ok(Some(Said { text: left.said().1, calls: theirs, ..Said::default() }));
+        }
         if let Some(conversation_id) = ground.conversation_id {
-            let mut history = ground.turns.history(ground.fence.tenant_id, conversation_id).await?;
+            let mut history = self.house.whole_history(ground.fence.tenant_id, conversation_id).await?;
             history::own_last(&mut history, ground.turn_id);
             let (messages, trimmed) = history::within(history::messages(&history), self.assistant.context_tokens);
             (self.messages, self.trimmed) = (Arc::new(messages), trimmed);
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -158,20 +194,11 @@ pub(crate) fn poison(words: &Words) -> TurnError {
     TurnError::new(ToolErrorType::Fatal, "poison", words.say("error-poison", &[]))
 }
 
-#[derive(Deserialize)]
-struct StoredId {
-    id: String,
-}
-
-/// Under which id the history knows each call: the assistant messages of the turn, step by step.
-fn history_ids(history: &[MessageRow], left: &Left) -> HashMap<(u32, u32), String> {
-    let mut ids = HashMap::new();
-    let steps = history.iter().filter(|row| row.turn_id == Some(left.turn.id)).filter_map(|row| row.tool_calls.as_deref());
-    for (step, calls) in (1..).zip(steps) {
-        let calls: Vec<StoredId> = serde_json::from_str(calls).unwrap_or_default();
-        ids.extend((0..).zip(calls).map(|(at, call)| ((step, at), call.id)));
-    }
-    ids
+/// Under which id the history knows a call: our own spelling, else the wire's.
+fn id_of(call: &CallRow, step: &[StoredCall]) -> Option<String> {
+    let known = |id: &str| step.iter().any(|stored| stored.id == id);
+    let made = format!("call_{}", call.id);
+    if known(&made) { Some(made) } else { call.call_id.clone().filter(|id| known(id)) }
 }
 
 /// A stored outcome, as the turn would hold it.

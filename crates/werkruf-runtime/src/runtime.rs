@@ -12,12 +12,13 @@ use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
     ApprovalFilter, Approvals, Clients, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
-    StoreError, Streams, TurnKind, Turns, crash,
+    Replacement, StoreError, Streams, TurnKind, Turns, crash,
 };
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
 use crate::begun::Begun;
+use crate::brought::ClientResult;
 use crate::dedupe::InFlight;
 use crate::feed::Feed;
 use crate::ground::{Ground, Live, json};
@@ -31,6 +32,8 @@ use crate::timer;
 
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+/// What a model reads of a call that its client never answered.
+const UNANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
 const TITLE_CHARS: usize = 80;
 const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -265,28 +268,43 @@ impl House {
             conversation,
             assistant: inbound.assistant.clone().unwrap_or_else(|| "default".to_owned()),
             key_id: inbound.caller.key_id,
-            message: Some(NewMessage {
-                id: self.parts.clock.new_id(),
-                role: "user",
-                content: inbound.message.clone(),
-                tool_calls: None,
-                tool_call_id: None,
-                tool_name: None,
-                status: None,
-                metadata: None,
-                tokens: None,
-            }),
+            message: self.spoken(inbound),
             inbox: inbound.idempotency.as_ref().map(|key| inbox_entry("chat", &inbound.caller, key, now)),
             start,
             owner: self.owner.clone(),
             calls: Vec::new(),
             approvals: Vec::new(),
-            client: None,
-            results: Vec::new(),
-            unanswered: None,
+            client: inbound.brought.as_ref().map(json),
+            results: inbound.results.iter().map(answered).collect(),
+            unanswered: inbound.brought.as_ref().map(|_| UNANSWERED.to_owned()),
             events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
             now,
         }
+    }
+
+    /// The person's own message; a client that only sends results has none.
+    fn spoken(&self, inbound: &Inbound) -> Option<NewMessage> {
+        if inbound.message.is_empty() && inbound.parts.is_empty() && !inbound.results.is_empty() {
+            return None;
+        }
+        let mut kept = serde_json::Map::new();
+        if !inbound.parts.is_empty() {
+            kept.insert("content".to_owned(), inbound.parts.clone().into());
+        }
+        if inbound.brought.as_ref().is_some_and(|brought| !brought.history.is_empty()) {
+            kept.insert("brought".to_owned(), true.into());
+        }
+        Some(NewMessage {
+            id: self.parts.clock.new_id(),
+            role: "user",
+            content: inbound.message.clone(),
+            tool_calls: None,
+            tool_call_id: None,
+            tool_name: None,
+            status: None,
+            metadata: (!kept.is_empty()).then(|| json(&kept)),
+            tokens: None,
+        })
     }
 
     /// A turn of this process, until the answer is dropped.
@@ -366,6 +384,11 @@ impl Drop for Alive {
             self.house.tasks.spawn_on(async move { drop(runtime.wake(tenant_id, turn_id).await) }, &handle);
         }
     }
+}
+
+/// A client's result as the history takes it.
+fn answered(result: &ClientResult) -> Replacement {
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success" }
 }
 
 /// The key under which the inbox knows a request again: the route, and who made it.

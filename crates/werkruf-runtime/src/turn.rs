@@ -1,37 +1,41 @@
 //! One message and all the work until its answer: ask the model, walk its calls through the corridor, ask again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantSnapshot, AssistantToken, CallKind, ChatMessage, ErrorEvent, EventType, Failure, State, ToolContext, ToolErrorType, TurnError,
-    TurnStatus, Usage, Words, merge_state,
+    AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Usage, Words,
+    merge_state,
 };
-use werkruf_llm::{Answer, AskedCall, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
+use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 
-use crate::approve::park;
+use crate::act::Acted;
 use crate::ask::{Question, Stop};
 use crate::assistant::Assistant;
-use crate::corridor::{Arguments, Asked, Finished, Plan, Walk, Walked};
+use crate::brought::{Brought, ClientChoice};
+use crate::corridor::Walked;
 use crate::ground::{Draft, Ground, json};
-use crate::history::stored_form;
-use crate::record::{announce, object};
+use crate::provided::record_items;
+use crate::record::object;
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
+use crate::runtime::House;
+use crate::seen::seen_after;
 use crate::timer;
 
 /// How often the same call may come in one turn, and how often a model may get its calls wrong.
-const REPEATS: u32 = 3;
+pub(crate) const REPEATS: u32 = 3;
 /// What the last word may take once the turn's own time is up.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A chat turn under way.
 pub(crate) struct Turn {
+    pub(crate) house: Arc<House>,
     pub(crate) ground: Arc<Ground>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) model_slots: Option<Arc<Semaphore>>,
@@ -46,7 +50,28 @@ pub(crate) struct Turn {
     /// Whether older messages were left out.
     pub(crate) trimmed: bool,
     pub(crate) created: bool,
+    /// What a client of the OpenAI doors brought along.
+    pub(crate) brought: Option<Arc<Brought>>,
+    /// Its other wishes for the model.
+    pub(crate) options: Arc<Map<String, Value>>,
     pub(crate) progress: Progress,
+}
+
+/// What a turn has to say in the end.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    /// Calls for the client to run; their assistant message is written already.
+    pub(crate) calls: Vec<ClientCall>,
+    /// What the provider wants to see again with the text.
+    pub(crate) carry: Option<Value>,
+}
+
+impl Said {
+    /// A text that ends the turn.
+    const fn text(text: String) -> Self {
+        Self { text, calls: Vec::new(), carry: None }
+    }
 }
 
 /// What a turn has come to so far.
@@ -58,14 +83,16 @@ pub(crate) struct Progress {
     pub(crate) billed: Usage,
     pub(crate) walked: Vec<Walked>,
     /// How many steps asked for this very call.
-    repeats: HashMap<String, u32>,
+    pub(crate) repeats: HashMap<String, u32>,
     mistakes: u32,
     /// The limit that made the next answer the last.
-    last_word: Option<Limit>,
+    pub(crate) last_word: Option<Limit>,
+    /// All the text of the turn so far, step by step.
+    pub(crate) said: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
+pub(crate) enum Limit {
     Steps,
     Repeats,
     Deadline,
@@ -102,7 +129,7 @@ impl Turn {
     }
 
     /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
-    pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<String, Stop> {
+    pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<Said, Stop> {
         loop {
             if self.progress.step >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
@@ -121,8 +148,9 @@ impl Turn {
                 let calls: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
                 object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
             });
+            self.progress.said.push_str(&answer.text);
             if let Some(limit) = self.progress.last_word {
-                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(answer.text) };
+                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::text(answer.text)) };
             }
             if !answer.executable && !answer.calls.is_empty() {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
@@ -130,19 +158,34 @@ impl Turn {
                 return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
             }
             if answer.calls.is_empty() {
-                return Ok(if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text });
+                return Ok(self.last_answer(answer, draft));
             }
-            let (first, outcomes) = self.act(answer).await?;
+            let text = answer.text.clone();
+            let Acted { first, draft: outcomes, theirs } = self.act(answer).await?;
             *draft = Some(outcomes);
             crash::point("between_rounds");
             if self.ground.live.cancel.is_raised() {
                 return Err(Stop::Canceled);
             }
+            if !theirs.is_empty() {
+                return Ok(Said { text, calls: theirs, carry: None });
+            }
             if let Some(text) = self.direct_answer(first) {
                 self.ground.say_text(&AssistantToken { content: text.clone(), step: self.progress.step });
-                return Ok(text);
+                self.progress.said.push_str(&text);
+                return Ok(Said::text(text));
             }
         }
+    }
+
+    /// An answer without calls; what the provider ran for it is recorded with it.
+    fn last_answer(&self, answer: Answer, draft: &mut Option<Draft>) -> Said {
+        if !answer.items.is_empty() {
+            let draft = draft.get_or_insert_with(|| self.ground.draft());
+            record_items(&self.ground, draft, self.progress.step, &self.context, &answer);
+        }
+        let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
+        Said { text, calls: Vec::new(), carry: answer.carry }
     }
 
     async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
@@ -156,19 +199,20 @@ impl Turn {
 
     /// What the model is asked next.
     pub(crate) fn question(&self) -> Question<'_> {
-        let last_word = self.progress.last_word.is_some();
+        let brought = self.brought.as_deref();
+        let wished = |wish: fn(&Brought) -> Option<f64>| brought.and_then(wish);
         let request = ModelRequest {
             model: self.assistant.model.clone(),
             system: self.system.clone(),
             messages: Arc::clone(&self.messages),
             tools: Arc::clone(&self.offer.definitions),
-            tool_choice: if last_word { ToolChoice::None } else { ToolChoice::Auto },
-            parallel_tool_calls: None,
-            options: Default::default(),
+            tool_choice: self.tool_choice(),
+            parallel_tool_calls: brought.and_then(|brought| brought.parallel_tool_calls),
             locale: self.locale.clone(),
             today: self.today,
-            temperature: self.assistant.temperature,
-            max_output_tokens: self.assistant.max_output_tokens,
+            temperature: wished(|brought| brought.temperature).or(self.assistant.temperature),
+            max_output_tokens: brought.and_then(|brought| brought.max_output_tokens).or(self.assistant.max_output_tokens),
+            options: self.options.clone(),
         };
         let deadline = match self.progress.last_word {
             Some(Limit::Deadline) => timer::after(GRACE),
@@ -176,6 +220,17 @@ impl Turn {
         };
         let slots = self.model_slots.as_deref();
         Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request }
+    }
+
+    /// What a client forces is forced once: a call in every step would never end.
+    fn tool_choice(&self) -> ToolChoice {
+        match self.brought.as_deref().map(|brought| &brought.tool_choice) {
+            _ if self.progress.last_word.is_some() => ToolChoice::None,
+            Some(ClientChoice::None) => ToolChoice::None,
+            Some(ClientChoice::Required) if self.progress.step == 0 => ToolChoice::Required,
+            Some(ClientChoice::Named(name)) if self.progress.step == 0 => ToolChoice::Named(name.clone()),
+            Some(ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_)) | None => ToolChoice::Auto,
+        }
     }
 
     pub(crate) fn bill(&mut self, row: NewUsage) {
@@ -190,132 +245,10 @@ impl Turn {
         self.progress.usage.push(row);
     }
 
-    /// Commit B, then the calls. Returns where this step's calls begin, and their last outcomes, not yet durable.
-    async fn act(&mut self, answer: Answer) -> Result<(usize, Draft), Stop> {
-        let taken = self.taken_ids(&answer.calls).await?;
-        let asked = self.asked(&answer, &taken);
-        let calls: Vec<HistoryCall> = asked
-            .iter()
-            .map(|call| HistoryCall {
-                id: call.history_id.clone().unwrap_or_default(),
-                name: call.name.clone(),
-                arguments: match &call.arguments {
-                    Arguments::Raw(raw) => raw.clone(),
-                    Arguments::Given(value) => value.to_string(),
-                },
-            })
-            .collect();
-        let ground = Arc::clone(&self.ground);
-        let walk =
-            Walk { ground: &ground, step: self.progress.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
-        let prepared = walk.prepare(asked).await?;
-        let mut draft = ground.draft();
-        let tokens = answer.usage.map(|usage| usage.output_tokens);
-        draft.write.messages.push(assistant_message(&ground, &answer.text, Some(stored_form(&calls)), tokens));
-        draft.write.usage.append(&mut self.progress.usage);
-        draft.write.turn =
-            Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, seen: None });
-        if !answer.text.is_empty() {
-            let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
-            draft.event(EventType::AssistantSnapshot, &snapshot);
-        }
-        for call in &prepared {
-            if call.row.started_at.is_some() {
-                announce(&mut draft, &call.row);
-            }
-            if let Plan::Await(awaited) = &call.plan {
-                draft.write.approvals.extend(awaited.wish.clone());
-            }
-            draft.write.calls.push(call.row.clone());
-        }
-        crash::point("before_b");
-        ground.commit(draft).await?;
-        crash::point("after_b");
-        let Finished { walked, parked, draft: outcomes } = walk.finish(prepared).await?;
-        if !parked.is_empty() {
-            park(&ground, outcomes, self.progress.step, parked).await?;
-            return Err(Stop::Waiting);
-        }
-        self.remember(answer.text, calls, &walked);
-        let first = self.progress.walked.len();
-        self.progress.walked.extend(walked);
-        Ok((first, outcomes))
-    }
-
-    /// The model's calls as the corridor takes them, with ids the conversation does not know yet.
-    fn asked(&mut self, answer: &Answer, taken: &[String]) -> Vec<Asked> {
-        let history = Arc::clone(&self.messages);
-        let mut used: HashSet<&str> = taken.iter().map(String::as_str).collect();
-        if answer.calls.iter().any(|call| call.call_id.is_some()) {
-            used.extend(history.iter().filter_map(|message| match message {
-                Message::Tool { call_id, .. } => Some(call_id.as_str()),
-                Message::User { .. } | Message::Assistant { .. } => None,
-            }));
-        }
-        let mut repeated: HashMap<String, bool> = HashMap::new();
-        let mut asked = Vec::with_capacity(answer.calls.len());
-        for (at, call) in answer.calls.iter().enumerate() {
-            let job_id = self.ground.clock.new_id();
-            let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
-            let history_id = match wire {
-                Some(id) if used.insert(id) => id.to_owned(),
-                Some(_) | None => format!("call_{job_id}"),
-            };
-            let refused = if at >= self.ground.limits.calls_per_step {
-                Some(Failure::validation(
-                    "too_many_calls",
-                    format!("Only the first {} calls of one answer are run. Ask for fewer at once.", self.ground.limits.calls_per_step),
-                ))
-            } else {
-                self.repeated(call, &mut repeated)
-            };
-            asked.push(Asked {
-                job_id,
-                kind: CallKind::Function,
-                item_id: call.item_id.clone(),
-                call_id: call.call_id.clone(),
-                response_id: answer.response_id.clone(),
-                output_index: u32::try_from(at).unwrap_or(u32::MAX),
-                name: call.name.clone(),
-                arguments: Arguments::Raw(call.arguments.clone()),
-                history_id: Some(history_id),
-                retry_of: None,
-                idempotency_key: None,
-                refused,
-            });
-        }
-        asked
-    }
-
-    /// Ids that the conversation has used outside the messages at hand; those at hand need no look-up.
-    async fn taken_ids(&self, calls: &[AskedCall]) -> Result<Vec<String>, StoreError> {
-        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
-        match self.ground.conversation_id {
-            Some(conversation_id) if self.trimmed && !ids.is_empty() => {
-                self.ground.turns.taken_call_ids(self.ground.fence.tenant_id, conversation_id, ids).await
-            }
-            Some(_) | None => Ok(Vec::new()),
-        }
-    }
-
-    /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
-    fn repeated(&mut self, call: &AskedCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
-        let key = format!("{}\n{}", call.name, call.arguments);
-        let over = *this_step.entry(key.clone()).or_insert_with(|| {
-            let seen = self.progress.repeats.entry(key).or_default();
-            *seen += 1;
-            *seen > REPEATS
-        });
-        if over {
-            self.progress.last_word = Some(Limit::Repeats);
-        }
-        over.then(|| Failure::validation("repeat_limit", "This very call was made several times already. Answer with what you have."))
-    }
-
     /// The step becomes part of what the model is asked next, and of what limits the turn.
-    fn remember(&mut self, text: String, calls: Vec<HistoryCall>, walked: &[Walked]) {
+    pub(crate) fn remember(&mut self, answer: Answer, calls: Vec<HistoryCall>, walked: &[Walked]) {
         let messages = Arc::make_mut(&mut self.messages);
-        messages.push(Message::Assistant { content: text, calls, carry: None });
+        messages.push(Message::Assistant { content: answer.text, calls, carry: answer.carry });
         let mut state: Option<State> = None;
         let mut mistaken = !walked.is_empty();
         for call in walked {
@@ -352,13 +285,13 @@ impl Turn {
     }
 
     /// Commit D: how it ended, once and for all.
-    pub(crate) async fn end(mut self, ended: Result<String, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
+    pub(crate) async fn end(mut self, ended: Result<Said, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
         let ground = Arc::clone(&self.ground);
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();
         draft.write.usage.append(&mut self.progress.usage);
         match ended {
-            Ok(text) => self.complete(&mut draft, text),
+            Ok(said) => self.complete(&mut draft, said),
             Err(Stop::Canceled) => {
                 let error = TurnError::new(ToolErrorType::Fatal, "canceled", Words::of(&self.locale).say("error-canceled", &[]));
                 fail(&ground, &mut draft, TurnStatus::Canceled, self.progress.step, error);
@@ -374,24 +307,24 @@ impl Turn {
         Ok(())
     }
 
-    fn complete(&self, draft: &mut Draft, text: String) {
+    fn complete(&self, draft: &mut Draft, said: Said) {
         let ground = &self.ground;
+        let Said { text, calls, carry } = said;
         let tokens = Some(self.progress.billed.output_tokens).filter(|tokens| *tokens > 0);
-        draft.write.messages.push(assistant_message(ground, &text, None, tokens));
-        draft.write.turn = Some(TurnChange {
-            status: TurnStatus::Completed,
-            step: self.progress.step,
-            error: None,
-            message: Some(text.clone()),
-            seen: None,
-        });
+        if calls.is_empty() {
+            draft.write.messages.push(assistant_message(ground, &text, None, carry.as_ref(), tokens));
+        }
+        let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+        let seen = self.brought.as_ref().map(|brought| seen_after(&brought.seen, &self.progress.said, &ids));
+        draft.write.turn =
+            Some(TurnChange { status: TurnStatus::Completed, step: self.progress.step, error: None, message: Some(text.clone()), seen });
         let stored = StoredFinal {
             conversation_id: ground.stream_id(),
             turn_id: ground.turn_id,
             created: self.created,
             status: TurnStatus::Completed,
             message: ChatMessage { role: "assistant".to_owned(), content: text },
-            client_calls: Vec::new(),
+            client_calls: calls,
             usage: self.progress.billed.clone(),
         };
         let row = json(&stored);
@@ -401,7 +334,14 @@ impl Turn {
     }
 }
 
-fn assistant_message(ground: &Ground, text: &str, tool_calls: Option<String>, tokens: Option<i64>) -> NewMessage {
+/// An answer as a row. What its provider wants to see again stands beside it.
+pub(crate) fn assistant_message(
+    ground: &Ground,
+    text: &str,
+    tool_calls: Option<String>,
+    carry: Option<&Value>,
+    tokens: Option<i64>,
+) -> NewMessage {
     NewMessage {
         id: ground.clock.new_id(),
         role: "assistant",
@@ -410,7 +350,7 @@ fn assistant_message(ground: &Ground, text: &str, tool_calls: Option<String>, to
         tool_call_id: None,
         tool_name: None,
         status: None,
-        metadata: None,
+        metadata: carry.map(|carry| json!({"carry": carry}).to_string()),
         tokens,
     }
 }

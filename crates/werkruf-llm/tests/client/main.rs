@@ -46,6 +46,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         today: jiff::civil::Date::constant(2026, 1, 1),
         temperature: None,
         max_output_tokens: None,
+        options: Default::default(),
     }
 }
 
