@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_store::{
-    Answer, ApprovalFilter, ApprovalRow, Approvals, Bite, Decided, EventRow, Forgotten, Page, Partial, PartialText, StreamKey, Streams,
+    Answer, ApprovalFilter, ApprovalRow, Approvals, Bite, Decided, EventRow, Forgotten, Page, Partial, PartialText, StoreError, StreamKey,
+    Streams,
 };
 
 use crate::mutant::Mutant;
@@ -43,6 +44,13 @@ impl Approvals for Store {
 
     fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
         nobody_asks()
+    }
+}
+
+impl Store {
+    /// Without the way there and the look at what was shown.
+    pub fn keep(&self, partials: &[Partial], now: Timestamp) -> Result<usize, StoreError> {
+        self.world.transaction(|tables| Ok(partials.iter().filter(|partial| tables.keep_partial(partial, now, Mutant::None)).count()))
     }
 }
 
