@@ -146,6 +146,9 @@ impl Client {
             debug: false,
             idempotency: letter.key.clone().map(|key| Idempotency { key, fingerprint: letter.text.clone() }),
             trace_id: None,
+            parts: Vec::new(),
+            brought: None,
+            results: Vec::new(),
         }
     }
 

@@ -183,6 +183,9 @@ impl Story {
             owner: self.owner(),
             calls: calls.clone(),
             approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.wish(call.id)).into_iter().collect(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
             events: vec![event(EventType::Init)],
             now,
         };
@@ -254,7 +257,7 @@ impl Story {
                 [TurnStatus::Acting, TurnStatus::AwaitingApproval, TurnStatus::AwaitingApproval, TurnStatus::Completed, TurnStatus::Failed];
             let status = ways[usize::try_from(self.below(5)).unwrap()];
             let error = (status == TurnStatus::Failed).then(|| ("{}".to_owned(), "code".to_owned()));
-            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()) });
+            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()), seen: None });
         }
         if both!(self, write(write)).is_ok() {
             self.remember(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));

@@ -81,6 +81,7 @@ impl Fleet {
         let process = Process::new(number);
         let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
         let parts = Parts {
+            clients: Arc::clone(&store) as _,
             turns: Arc::clone(&store) as _,
             records: Arc::clone(&store) as _,
             people: Arc::clone(&store) as _,

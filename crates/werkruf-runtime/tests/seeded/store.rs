@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    Answer, AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent, NewKey,
-    OpenTurn, Opened, Page, People, PeopleBatch, Records, Reusable, StoreError, TenantRow, TokenRoles, TurnRow, TurnWrite, Turns, UserRow,
-    Written,
+    Answer, AttemptRow, CallFilter, CallRow, Clients, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
+    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, TenantRow, TokenRoles, TurnRow, TurnWrite,
+    Turns, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -286,6 +286,22 @@ impl Records for Store {
 /// The engine does not ask this of its store; if it ever does, the run says so.
 pub fn nobody_asks<T: Send + 'static>() -> Answer<'static, T> {
     Box::pin(std::future::ready(Err(broken("the model of the store does not know this yet"))))
+}
+
+/// No client of the OpenAI doors plays along.
+impl Clients for Store {
+    fn brought(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
+        Box::pin(self.read("brought", |_| None))
+    }
+    fn brought_first(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
+        nobody_asks()
+    }
+    fn seen(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<Resumed>> {
+        nobody_asks()
+    }
+    fn awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> Answer<'_, Option<Resumed>> {
+        nobody_asks()
+    }
 }
 
 impl People for Store {
