@@ -81,6 +81,9 @@ impl Audit<'_> {
                 self.wrong(format!("turn {name} is {}", turn.status));
                 continue;
             }
+            if turn.takeovers > self.tables.claims.get(&turn.id).copied().unwrap_or(0) {
+                self.wrong(format!("turn {name} was lost {} times, more often than anybody had it", turn.takeovers));
+            }
             let events = events.remove(&turn.id).unwrap_or_default();
             let ends = events.iter().filter(|event| event.kind.ends_turn()).count();
             // A tool called outside any conversation has nobody to say `final` to.

@@ -54,6 +54,7 @@ impl Tables {
             return Err(StoreError::Busy);
         }
         let fence = starts.then(|| self.claim(open.tenant_id, stream_id, &open.owner, open.now));
+        *self.claims.entry(open.turn_id).or_default() += u32::from(starts);
         if starts && matches!(open.conversation, ConversationRef::Existing { .. }) && mutant != Mutant::CanceledUnplaced {
             self.place(stream_id, &self.left_behind(stream_id, None));
         }
@@ -116,6 +117,7 @@ impl Tables {
             return Err(StoreError::Busy);
         }
         let fence = self.claim(tenant_id, stream_id, owner, now);
+        *self.claims.entry(turn_id).or_default() += 1;
         let own = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.seq.is_none()).map(|row| row.id);
         if mutant != Mutant::CanceledUnplaced {
             self.place(stream_id, &self.left_behind(stream_id, own));

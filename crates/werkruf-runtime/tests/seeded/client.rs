@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use werkruf_contract::{ToolContext, Uuid};
+use werkruf_contract::{ToolContext, TurnStatus, Uuid};
 use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Outcome, Refusal, Watch};
 
 use crate::fleet::{Fleet, Member};
@@ -250,8 +250,12 @@ impl Client {
         let Some(member) = self.fleet.any() else { return };
         let tenant_id = self.world.person.tenant_id;
         if dice.permille(600) {
-            let turns = self.known.lock().unwrap().turns.clone();
-            // The newest are the ones still running.
+            let mut turns = self.known.lock().unwrap().turns.clone();
+            // The newest are the ones still running; others wait for a word.
+            if dice.permille(300) {
+                let waits = |turn: &&Arc<werkruf_store::TurnRow>| turn.status == TurnStatus::AwaitingApproval;
+                turns = self.world.tables.lock().unwrap().turns.values().filter(waits).map(|turn| turn.id).collect();
+            }
             let Some(turn_id) = dice.pick(&turns[turns.len().saturating_sub(4)..]).copied() else { return };
             let done = self.asks(&member, 5000, member.runtime.cancel_turn(tenant_id, turn_id)).await;
             self.world.note(&self.name, format_args!("cancels {}: {done:?}", short(turn_id)));

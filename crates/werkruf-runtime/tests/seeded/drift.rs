@@ -18,8 +18,8 @@ use crate::process::Process;
 use crate::store::Store;
 use crate::world::World;
 
-const STORIES: u64 = 12;
-const STEPS: u64 = 80;
+const STORIES: u64 = 16;
+const STEPS: u64 = 150;
 
 /// A turn, and the newest fence anybody got for it.
 #[derive(Clone)]
@@ -127,7 +127,10 @@ impl Story {
                     let _ = both!(self, patch_state(tenant_id, id, patch, now));
                 }
             }
-            29 => self.open(),
+            29 => {
+                self.open();
+                self.look_at_all().await;
+            }
             30..=31 => self.cancel_waiting().await,
             32..=33 => self.decide().await,
             _ => self.keep().await,
@@ -265,10 +268,20 @@ impl Story {
         }
     }
 
+    async fn look_at_all(&self) {
+        let tenant_id = self.tenant();
+        for known in &self.turns {
+            let _ = both!(self, turn(tenant_id, known.turn_id));
+        }
+    }
+
     /// Everything the engine reads.
     async fn look(&self) {
         let (tenant_id, owner, key) = (self.tenant(), self.owner(), format!("key-{}", self.below(3)));
         let _ = both!(self, unfinished_turns(owner));
+        if self.step.is_multiple_of(STEPS) {
+            self.look_at_all().await;
+        }
         let Some(turn) = self.turn() else { return };
         let _ = both!(self, turn(tenant_id, turn.turn_id));
         let _ = both!(self, turn_usage(tenant_id, turn.turn_id));

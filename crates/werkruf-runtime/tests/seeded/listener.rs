@@ -72,6 +72,9 @@ impl Listener {
             }
             EventType::AssistantSnapshot => {
                 let snapshot: AssistantSnapshot = serde_json::from_str(&event.data).unwrap();
+                self.shown = self.shown.take().filter(|shown| shown.step == snapshot.step);
+                // Whoever joins gets the text so far and every piece after it; between processes nobody can.
+                self.late &= self.world.weather.shared;
                 self.compare(event.turn_id, &snapshot.content);
             }
             EventType::Final => {

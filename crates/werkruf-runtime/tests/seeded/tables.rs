@@ -63,6 +63,8 @@ pub struct Tables {
     pub taken: Vec<Taken>,
     /// How often each turn began to wait for a person's word.
     pub parks: BTreeMap<Uuid, usize>,
+    /// How often each turn got the lease.
+    pub claims: BTreeMap<Uuid, u32>,
     /// What no write may leave behind.
     pub faults: Vec<String>,
 }
@@ -135,6 +137,7 @@ impl Tables {
                 turn.status = TurnStatus::Acting;
             }
         });
+        *self.claims.entry(turn_id).or_default() += 1;
         Ok(self.claim(tenant_id, stream_id, owner, now))
     }
 
@@ -163,7 +166,7 @@ impl Tables {
             .turns
             .values()
             .filter(|turn| turn.finished_at.is_none())
-            .map(|turn| (turn.id, stream_of(turn), turn.status == TurnStatus::Accepted))
+            .map(|turn| (turn.id, stream_of(turn), matches!(turn.status, TurnStatus::Accepted | TurnStatus::AwaitingApproval)))
             .collect();
         for (id, stream_id, waits) in &open {
             if !waits && self.is_held(*stream_id) {
