@@ -14,7 +14,7 @@ description = "Pays"
 kind = "http"
 url = "%s/pay"
 effect = "once"
-approval = ["admin"]
+approval = "lead"
 parameters = '''{"type": "object", "properties": {"sum": {"type": "integer"}}}'''
 """
 
@@ -103,7 +103,8 @@ def check_openai_chat_says_what_waits_for_a_person():
             conversation = headers["x-conversation-id"]
             [approval] = house.rows("SELECT a.id FROM approvals a JOIN turns t ON t.id = a.turn_id WHERE t.conversation_id = ?", conversation)
             assert approval["id"] in said and "pay" in said, said
-            status, decided, _ = house.call("POST", f"/api/approvals/{approval['id']}/approve", {})
+            assert headers["x-approval-id"] == approval["id"]
+            status, decided, _ = house.call("POST", f"/api/approvals/{approval['id']}", {"decision": "approve"})
             assert status < 300, decided
             until(lambda: house.rows("SELECT 1 FROM turns WHERE conversation_id = ? AND status = 'completed'", conversation), what="the turn")
         assert len(tool.requests) == 2
