@@ -12,6 +12,7 @@ pub mod config;
 pub mod identity;
 pub mod listen;
 pub mod lockfile;
+mod openai;
 pub mod planner;
 pub mod provider;
 pub mod retention;

@@ -20,6 +20,20 @@ const KEY_LIMIT: usize = 255;
 
 /// The whole body, up to 1 MiB.
 pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
+    taken(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
+}
+
+/// The whole body, up to this many bytes.
+pub(crate) async fn bytes_up_to(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("The body is larger than {} MiB; send less.", limit >> 20);
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    };
+    taken(body, limit).await?.ok_or_else(too_large)
+}
+
+/// `None` when it is more.
+async fn taken(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
@@ -27,10 +41,10 @@ pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| broken_off(&error))?;
         taken += chunk.len();
-        if taken > DRAIN_LIMIT {
+        if taken > limit.saturating_add(DRAIN_LIMIT) {
             break;
         }
-        if taken > BODY_LIMIT {
+        if taken > limit {
             continue;
         }
         match &first {
@@ -43,10 +57,10 @@ pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
             }
         }
     }
-    if taken > BODY_LIMIT {
-        return Err(ApiError::invalid("The body is larger than 1 MiB; send less."));
+    if taken > limit {
+        return Ok(None);
     }
-    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+    Ok(Some(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() }))
 }
 
 fn broken_off(error: &axum::Error) -> ApiError {

@@ -32,7 +32,16 @@ const ALLOWED: [&str; 24] = [
     "x-workflow-id",
 ];
 
-const EXPOSED: [&str; 6] = ["x-conversation-id", "x-tool-call-id", "x-request-id", "idempotent-replayed", "location", "retry-after"];
+const EXPOSED: [&str; 8] = [
+    "x-conversation-id",
+    "x-tool-call-id",
+    "x-approval-id",
+    "x-request-id",
+    "x-werkruf-model",
+    "idempotent-replayed",
+    "location",
+    "retry-after",
+];
 
 /// Answers preflights, and names the pages that may read answers.
 pub(crate) fn layer(origins: &[String]) -> CorsLayer {

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use super::Door;
 use super::error::ApiError;
+use crate::openai::refusal;
 
 /// Echoed when it is sane, made when it is not.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -24,10 +25,11 @@ pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
 
 /// The outermost layer.
 pub async fn envelope(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let openai = refusal::speaks_openai(request.uri().path());
     let id = sane_request_id(request.headers()).map_or_else(|| door.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        *response.body_mut() = Body::from(error.body(&id));
+        *response.body_mut() = Body::from(if openai { refusal::body(&error).to_string().into_bytes() } else { error.body(&id) });
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }

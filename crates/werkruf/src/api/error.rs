@@ -44,6 +44,7 @@ impl ApiError {
             StatusCode::BAD_REQUEST
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::CONFLICT
             | StatusCode::GONE
             | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,
@@ -120,6 +121,21 @@ impl ApiError {
         refused.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
         let state = if error.code == "canceled" { "canceled" } else { "failed" };
         refused.beside("status", state.into()).beside("conversation_id", json!(conversation_id)).beside("turn_id", json!(error.turn_id))
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// Stable, for programs.
+    pub fn code(&self) -> &str {
+        &self.0.code
+    }
+
+    /// For people.
+    pub fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// Facts for programs.

@@ -10,16 +10,16 @@
 mod admin_backup;
 mod answer;
 mod approvals;
-mod body;
+pub(crate) mod body;
 mod call_view;
 mod calls;
-mod chat;
-mod context;
+pub(crate) mod chat;
+pub(crate) mod context;
 mod conversations;
 mod cors;
 mod envelope;
 mod erasure;
-mod error;
+pub(crate) mod error;
 mod events;
 mod explain;
 mod follow;
@@ -28,14 +28,14 @@ mod history;
 mod invoke;
 mod keys;
 mod legacy;
-mod lookup;
+pub(crate) mod lookup;
 mod openapi;
 mod page;
-mod policy;
+pub(crate) mod policy;
 mod reload;
-mod replay;
+pub(crate) mod replay;
 mod retention;
-mod sse;
+pub(crate) mod sse;
 mod tools;
 mod turns;
 mod view;
@@ -55,6 +55,7 @@ pub use openapi::openapi;
 pub use policy::Policy;
 
 use crate::app::App;
+use crate::openai;
 
 /// What every handler can reach.
 pub(crate) struct Door {
@@ -93,6 +94,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(retention::routes())
         .merge(erasure::routes())
         .merge(legacy::routes())
+        .merge(openai::routes())
 }
 
 /// The whole door.

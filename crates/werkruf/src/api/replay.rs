@@ -15,7 +15,7 @@ use super::{Door, answer, approvals, lookup, sse};
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The turn that was made under the key, once it has ended or waits for a person's word.
-async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
+pub(crate) async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
     if !same_body {
         return Err(ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,

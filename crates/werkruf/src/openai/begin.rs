@@ -1,0 +1,247 @@
+//! The one entry: what a client of these doors asks becomes a message for the runtime.
+//!
+//! Which conversation it belongs to: the one it names; else the one that waits for a result it brings; else the one it
+//! resends; else a new one, with what it brings as its past.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+use werkruf_contract::{Uuid, Words};
+use werkruf_llm::history_formats::HistoryFormat;
+use werkruf_runtime::{Accepted, Brought, Caller, ClientChoice, ClientTool, Inbound, LiveEvent, Refusal, complete_event};
+use werkruf_store::TurnRow;
+
+use super::heard::Events;
+use super::input::{Input, Said};
+use super::model::{self, CHANNEL};
+use crate::api::chat::{CONVERSATION_ID, name_conversation};
+use crate::api::error::ApiError;
+use crate::api::policy::Who;
+use crate::api::{Door, body, context, lookup, replay};
+
+/// The model that was really asked.
+pub(crate) const REAL_MODEL: HeaderName = HeaderName::from_static("x-werkruf-model");
+const SERVER_TOOLS: &str = "x-werkruf-tools";
+/// Pictures travel in bodies.
+const BODY_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The body of a request to these doors.
+pub(crate) async fn bytes(body: axum::body::Body) -> Result<Bytes, ApiError> {
+    body::bytes_up_to(body, BODY_LIMIT).await
+}
+
+/// What a client asks, whatever the door.
+pub(crate) struct Asked {
+    /// Messages of Chat Completions or items of Responses.
+    pub(crate) format: HistoryFormat,
+    pub(crate) values: Vec<Value>,
+    /// Instructions beside the messages.
+    pub(crate) instructions: Option<String>,
+    /// Named by the body; the header `X-Conversation-Id` is read here.
+    pub(crate) conversation: Option<Uuid>,
+    pub(crate) model: Option<String>,
+    pub(crate) tools: Vec<ClientTool>,
+    pub(crate) tool_choice: ClientChoice,
+    pub(crate) parallel_tool_calls: Option<bool>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_output_tokens: Option<u32>,
+    /// Other wishes for the model, under their Chat names.
+    pub(crate) options: Map<String, Value>,
+    /// To be found again with the turn.
+    pub(crate) door: Value,
+    /// For the idempotency key.
+    pub(crate) raw: Bytes,
+}
+
+/// A turn that has begun, or the one that was begun under the same key before.
+pub(crate) struct Begun {
+    pub(crate) conversation_id: Uuid,
+    pub(crate) turn_id: Uuid,
+    pub(crate) events: Events,
+    /// The model that is really asked.
+    pub(crate) model: String,
+    /// The person's language.
+    pub(crate) words: Words,
+    /// Whether this is an older turn told again.
+    pub(crate) replayed: bool,
+}
+
+impl Begun {
+    /// The headers every answer has.
+    pub(crate) fn mark(&self, response: &mut Response) {
+        name_conversation(response, Some(self.conversation_id));
+        if let Ok(value) = HeaderValue::from_str(&self.model) {
+            response.headers_mut().insert(REAL_MODEL, value);
+        }
+        if self.replayed {
+            replay::mark(response);
+        }
+    }
+}
+
+/// Begins the turn.
+pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, asked: Asked) -> Result<Begun, ApiError> {
+    let caller = who.caller()?;
+    let mut fresh = || format!("call_{}", door.app.clock.new_id().simple());
+    let input = Input::read(asked.format, &asked.values, &mut fresh)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
+    if input.is_empty() {
+        return Err(ApiError::invalid("There is no message; send at least one."));
+    }
+    let named = named(headers)?.or(asked.conversation);
+    let known = find(door, &caller, named, &input).await?;
+    let setup = door.app.runtime.setup();
+    let assistant = model::chosen(&setup, &caller.principal, asked.model.as_deref());
+    let model = model::real(assistant, &door.app.config.model);
+    let words = Words::of(&caller.principal.locale);
+    let assistant = assistant.map(|assistant| assistant.name.clone());
+    let inbound = inbound(headers, caller, assistant, known, &input, asked)?;
+    let runtime = door.app.runtime.clone();
+    match door.owned(async move { runtime.chat(inbound).await }).await? {
+        Ok(Accepted { conversation_id, turn_id, events, .. }) => {
+            Ok(Begun { conversation_id, turn_id, events: Events::Live(events), model, words, replayed: false })
+        }
+        Err(Refusal::Duplicate { turn_id, same_body }) => {
+            let turn = replay::first_turn(door, who.tenant_id, turn_id, same_body).await?;
+            let conversation_id = lookup::stream_of(&turn);
+            let events = Events::Stored(stored(door, &turn).await?.into());
+            Ok(Begun { conversation_id, turn_id, events, model, words, replayed: true })
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The conversation the header names.
+fn named(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
+    let Some(value) = headers.get(CONVERSATION_ID) else { return Ok(None) };
+    let id = value.to_str().ok().and_then(|text| Uuid::parse_str(text.trim()).ok());
+    id.map(Some).ok_or_else(|| ApiError::not_found("conversation"))
+}
+
+/// Where a request belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Its client said so.
+    Named(Uuid),
+    /// Its client resends it, or answers a call of it.
+    Found(Uuid),
+    New,
+}
+
+async fn find(door: &Door, caller: &Caller, named: Option<Uuid>, input: &Input) -> Result<Known, ApiError> {
+    if let Some(id) = named {
+        return Ok(Known::Named(id));
+    }
+    let (clients, tenant_id, user_id) = (door.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
+    let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
+    if !call_ids.is_empty()
+        && let Some(found) = clients.awaiting(tenant_id, user_id.clone(), call_ids).await?
+    {
+        return Ok(Known::Found(found.conversation_id));
+    }
+    let adds = !input.said().text.is_empty() || !input.said().parts.is_empty();
+    if adds
+        && let Some(seen) = input.seen_before()
+        && let Some(found) = clients.seen(tenant_id, user_id.clone(), seen).await?
+    {
+        return Ok(Known::Found(found.conversation_id));
+    }
+    Ok(Known::New)
+}
+
+fn inbound(
+    headers: &HeaderMap,
+    caller: Caller,
+    assistant: Option<String>,
+    known: Known,
+    input: &Input,
+    asked: Asked,
+) -> Result<Inbound, ApiError> {
+    let results = input.results();
+    let (conversation_id, start) = match known {
+        // A client that sends only what is new stands where the conversation stands, not at the beginning of one.
+        Known::Named(id) if !input.is_continued() => (Some(id), id.to_string()),
+        Known::Named(id) | Known::Found(id) => (Some(id), String::new()),
+        Known::New => (None, String::new()),
+    };
+    let (history, Said { text, parts }) = if conversation_id.is_some() { (Vec::new(), input.said()) } else { input.apart() };
+    if text.is_empty() && parts.is_empty() && results.is_empty() && conversation_id.is_some() {
+        return Err(ApiError::invalid("There is nothing new in the request; end it with a user message or a tool result."));
+    }
+    let seen = input.seen(start);
+    let idempotency = body::idempotency(headers, "", &asked.raw)?;
+    let brought = brought(headers, input, history, seen, asked);
+    Ok(Inbound {
+        caller,
+        conversation_id,
+        message: text,
+        assistant,
+        channel: CHANNEL.to_owned(),
+        locale: None,
+        debug: false,
+        idempotency,
+        trace_id: context::trace_id(headers, None, None)?,
+        parts,
+        brought: Some(Arc::new(brought)),
+        results,
+    })
+}
+
+fn brought(headers: &HeaderMap, input: &Input, history: Vec<Value>, seen: String, asked: Asked) -> Brought {
+    let own = asked.instructions.filter(|text| !text.trim().is_empty());
+    let instructions: Vec<String> = own.into_iter().chain(input.instructions.iter().cloned()).collect();
+    Brought {
+        instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+        history,
+        tools: asked.tools,
+        tool_choice: asked.tool_choice,
+        parallel_tool_calls: asked.parallel_tool_calls,
+        temperature: asked.temperature,
+        max_output_tokens: asked.max_output_tokens,
+        options: asked.options,
+        server_tools: server_tools(headers),
+        seen,
+        door: asked.door,
+    }
+}
+
+/// `X-Werkruf-Tools`: `none`, or names between commas; nothing said is all.
+fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
+    let text = headers.get(SERVER_TOOLS)?.to_str().ok()?;
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
+    Some(names.map(str::to_owned).collect())
+}
+
+/// The events of a turn that was told before.
+pub(crate) async fn stored(door: &Door, turn: &TurnRow) -> Result<Vec<LiveEvent>, ApiError> {
+    let records = door.app.records();
+    let stream_id = lookup::stream_of(turn);
+    let mut events = Vec::new();
+    for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
+        let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
+        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data) });
+    }
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::server_tools;
+
+    #[test]
+    fn the_servers_tools_are_all_some_or_none() {
+        let of = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-werkruf-tools", HeaderValue::from_static(value));
+            server_tools(&headers)
+        };
+        assert_eq!(server_tools(&HeaderMap::new()), None);
+        assert_eq!(of("none"), Some(vec![]));
+        assert_eq!(of("a, b"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    }
+}

@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use werkruf_contract::{EventType, Uuid};
+use werkruf_runtime::LiveEvent;
+
+use super::{Heard, Listener};
+
+fn event(kind: EventType, data: &Value) -> LiveEvent {
+    LiveEvent { seq: None, kind, turn_id: Uuid::nil(), data: Arc::from(data.to_string()) }
+}
+
+fn token(text: &str) -> LiveEvent {
+    event(EventType::AssistantToken, &json!({"content": text, "step": 1}))
+}
+
+fn reset() -> LiveEvent {
+    event(EventType::AssistantReset, &json!({"step": 1, "turn_id": Uuid::nil()}))
+}
+
+fn snapshot(text: &str) -> LiveEvent {
+    event(EventType::AssistantSnapshot, &json!({"content": text, "step": 1, "turn_id": Uuid::nil()}))
+}
+
+fn last(text: &str) -> LiveEvent {
+    let usage = json!({"input_tokens": 1, "cached_tokens": 0, "output_tokens": 1, "reasoning_tokens": 0, "total_tokens": 2, "cost_usd": null, "model_calls": 1});
+    event(EventType::Final, &json!({"message": {"role": "assistant", "content": text}, "usage": usage, "unknown": 1}))
+}
+
+/// The text heard with its steps, and how it ended.
+fn told(events: &[LiveEvent]) -> (Vec<(u32, String)>, Option<Heard>) {
+    let mut listener = Listener::default();
+    let mut texts = Vec::new();
+    let mut end = None;
+    for one in events.iter().flat_map(|event| listener.hear(event)) {
+        match one {
+            Heard::Text { step, text } => texts.push((step, text)),
+            other => assert!(end.replace(other).is_none(), "one end only"),
+        }
+    }
+    assert_eq!(listener.has_ended(), end.is_some());
+    (texts, end)
+}
+
+fn said(texts: &[(u32, &str)]) -> Vec<(u32, String)> {
+    texts.iter().map(|(step, text)| (*step, (*text).to_owned())).collect()
+}
+
+#[test]
+fn text_of_every_step_is_heard_once() {
+    let (texts, end) = told(&[token("Let "), token("me see."), snapshot("Let me see."), token("Tea."), last("Tea.")]);
+    assert_eq!(texts, said(&[(0, "Let "), (0, "me see."), (1, "Tea.")]));
+    assert!(matches!(end, Some(Heard::Done(_))));
+    // Stored rows have no tokens.
+    let (stored, _) = told(&[snapshot("Let me see."), last("Tea.")]);
+    assert_eq!(stored, said(&[(0, "Let me see."), (1, "Tea.")]));
+}
+
+#[test]
+fn a_second_try_that_says_the_same_is_not_noticed() {
+    let (texts, end) = told(&[token("Grü"), reset(), token("G"), token("rüße"), token("!"), last("Grüße!")]);
+    assert_eq!(texts, said(&[(0, "Grü"), (0, "ße"), (0, "!")]));
+    assert!(matches!(end, Some(Heard::Done(_))));
+}
+
+#[test]
+fn a_second_try_that_says_something_else_ends_the_stream() {
+    for events in [
+        vec![token("Good"), reset(), token("Bad"), last("Bad")],
+        vec![token("Good day"), reset(), token("Good"), last("Good")],
+        vec![token("é"), reset(), token("è"), last("è")],
+    ] {
+        let (_, end) = told(&events);
+        assert!(matches!(end, Some(Heard::Failed(failed)) if failed.code == "model_interrupted"), "{events:?}");
+    }
+}
+
+#[test]
+fn waiting_and_failing_are_heard() {
+    let waiting =
+        event(EventType::ApprovalRequired, &json!({"approval_id": Uuid::nil(), "tool": "pay", "job_id": Uuid::nil(), "arguments": {}}));
+    assert_eq!(told(&[waiting]).1, Some(Heard::Waiting { approval_id: Uuid::nil(), tool: "pay".to_owned() }));
+    let error = event(
+        EventType::Error,
+        &json!({"type": "UPSTREAM", "code": "model_unavailable", "message": "m", "retry_after_ms": null, "turn_id": Uuid::nil()}),
+    );
+    assert!(matches!(told(&[error]).1, Some(Heard::Failed(failed)) if failed.code == "model_unavailable"));
+    assert!(matches!(told(&[event(EventType::Final, &json!({}))]).1, Some(Heard::Failed(failed)) if failed.code == "internal"));
+}

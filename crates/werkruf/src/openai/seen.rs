@@ -1,0 +1,83 @@
+//! Names what a client has sent and seen, so that a conversation is found again by a client that only resends it.
+//!
+//! Invariant: what the runtime folds in after an answer ([`seen_after`]) is what is folded here when that answer comes back.
+
+use serde_json::Value;
+use werkruf_llm::history_formats::{Role, StoredMessage};
+
+/// A digest; empty before anything was said.
+pub(crate) type Sight = String;
+
+/// Folds messages into a sight. Assistant messages in a row are one answer.
+pub(crate) fn of(start: Sight, messages: &[StoredMessage]) -> Sight {
+    let mut seen = start;
+    let mut answer: Option<(String, Vec<&str>)> = None;
+    for message in messages {
+        if message.role == Role::Assistant {
+            let (text, ids) = answer.get_or_insert_default();
+            text.push_str(&message.content);
+            ids.extend(message.calls.iter().map(|call| call.id.as_str()));
+            continue;
+        }
+        if let Some((text, ids)) = answer.take() {
+            seen = seen_after(&seen, &text, &ids);
+        }
+        seen = match (message.role, &message.call_id) {
+            (Role::Tool, Some(id)) => seen_result(&seen, id),
+            _ => seen_said(&seen, &words(message)),
+        };
+    }
+    match answer {
+        Some((text, ids)) => seen_after(&seen, &text, &ids),
+        None => seen,
+    }
+}
+
+/// What a person said, with pictures and files: two different ones are not the same message.
+fn words(message: &StoredMessage) -> String {
+    let mut words = message.content.clone();
+    for part in parts(message).into_iter().flatten() {
+        words.push('\n');
+        words.push_str(&part.to_string());
+    }
+    words
+}
+
+/// The content parts of a message, where they are more than text.
+pub(crate) fn parts(message: &StoredMessage) -> Option<&Vec<Value>> {
+    let parts = message.metadata.get("content")?.as_array()?;
+    parts.iter().any(|part| part["type"] != "text").then_some(parts)
+}
+
+/// What a client has seen after an answer.
+#[cfg(test)]
+pub(crate) fn after(seen: &str, text: &str, call_ids: &[&str]) -> Sight {
+    seen_after(seen, text, call_ids)
+}
+
+use local::{seen_after, seen_result, seen_said};
+
+mod local {
+    use sha2::{Digest, Sha256};
+
+    pub(super) fn seen_said(seen: &str, text: &str) -> String {
+        fold(seen, "said", text.trim())
+    }
+
+    pub(super) fn seen_result(seen: &str, call_id: &str) -> String {
+        fold(seen, "result", call_id)
+    }
+
+    pub(super) fn seen_after(seen: &str, text: &str, call_ids: &[&str]) -> String {
+        fold(seen, "answer", &format!("{}\n{}", text.trim(), call_ids.join("\n")))
+    }
+
+    fn fold(seen: &str, tag: &str, text: &str) -> String {
+        let mut digest = Sha256::new();
+        for part in [seen, tag, text] {
+            digest.update(part.as_bytes());
+            digest.update([0]);
+        }
+        werkruf_contract::hex(&digest.finalize())
+    }
+}
