@@ -9,6 +9,7 @@ pub(crate) mod heard;
 pub(crate) mod input;
 pub(crate) mod model;
 pub(crate) mod refusal;
+mod responses;
 pub(crate) mod seen;
 pub(crate) mod tools;
 
@@ -20,5 +21,5 @@ use crate::api::Door;
 
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
-    OpenApiRouter::default()
+    OpenApiRouter::default().merge(responses::routes())
 }

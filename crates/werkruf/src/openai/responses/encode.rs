@@ -5,8 +5,7 @@ use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType,
-    Usage, Uuid,
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid,
 };
 
 use super::object::{Standing, State, Subject, arguments, text_part};
@@ -17,7 +16,8 @@ use super::pieces::{Broken, StepText};
 pub(crate) enum Said {
     Token(AssistantToken),
     Snapshot(AssistantSnapshot),
-    Reset(AssistantReset),
+    /// The text of the open step begins anew.
+    Reset,
     Approval(Uuid),
     Final(Box<Ended>),
     Error(ErrorEvent),
@@ -38,7 +38,7 @@ impl Said {
         Ok(Some(match kind {
             EventType::AssistantToken => Self::Token(serde_json::from_str(data)?),
             EventType::AssistantSnapshot => Self::Snapshot(serde_json::from_str(data)?),
-            EventType::AssistantReset => Self::Reset(serde_json::from_str(data)?),
+            EventType::AssistantReset => Self::Reset,
             EventType::ApprovalRequired => Self::Approval(serde_json::from_str::<ApprovalRequired>(data)?.approval_id),
             EventType::Final => Self::Final(serde_json::from_str(data)?),
             EventType::Error => Self::Error(serde_json::from_str(data)?),
@@ -92,7 +92,7 @@ impl Encoder {
                 self.text.push(&token.content);
                 self.pieces(out, false)
             }
-            Said::Reset(_) => {
+            Said::Reset => {
                 self.text.begin_anew();
                 Ok(())
             }
@@ -194,7 +194,7 @@ impl Encoder {
 
     fn fail(&mut self, out: &mut BytesMut, error: &ErrorEvent) {
         // The text of the step that failed is no row: a client that has heard of it is told the end behind it all the same.
-        if let Some(after) = self.after.filter(|after| self.next + 1 <= *after) {
+        if let Some(after) = self.after.filter(|after| self.next < *after) {
             self.next = after + 1;
         }
         let told = json!({"type": error_type(error), "code": error.code, "message": error.message, "param": null});

@@ -1,6 +1,6 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
-use werkruf_contract::{AssistantReset, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid};
+use werkruf_contract::{AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid};
 
 use super::super::object::{Echo, Subject};
 use super::{Encoder, Ended, Said};
@@ -16,10 +16,6 @@ fn token(step: u32, content: &str) -> Said {
 
 fn snapshot(step: u32, content: &str) -> Said {
     Said::Snapshot(AssistantSnapshot { content: content.to_owned(), step, turn_id: Uuid::nil() })
-}
-
-fn reset(step: u32) -> Said {
-    Said::Reset(AssistantReset { step, turn_id: Uuid::nil() })
 }
 
 fn finish(content: &str, calls: &[(&str, &str)]) -> Said {
@@ -64,21 +60,36 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn a_turn_with_two_texts_and_a_call_is_three_items() {
-    let said = vec![token(1, "Let me look. "), snapshot(1, "Let me look. "), token(2, "Hello there"), snapshot(2, "Hello there"), finish("Hello there", &[("call_1", "{\"a\":1}")])];
+    let said = vec![
+        token(1, "Let me look. "),
+        snapshot(1, "Let me look. "),
+        token(2, "Hello there"),
+        snapshot(2, "Hello there"),
+        finish("Hello there", &[("call_1", "{\"a\":1}")]),
+    ];
     let events = told(said);
     let text = ["output_item.added", "content_part.added"];
     let end = ["output_text.done", "content_part.done", "output_item.done"];
     let mut expected = vec!["created", "in_progress"];
     expected.extend(text.iter().chain(&["output_text.delta"; 3]).chain(&end));
     expected.extend(text.iter().chain(&["output_text.delta"; 2]).chain(&end));
-    expected.extend(["output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done", "completed"]);
+    expected.extend([
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]);
     assert_eq!(kinds(&events), expected);
     let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
     let output = events.last().unwrap()["response"]["output"].as_array().unwrap().clone();
     assert_eq!(output.iter().map(|item| item["type"].as_str().unwrap()).collect::<Vec<_>>(), ["message", "message", "function_call"]);
     assert_eq!(output[0]["content"], json!([{"type": "output_text", "text": "Let me look. ", "annotations": [], "logprobs": []}]));
-    assert_eq!((&output[2]["call_id"], &output[2]["arguments"], &output[2]["status"]), (&json!("call_1"), &json!("{\"a\":1}"), &json!("completed")));
+    assert_eq!(
+        (&output[2]["call_id"], &output[2]["arguments"], &output[2]["status"]),
+        (&json!("call_1"), &json!("{\"a\":1}"), &json!("completed"))
+    );
     for event in &events[2..events.len() - 1] {
         assert!(event["output_index"].is_u64(), "{event}");
         let item = event["item_id"].as_str().or_else(|| event["item"]["id"].as_str()).unwrap();
@@ -109,7 +120,7 @@ impl Dice {
         let (mut said, mut at) = (Vec::new(), 0);
         while at < letters.len() {
             if self.below(12) == 0 && at > 0 {
-                said.push(reset(step));
+                said.push(Said::Reset);
                 at = 0;
             }
             let end = (at + 1 + self.below(9)).min(letters.len());
@@ -130,7 +141,8 @@ fn however_the_text_arrives_the_events_are_the_same() {
         let rows = |steps: &[String]| {
             let last = steps.len() - 1;
             let settled = if calls.is_empty() { last } else { steps.len() };
-            let mut rows: Vec<Said> = (0..settled).filter(|at| !steps[*at].is_empty()).map(|at| snapshot(at as u32 + 1, &steps[at])).collect();
+            let mut rows: Vec<Said> =
+                (0..settled).filter(|at| !steps[*at].is_empty()).map(|at| snapshot(at as u32 + 1, &steps[at])).collect();
             rows.push(finish(&steps[last], calls));
             rows
         };
@@ -176,19 +188,21 @@ fn who_joins_in_the_middle_of_a_text_misses_nothing() {
 
 #[test]
 fn a_text_that_becomes_another_one_ends_the_stream() {
-    let events = told(vec![token(1, "The answer is 4 and"), reset(1), token(1, "The answer is 5 and"), finish("The answer is 5 and", &[])]);
+    let events =
+        told(vec![token(1, "The answer is 4 and"), Said::Reset, token(1, "The answer is 5 and"), finish("The answer is 5 and", &[])]);
     assert_eq!(kinds(&events[events.len() - 2..]), ["error", "failed"]);
     let failed = events.last().unwrap();
     assert_eq!((&failed["response"]["status"], &failed["response"]["error"]["code"]), (&json!("failed"), &json!("model_interrupted")));
     // What was not sent yet may change.
-    let events = told(vec![token(1, "The answer is 4"), reset(1), token(1, "The answer is 5"), finish("The answer is 5", &[])]);
+    let events = told(vec![token(1, "The answer is 4"), Said::Reset, token(1, "The answer is 5"), finish("The answer is 5", &[])]);
     assert_eq!(events.last().unwrap()["type"], "response.completed");
 }
 
 #[test]
 fn the_end_of_a_failed_turn_is_told_to_everybody() {
     let live = told(vec![token(1, "one two three "), failure("model_unavailable")]);
-    let names = ["created", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.delta", "error", "failed"];
+    let names =
+        ["created", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.delta", "error", "failed"];
     assert_eq!(kinds(&live), names);
     // The text is no row: those who heard some of it still hear the end.
     for after in 0..8 {
@@ -215,5 +229,7 @@ fn events_of_the_house_are_read_and_the_rest_is_left_out() {
     assert!(read(EventType::ToolStarted, json!({})).is_none());
     let row = json!({"conversation_id": Uuid::nil(), "turn_id": Uuid::nil(), "created": true, "status": "completed",
         "message": {"role": "assistant", "content": "x"}, "usage": Usage::default()});
-    assert!(matches!(read(EventType::Final, row), Some(Said::Final(ended)) if ended.message.content == "x" && ended.client_calls.is_empty()));
+    assert!(
+        matches!(read(EventType::Final, row), Some(Said::Final(ended)) if ended.message.content == "x" && ended.client_calls.is_empty())
+    );
 }
