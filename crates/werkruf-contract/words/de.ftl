@@ -28,6 +28,7 @@ call-approval_pending = Das wartet auf die Zustimmung einer Person.
 call-response_too_large = Die Antwort war zu groß. Bitte frage nach weniger.
 call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid.
 call-other = Das hat gerade nicht geklappt ({ $code }).
+openai-approval = Das Werkzeug { $tool } wartet auf die Freigabe durch einen Menschen ({ $id }). Sobald entschieden ist, geht es in dieser Unterhaltung weiter.
 
 # The planner that is no language model.
 offline-notice = (Hier antwortet der Offline-Planer, kein Sprachmodell.)

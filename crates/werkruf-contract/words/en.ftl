@@ -28,6 +28,7 @@ call-approval_pending = This waits for a person's approval.
 call-response_too_large = The answer was too large. Please ask for less.
 call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).
+openai-approval = The tool { $tool } waits for a person's approval ({ $id }). Once it is decided, this conversation goes on.
 
 # The planner that is no language model.
 offline-notice = (This is the offline planner answering, not a language model.)

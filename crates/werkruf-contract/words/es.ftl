@@ -28,6 +28,7 @@ call-approval_pending = Esto espera la aprobación de una persona.
 call-response_too_large = La respuesta era demasiado grande. Pide menos, por favor.
 call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
+openai-approval = La herramienta { $tool } espera la aprobación de una persona ({ $id }). En cuanto se decida, esta conversación continúa.
 
 # The planner that is no language model.
 offline-notice = (Responde el planificador sin conexión, no un modelo de lenguaje.)

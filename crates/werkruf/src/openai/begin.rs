@@ -160,14 +160,19 @@ fn inbound(
     input: &Input,
     asked: Asked,
 ) -> Result<Inbound, ApiError> {
-    let results = input.results();
     let (conversation_id, start) = match known {
         // A client that sends only what is new stands where the conversation stands, not at the beginning of one.
         Known::Named(id) if !input.is_continued() => (Some(id), id.to_string()),
         Known::Named(id) | Known::Found(id) => (Some(id), String::new()),
         Known::New => (None, String::new()),
     };
-    let (history, Said { text, parts }) = if conversation_id.is_some() { (Vec::new(), input.said()) } else { input.apart() };
+    let (history, Said { text, parts }, results) = if conversation_id.is_some() {
+        (Vec::new(), input.said(), input.results())
+    } else {
+        // Nothing waits for results in a conversation that begins: they are part of its past.
+        let (history, said) = input.apart();
+        (history, said, Vec::new())
+    };
     if text.is_empty() && parts.is_empty() && results.is_empty() && conversation_id.is_some() {
         return Err(ApiError::invalid("There is nothing new in the request; end it with a user message or a tool result."));
     }

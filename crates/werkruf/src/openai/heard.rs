@@ -42,7 +42,7 @@ pub(crate) enum Heard {
     /// The turn has ended without one.
     Failed(Failed),
     /// A person must decide first; the turn goes on later.
-    Waiting { approval_id: Uuid, tool: String },
+    Waiting(Vec<Awaited>),
 }
 
 /// How an answered turn ended.
@@ -85,16 +85,23 @@ impl Failed {
         Self { kind: ToolErrorType::Retryable, code: "model_interrupted".to_owned(), message, retry_after_ms: None, turn_id }
     }
 
+    /// The events ended before the turn did: the server is closing, or its client reads too slowly.
+    fn cut_short(turn_id: Uuid) -> Self {
+        let message = format!("The answer was cut short; the turn goes on, and GET /api/turns/{turn_id} says how it ended.");
+        Self { kind: ToolErrorType::Retryable, code: "server_busy".to_owned(), message, retry_after_ms: Some(1000), turn_id }
+    }
+
     fn unreadable(turn_id: Uuid) -> Self {
         let message = "The server failed; the log has the cause.".to_owned();
         Self { kind: ToolErrorType::Fatal, code: "internal".to_owned(), message, retry_after_ms: None, turn_id }
     }
 }
 
-#[derive(Deserialize)]
-struct Approval {
-    approval_id: Uuid,
-    tool: String,
+/// A call that needs a person's word.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Awaited {
+    pub(crate) approval_id: Uuid,
+    pub(crate) tool: String,
 }
 
 /// Hears the events of one turn.
@@ -106,6 +113,9 @@ pub(crate) struct Listener {
     said: usize,
     /// Counts steps that had text.
     step: u32,
+    /// The text of the last step that is settled.
+    settled: String,
+    awaited: Vec<Awaited>,
     ended: bool,
 }
 
@@ -123,6 +133,17 @@ impl Listener {
         let heard = self.take(event).unwrap_or_else(|failed| vec![Heard::Failed(failed)]);
         self.ended = heard.iter().any(|one| !matches!(one, Heard::Text { .. }));
         heard
+    }
+
+    /// There are no more events. `None` when the end was heard already.
+    pub(crate) fn end(&mut self, turn_id: Uuid) -> Option<Heard> {
+        if std::mem::replace(&mut self.ended, true) {
+            return None;
+        }
+        if self.awaited.is_empty() {
+            return Some(Heard::Failed(Failed::cut_short(turn_id)));
+        }
+        Some(Heard::Waiting(std::mem::take(&mut self.awaited)))
     }
 
     fn take(&mut self, event: &LiveEvent) -> Result<Vec<Heard>, Failed> {
@@ -145,12 +166,15 @@ impl Listener {
                 Ok(heard)
             }
             EventType::ApprovalRequired => {
-                let Approval { approval_id, tool } = read(event)?;
-                Ok(vec![Heard::Waiting { approval_id, tool }])
+                self.awaited.push(read(event)?);
+                Ok(Vec::new())
             }
             EventType::Final => {
                 let done: Done = read(event)?;
-                let text = self.settle(&done.message.content).ok_or_else(|| Failed::interrupted(turn_id))?;
+                // An answer that leaves calls to the client was settled with them.
+                let told = !done.client_calls.is_empty() && self.sent.is_empty() && self.settled == done.message.content;
+                let whole = if told { "" } else { &done.message.content };
+                let text = self.settle(whole).ok_or_else(|| Failed::interrupted(turn_id))?;
                 Ok(self.text(text).into_iter().chain([Heard::Done(done)]).collect())
             }
             EventType::Error => Ok(vec![Heard::Failed(read::<ErrorEvent>(event)?.into())]),
@@ -187,7 +211,7 @@ impl Listener {
         if !self.sent.is_empty() {
             self.step += 1;
         }
-        self.sent.clear();
+        self.settled = std::mem::take(&mut self.sent);
         self.said = 0;
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use werkruf_contract::{EventType, Uuid};
 use werkruf_runtime::LiveEvent;
 
-use super::{Heard, Listener};
+use super::{Awaited, Heard, Listener};
 
 fn event(kind: EventType, data: &Value) -> LiveEvent {
     LiveEvent { seq: None, kind, turn_id: Uuid::nil(), data: Arc::from(data.to_string()) }
@@ -57,6 +57,19 @@ fn text_of_every_step_is_heard_once() {
 }
 
 #[test]
+fn text_beside_the_clients_calls_is_heard_once() {
+    let mut ended = last("Wait.");
+    let mut data: Value = serde_json::from_str(&ended.data).unwrap();
+    data["client_calls"] = json!([{"id": "a", "name": "f", "arguments": "{}"}]);
+    ended.data = Arc::from(data.to_string());
+    for events in [vec![token("Wait."), snapshot("Wait."), ended.clone()], vec![snapshot("Wait."), ended.clone()]] {
+        let (texts, end) = told(&events);
+        assert_eq!(texts, said(&[(0, "Wait.")]));
+        assert!(matches!(end, Some(Heard::Done(done)) if done.client_calls.len() == 1));
+    }
+}
+
+#[test]
 fn a_second_try_that_says_the_same_is_not_noticed() {
     let (texts, end) = told(&[token("Grü"), reset(), token("G"), token("rüße"), token("!"), last("Grüße!")]);
     assert_eq!(texts, said(&[(0, "Grü"), (0, "ße"), (0, "!")]));
@@ -79,7 +92,11 @@ fn a_second_try_that_says_something_else_ends_the_stream() {
 fn waiting_and_failing_are_heard() {
     let waiting =
         event(EventType::ApprovalRequired, &json!({"approval_id": Uuid::nil(), "tool": "pay", "job_id": Uuid::nil(), "arguments": {}}));
-    assert_eq!(told(&[waiting]).1, Some(Heard::Waiting { approval_id: Uuid::nil(), tool: "pay".to_owned() }));
+    let mut listener = Listener::default();
+    assert!(listener.hear(&waiting).is_empty());
+    assert_eq!(listener.end(Uuid::nil()), Some(Heard::Waiting(vec![Awaited { approval_id: Uuid::nil(), tool: "pay".to_owned() }])));
+    assert_eq!(listener.end(Uuid::nil()), None);
+    assert!(matches!(Listener::default().end(Uuid::nil()), Some(Heard::Failed(failed)) if failed.code == "server_busy"));
     let error = event(
         EventType::Error,
         &json!({"type": "UPSTREAM", "code": "model_unavailable", "message": "m", "retry_after_ms": null, "turn_id": Uuid::nil()}),

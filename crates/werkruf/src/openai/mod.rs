@@ -5,9 +5,13 @@
 //! `/v1` has OpenAI's shape.
 
 pub(crate) mod begin;
+mod chat;
+mod chat_request;
+mod completion;
 pub(crate) mod heard;
 pub(crate) mod input;
 pub(crate) mod model;
+mod models;
 pub(crate) mod refusal;
 mod responses;
 pub(crate) mod seen;
@@ -21,5 +25,5 @@ use crate::api::Door;
 
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
-    OpenApiRouter::default().merge(responses::routes())
+    OpenApiRouter::default().merge(models::routes()).merge(chat::routes()).merge(responses::routes())
 }

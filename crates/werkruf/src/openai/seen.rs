@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use werkruf_llm::history_formats::{Role, StoredMessage};
+use werkruf_runtime::{seen_after, seen_result, seen_said};
 
 /// A digest; empty before anything was said.
 pub(crate) type Sight = String;
@@ -47,37 +48,4 @@ fn words(message: &StoredMessage) -> String {
 pub(crate) fn parts(message: &StoredMessage) -> Option<&Vec<Value>> {
     let parts = message.metadata.get("content")?.as_array()?;
     parts.iter().any(|part| part["type"] != "text").then_some(parts)
-}
-
-/// What a client has seen after an answer.
-#[cfg(test)]
-pub(crate) fn after(seen: &str, text: &str, call_ids: &[&str]) -> Sight {
-    seen_after(seen, text, call_ids)
-}
-
-use local::{seen_after, seen_result, seen_said};
-
-mod local {
-    use sha2::{Digest, Sha256};
-
-    pub(super) fn seen_said(seen: &str, text: &str) -> String {
-        fold(seen, "said", text.trim())
-    }
-
-    pub(super) fn seen_result(seen: &str, call_id: &str) -> String {
-        fold(seen, "result", call_id)
-    }
-
-    pub(super) fn seen_after(seen: &str, text: &str, call_ids: &[&str]) -> String {
-        fold(seen, "answer", &format!("{}\n{}", text.trim(), call_ids.join("\n")))
-    }
-
-    fn fold(seen: &str, tag: &str, text: &str) -> String {
-        let mut digest = Sha256::new();
-        for part in [seen, tag, text] {
-            digest.update(part.as_bytes());
-            digest.update([0]);
-        }
-        werkruf_contract::hex(&digest.finalize())
-    }
 }

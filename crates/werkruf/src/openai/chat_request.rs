@@ -1,0 +1,112 @@
+//! The body of a Chat Completions request. Read field by field: what is unknown, null or of another shape than expected
+//! is not there, because clients send much that only some servers understand.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use werkruf_llm::history_formats::HistoryFormat;
+
+use super::begin::Asked;
+use super::tools;
+use crate::api::error::ApiError;
+
+/// Wishes that are passed on to the model under their own names.
+const OPTIONS: [&str; 9] =
+    ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
+/// What a client may want to find again with its turn.
+const KEPT: [&str; 4] = ["model", "metadata", "user", "store"];
+
+/// How the client wants to hear the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    pub(crate) stream: bool,
+    /// A last chunk with usage.
+    pub(crate) include_usage: bool,
+    /// `functions` instead of `tools`: one call, without an id.
+    pub(crate) legacy: bool,
+    /// As the client spelled it.
+    pub(crate) model: Option<String>,
+    pub(crate) limit: Option<u32>,
+}
+
+/// Takes a body apart.
+pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(Asked, Wishes), ApiError> {
+    let Some(Value::Array(mut values)) = body.remove("messages") else {
+        return Err(ApiError::invalid("The field messages is missing; send a list of messages."));
+    };
+    renew(&mut values);
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let flag = |name: &str| body.get(name).and_then(Value::as_bool);
+    let number = |name: &str| body.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let own = tools::tools(body.get("tools"));
+    let legacy = own.is_empty() && body.get("functions").is_some_and(Value::is_array);
+    let limit = number("max_completion_tokens").or_else(|| number("max_tokens"));
+    let model = text("model").filter(|name| !name.is_empty());
+    let wishes = Wishes {
+        stream: flag("stream") == Some(true),
+        include_usage: body.get("stream_options").is_some_and(|options| options["include_usage"] == true),
+        legacy,
+        model: model.clone(),
+        limit,
+    };
+    let asked = Asked {
+        format: HistoryFormat::Openai,
+        values,
+        instructions: None,
+        conversation: None,
+        model,
+        tool_choice: tools::choice(body.get("tool_choice").or_else(|| body.get("function_call"))),
+        parallel_tool_calls: if legacy { Some(false) } else { flag("parallel_tool_calls") },
+        tools: if legacy { tools::functions(body.get("functions")) } else { own },
+        temperature: body.get("temperature").and_then(Value::as_f64),
+        max_output_tokens: limit,
+        options: options(&body),
+        door: json!({"door": "chat", "request": picked(&body, &KEPT)}),
+        raw,
+    };
+    Ok((asked, wishes))
+}
+
+fn picked(body: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+    let field = |name: &&str| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));
+    names.iter().filter_map(field).collect()
+}
+
+fn options(body: &Map<String, Value>) -> Map<String, Value> {
+    let mut options = picked(body, &OPTIONS);
+    // As some gateways spell it.
+    if let Some(effort) = body.get("reasoning").and_then(|reasoning| reasoning["effort"].as_str()) {
+        options.entry("reasoning_effort").or_insert_with(|| effort.into());
+    }
+    options
+}
+
+/// Calls and results of the older `functions` had no ids; each gets the one its place implies, the same every time it is sent.
+fn renew(messages: &mut [Value]) {
+    let mut open: Option<String> = None;
+    for (at, message) in messages.iter_mut().enumerate() {
+        let Some(message) = message.as_object_mut() else { continue };
+        match message.get("role").and_then(Value::as_str) {
+            Some("assistant") => {
+                let Some(call) = message.get("function_call").filter(|call| call.is_object()).cloned() else { continue };
+                if message.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty()) {
+                    continue;
+                }
+                message.remove("function_call");
+                let id = format!("call_function_{at}");
+                message.insert("tool_calls".to_owned(), json!([{"id": id, "type": "function", "function": call}]));
+                open = Some(id);
+            }
+            Some("function") => {
+                message.insert("role".to_owned(), "tool".into());
+                if !message.contains_key("tool_call_id") {
+                    message.insert("tool_call_id".to_owned(), open.take().into());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "chat_request_tests.rs"]
+mod tests;

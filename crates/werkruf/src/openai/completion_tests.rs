@@ -1,0 +1,133 @@
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use werkruf_contract::{ChatMessage, ClientCall, ToolErrorType, Usage, Uuid, Words};
+
+use super::{Chunks, Head, whole};
+use crate::openai::chat_request::Wishes;
+use crate::openai::heard::{Awaited, Done, Failed, Heard};
+
+fn head(include_usage: bool, legacy: bool) -> Head {
+    let wishes = Wishes { stream: true, include_usage, legacy, model: Some("m".to_owned()), limit: Some(50) };
+    Head { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), wishes, words: Words::of("en") }
+}
+
+fn text(text: &str) -> Heard {
+    Heard::Text { step: 0, text: text.to_owned() }
+}
+
+fn done(calls: &[&str]) -> Heard {
+    let call = |id: &&str| ClientCall { id: (*id).to_owned(), name: "f".to_owned(), arguments: "{\"a\": 1}".to_owned() };
+    let usage = Usage {
+        input_tokens: 10,
+        cached_tokens: 4,
+        output_tokens: 5,
+        reasoning_tokens: 2,
+        total_tokens: 15,
+        cost_usd: None,
+        model_calls: 2,
+    };
+    let message = ChatMessage { role: "assistant".to_owned(), content: String::new() };
+    Heard::Done(Done { message, client_calls: calls.iter().map(call).collect(), usage })
+}
+
+fn failed() -> Failed {
+    let (code, message) = ("model_unavailable".to_owned(), "It does not answer.".to_owned());
+    Failed { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() }
+}
+
+fn written(head: Head, heard: &[Heard]) -> (Vec<Value>, bool) {
+    let mut chunks = Chunks::new(head);
+    let mut out = BytesMut::new();
+    chunks.begin(&mut out);
+    heard.iter().for_each(|heard| chunks.tell(&mut out, heard));
+    let text = String::from_utf8(out.to_vec()).unwrap();
+    let mut lines: Vec<&str> =
+        text.split("\n\n").filter(|line| !line.is_empty()).map(|line| line.strip_prefix("data: ").unwrap()).collect();
+    let finished = lines.last() == Some(&"[DONE]");
+    if finished {
+        lines.pop();
+    }
+    (lines.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect(), finished)
+}
+
+#[test]
+fn one_object_has_everything() {
+    let answer = whole(&head(false, false), &[text("Hel"), text("lo"), done(&[])]).unwrap();
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 2}});
+    let message = json!({"role": "assistant", "content": "Hello", "refusal": null});
+    let choices = json!([{"index": 0, "message": message, "finish_reason": "stop", "logprobs": null}]);
+    assert_eq!(
+        answer,
+        json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m", "choices": choices, "usage": usage,
+            "system_fingerprint": null})
+    );
+}
+
+#[test]
+fn calls_alone_have_no_content() {
+    let answer = whole(&head(false, false), &[done(&["a", "b"])]).unwrap();
+    let choice = &answer["choices"][0];
+    assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &Value::Null));
+    assert_eq!(
+        choice["message"]["tool_calls"][1],
+        json!({"id": "b", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}})
+    );
+    let beside = whole(&head(false, false), &[text("Wait."), done(&["a"])]).unwrap();
+    assert_eq!(beside["choices"][0]["message"]["content"], "Wait.");
+    let old = whole(&head(false, true), &[done(&["a"])]).unwrap();
+    assert_eq!(old["choices"][0]["message"]["function_call"]["name"], "f");
+    assert_eq!((&old["choices"][0]["finish_reason"], &old["choices"][0]["message"]["tool_calls"]), (&json!("function_call"), &Value::Null));
+}
+
+#[test]
+fn a_single_pass_that_used_up_its_limit_was_cut() {
+    let Heard::Done(mut last) = done(&[]) else { panic!("done") };
+    (last.usage.model_calls, last.usage.output_tokens) = (1, 50);
+    assert_eq!(whole(&head(false, false), &[Heard::Done(last)]).unwrap()["choices"][0]["finish_reason"], "length");
+}
+
+#[test]
+fn failing_is_no_answer_and_waiting_is_one() {
+    assert_eq!(whole(&head(false, false), &[text("x"), Heard::Failed(failed())]), Err(failed()));
+    let id = Uuid::from_u128(5);
+    let waiting = Heard::Waiting(vec![Awaited { approval_id: id, tool: "pay".to_owned() }]);
+    let answer = whole(&head(false, false), std::slice::from_ref(&waiting)).unwrap();
+    let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(content.contains(&id.to_string()) && content.contains("pay"), "{content}");
+    let (chunks, finished) = written(head(false, false), &[text("Well."), waiting]);
+    assert!(finished && chunks.iter().any(|chunk| chunk["choices"][0]["finish_reason"] == "stop"));
+    let streamed: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(streamed, format!("Well.\n\n{content}"));
+}
+
+#[test]
+fn chunks_are_what_clients_can_read() {
+    let (chunks, finished) = written(head(true, false), &[text("Hi"), text("!"), done(&["a", "b"])]);
+    assert!(finished);
+    let (last, before) = chunks.split_last().unwrap();
+    assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&json!([]), &json!(15)));
+    assert!(
+        before
+            .iter()
+            .all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["choices"][0]["index"] == 0 && chunk["usage"].is_null())
+    );
+    assert_eq!(before[0]["choices"][0]["delta"]["role"], "assistant");
+    let deltas: Vec<&Value> = before.iter().flat_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array()).flatten().collect();
+    let ids: Vec<_> = deltas.iter().filter_map(|delta| delta["id"].as_str()).collect();
+    assert_eq!((ids, deltas.len()), (vec!["a", "b"], 4));
+    assert_eq!(deltas[3], &json!({"index": 1, "function": {"arguments": "{\"a\": 1}"}}));
+    let finishes: Vec<_> = before.iter().filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str()).collect();
+    assert_eq!(finishes, ["tool_calls"]);
+    // Without the wish there is no word of usage.
+    let (plain, _) = written(head(false, false), &[done(&[])]);
+    assert!(plain.iter().all(|chunk| chunk.get("usage").is_none()));
+}
+
+#[test]
+fn a_failure_in_the_stream_is_said_in_it() {
+    let (chunks, finished) = written(head(false, false), &[text("Hi"), Heard::Failed(failed())]);
+    let last = chunks.last().unwrap();
+    assert!(!finished);
+    assert_eq!((&last["error"]["code"], &last["error"]["type"]), (&json!("model_unavailable"), &json!("server_error")));
+}
