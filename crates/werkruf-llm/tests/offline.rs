@@ -32,11 +32,12 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
         today: date(2026, 11, 15),
         temperature: None,
         max_output_tokens: None,
+        options: Default::default(),
     }
 }
 
 fn user(text: &str) -> Message {
-    Message::user(text.into())
+    Message::user(text)
 }
 
 fn asked(ids: &[&str]) -> Message {

@@ -255,6 +255,11 @@ impl Walk<'_> {
         if deliberate || (only_in_turn && !in_turn()) {
             return Ok(Boarding::Lead(lead));
         }
+        if spec.effect != Effect::Read
+            && let Some(boarding) = self.done_before(row)?
+        {
+            return Ok(boarding);
+        }
         let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;
         match judge(earlier, spec, ground.turn_id, ground.clock.now()) {
             Earlier::Nothing => Ok(Boarding::Lead(lead)),
@@ -265,12 +270,27 @@ impl Walk<'_> {
                 let ended = Ended { status: CallStatus::Succeeded, result: Ok(success), attempt: 0, cache_hit: true, finished_at };
                 Ok(Boarding::Over(Box::new(ended)))
             }
-            Earlier::Unknown(earlier) => {
-                let details = object(json!({"earlier_job_id": earlier}));
-                Err(Failure::fatal("outcome_unknown", "").nothing_happened().with_details(details).into())
-            }
+            Earlier::Unknown(earlier) => Err(unknown(earlier).into()),
             Earlier::Awaited(earlier) => Err(approval_pending(earlier).into()),
         }
+    }
+
+    /// What this very turn has done comes first: while it waited for a person's word another turn may have done the same
+    /// thing since, and the store only knows the newest.
+    fn done_before(&self, row: &mut CallRow) -> Result<Option<Boarding>, Failure> {
+        let same = self.earlier.iter().rev().filter(|call| call.row.dedupe_key == row.dedupe_key);
+        for call in same {
+            match &call.ended.result {
+                Ok(_) => {
+                    row.dedupe_of = Some(call.row.dedupe_of.unwrap_or(call.row.id));
+                    let ended = Ended { cache_hit: true, ..call.ended.shared(self.ground.clock.now()) };
+                    return Ok(Some(Boarding::Over(Box::new(ended))));
+                }
+                Err(failure) if failure.code == "outcome_unknown" => return Err(unknown(call.row.id)),
+                Err(_) => {}
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
@@ -401,6 +421,11 @@ impl Walk<'_> {
 /// Whether this call of the batch waits for a person's word.
 pub(crate) fn waits(batch: &[Prepared], job_id: Uuid) -> bool {
     batch.iter().any(|call| call.row.id == job_id && matches!(call.plan, Plan::Await(_)))
+}
+
+/// Nobody knows whether the very same call happened.
+fn unknown(earlier: Uuid) -> Failure {
+    Failure::fatal("outcome_unknown", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
 }
 
 /// The very same call waits for a word already; a second one would be a second time.

@@ -84,8 +84,10 @@ impl Runtime {
         }
         if let Some(turn) = self.house.parts.records.turn(tenant_id, turn_id).await?
             && turn.status == TurnStatus::AwaitingApproval
+            && !self.go_on_with(turn)
         {
-            self.go_on_with(turn);
+            // Somebody began just now, perhaps before the decision could be seen.
+            self.house.told_to_look_again(turn_id);
         }
         Ok(())
     }

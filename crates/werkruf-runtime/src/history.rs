@@ -23,6 +23,8 @@ struct Kept {
     /// Pictures and files, as content parts of Chat Completions.
     content: Option<Vec<Value>>,
     brought: bool,
+    /// Nobody said anything: the row only marks where what a client brought ends.
+    silent: bool,
 }
 
 impl Kept {
@@ -94,8 +96,10 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
                 out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: Kept::of(row).carry });
             }
             _ => {
-                let parts = Kept::of(row).content.unwrap_or_default();
-                out.push(Message::User { content: row.content.clone(), parts });
+                let kept = Kept::of(row);
+                if !kept.silent {
+                    out.push(Message::User { content: row.content.clone(), parts: kept.content.unwrap_or_default() });
+                }
             }
         }
     }

@@ -101,6 +101,11 @@ impl Hub {
         streams.hand_out(stream_id, event);
     }
 
+    /// The end of a turn that never began. Another one may be writing just then: its text is not settled by this.
+    pub(crate) fn publish_beside(&self, stream_id: Uuid, event: &LiveEvent) {
+        self.lock().hand_out(stream_id, event);
+    }
+
     /// A piece of text: heard by those who listen, kept for those who join before the step ends.
     pub(crate) fn publish_token(&self, fence: &Fence, turn_id: Uuid, token: &AssistantToken) {
         let stream_id = fence.stream_id;

@@ -34,6 +34,18 @@ fn who_joins_late_gets_the_text_so_far_and_then_only_what_follows() {
 }
 
 #[test]
+fn a_turn_canceled_in_its_lane_does_not_take_the_text_of_the_one_ahead() {
+    let hub = Hub::default();
+    say(&hub, "Hel", 1);
+    let (mut events, _) = hub.watch(STREAM, ALL);
+    let behind = LiveEvent { seq: Some(2), kind: EventType::Error, turn_id: Uuid::from_u128(3), data: Arc::from("{}") };
+    hub.publish_beside(STREAM, &behind);
+    assert_eq!(events.try_recv(), Some(behind));
+    say(&hub, "lo", 1);
+    assert_eq!(hub.watch(STREAM, ALL).1.unwrap().content, "Hello");
+}
+
+#[test]
 fn a_reader_that_does_not_read_is_let_go() {
     let hub = Hub::default();
     let (events, _) = hub.watch(STREAM, ALL);

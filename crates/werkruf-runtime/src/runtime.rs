@@ -284,10 +284,14 @@ impl House {
 
     /// The person's own message; a client that only sends results has none.
     fn spoken(&self, inbound: &Inbound) -> Option<NewMessage> {
-        if inbound.message.is_empty() && inbound.parts.is_empty() && !inbound.results.is_empty() {
+        let silent = inbound.message.is_empty() && inbound.parts.is_empty();
+        if silent && !inbound.results.is_empty() {
             return None;
         }
         let mut kept = serde_json::Map::new();
+        if silent {
+            kept.insert("silent".to_owned(), true.into());
+        }
         if !inbound.parts.is_empty() {
             kept.insert("content".to_owned(), inbound.parts.clone().into());
         }

@@ -49,7 +49,7 @@ impl Waiting<'_> {
             return Ok(false);
         };
         let heard = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
-        self.house.hub.publish(self.stream_id, &heard);
+        self.house.hub.publish_beside(self.stream_id, &heard);
         Ok(true)
     }
 }

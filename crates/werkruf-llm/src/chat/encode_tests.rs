@@ -27,6 +27,7 @@ fn request() -> ModelRequest {
         today: jiff::civil::Date::constant(2026, 1, 1),
         temperature: Some(0.5),
         max_output_tokens: None,
+        options: Default::default(),
     }
 }
 
@@ -109,4 +110,18 @@ fn what_a_server_signed_goes_back_to_it_and_to_nobody_else() {
     assert_eq!(said["tool_calls"][0].get("extra_content"), None);
     let other = &body(&request, "another", false)["messages"][2];
     assert!(other["tool_calls"][1].get("extra_content").is_none() && other.get("reasoning_content").is_none());
+}
+
+#[test]
+fn a_clients_wishes_and_pictures_are_passed_on() {
+    let wishes = json!({"top_p": 0.5, "stop": ["x"], "seed": 7, "response_format": {"type": "json_object"}, "unheard_of": 1});
+    let parts = vec![json!({"type": "text", "text": "look"}), json!({"type": "image_url", "image_url": {"url": "data:x"}})];
+    let mut request = request();
+    request.options = std::sync::Arc::new(wishes.as_object().unwrap().clone());
+    request.messages = std::sync::Arc::new(vec![Message::User { content: "look".into(), parts: parts.clone() }]);
+    let plain = body(&request, "m", false);
+    assert_eq!((&plain["top_p"], &plain["stop"], &plain["seed"], plain.get("unheard_of")), (&json!(0.5), &json!(["x"]), &json!(7), None));
+    assert_eq!((&plain["response_format"]["type"], &plain["messages"][1]["content"]), (&json!("json_object"), &json!(parts)));
+    let thinking = body(&request, "gpt-5", false);
+    assert_eq!((thinking.get("top_p"), thinking.get("stop"), &thinking["seed"]), (None, None, &json!(7)), "models that think refuse some");
 }

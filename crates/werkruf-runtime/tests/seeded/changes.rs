@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use werkruf_contract::{CallStatus, State, TurnStatus, Uuid, merge_state};
+use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid, merge_state};
 use werkruf_store::{
     AttemptRow, CallEnd, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
     NewMessage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
@@ -54,6 +54,10 @@ impl Tables {
             return Err(StoreError::Busy);
         }
         let fence = starts.then(|| self.claim(open.tenant_id, stream_id, &open.owner, open.now));
+        *self.claims.entry(open.turn_id).or_default() += u32::from(starts);
+        if starts && matches!(open.conversation, ConversationRef::Existing { .. }) && mutant != Mutant::CanceledUnplaced {
+            self.place(stream_id, &self.left_behind(stream_id, None));
+        }
         self.add_turn(open, conversation_id, starts)?;
         if let Some(message) = &open.message {
             let conversation_id = conversation_id.ok_or_else(|| broken("a message without a conversation"))?;
@@ -61,6 +65,9 @@ impl Tables {
         }
         for row in &open.calls {
             self.add_call(row, open.turn_id)?;
+        }
+        for approval in &open.approvals {
+            self.add_approval(open.tenant_id, (conversation_id, open.turn_id), approval, open.now, mutant)?;
         }
         let event_seqs = self.add_events(stream_id, open.turn_id, &open.events, open.now);
         let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
@@ -103,22 +110,19 @@ impl Tables {
         unique(self.turns.insert(open.turn_id, Arc::new(row)), "turn", open.turn_id)
     }
 
-    pub fn start(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Result<Fence, StoreError> {
+    pub fn start(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp, mutant: Mutant) -> Result<Fence, StoreError> {
         let waiting = self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted);
         let stream_id = stream_of(waiting.ok_or_else(|| moved("turn", turn_id))?);
         if !self.may_begin(stream_id) {
             return Err(StoreError::Busy);
         }
         let fence = self.claim(tenant_id, stream_id, owner, now);
-        let waiting = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.seq.is_none()).map(|row| row.id);
-        if let Some(id) = waiting {
-            let lease = self.lease(stream_id);
-            let seq = lease.next_message;
-            lease.next_message += 1;
-            if let Some(message) = self.messages.get_mut(&id) {
-                Arc::make_mut(message).seq = Some(seq);
-            }
+        *self.claims.entry(turn_id).or_default() += 1;
+        let own = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.seq.is_none()).map(|row| row.id);
+        if mutant != Mutant::CanceledUnplaced {
+            self.place(stream_id, &self.left_behind(stream_id, own));
         }
+        self.place(stream_id, &Vec::from_iter(own));
         self.change_turn(turn_id, |turn| {
             turn.status = TurnStatus::Planning;
             turn.updated_at = now;
@@ -139,12 +143,21 @@ impl Tables {
             let conversation_id = write.conversation_id.ok_or_else(|| broken("a message without a conversation"))?;
             self.add_message(conversation_id, write.turn_id, message, now, true)?;
         }
+        for result in write.replacements.iter().filter(|_| mutant != Mutant::PlaceholderStays) {
+            self.replace(write.turn_id, result)?;
+        }
         for row in &write.calls {
             let mut row = row.clone();
             if mutant == Mutant::StartUnrecorded && row.status == CallStatus::Running {
                 (row.status, row.attempt) = (CallStatus::Queued, 0);
             }
             self.add_call(&row, write.turn_id)?;
+        }
+        for approval in &write.approvals {
+            self.add_approval(write.fence.tenant_id, (write.conversation_id, write.turn_id), approval, now, mutant)?;
+        }
+        for call_id in write.withdrawn.iter().filter(|_| mutant != Mutant::WishStays) {
+            self.withdraw(*call_id, now);
         }
         for change in &write.starts {
             self.start_call(change, write)?;
@@ -158,20 +171,30 @@ impl Tables {
         for usage in write.usage.iter().filter(|_| mutant != Mutant::BillLost) {
             unique(self.usage.insert(usage.id, (write.turn_id, Arc::new(usage.clone()))), "usage", usage.id)?;
         }
-        let lost = usize::from(mutant == Mutant::EventLost && write.events.len() > 1);
-        let mut event_seqs = self.add_events(stream_id, write.turn_id, &write.events[lost..], now);
+        let kept: Vec<NewEvent> = write
+            .events
+            .iter()
+            .enumerate()
+            .filter(|(at, event)| !loses(mutant, write, *at, event))
+            .map(|(_, event)| event.clone())
+            .collect();
+        let mut event_seqs = self.add_events(stream_id, write.turn_id, &kept, now);
         event_seqs.resize(write.events.len(), 0);
         let state =
             write.conversation_id.filter(|_| !write.state_patches.is_empty()).and_then(|id| self.patch(id, &write.state_patches, now));
         if let Some(change) = &write.turn {
-            self.move_turn(write, change)?;
+            self.move_turn(write, change, mutant)?;
+        } else if write.events.iter().any(|event| event.kind.settles_text()) {
+            self.partials.remove(&write.turn_id);
         }
+        self.note_waiting(write);
         let cancel_requested = self.turns.get(&write.turn_id).is_some_and(|turn| turn.cancel_requested);
         Ok(Written { event_seqs, state, cancel_requested })
     }
 
-    fn move_turn(&mut self, write: &TurnWrite, change: &TurnChange) -> Result<(), StoreError> {
+    fn move_turn(&mut self, write: &TurnWrite, change: &TurnChange, mutant: Mutant) -> Result<(), StoreError> {
         let ends = change.status.is_terminal();
+        let waits = change.status == TurnStatus::AwaitingApproval && mutant != Mutant::WaitingHolds;
         if self.turns.get(&write.turn_id).is_none_or(|turn| turn.status.is_terminal()) {
             return Err(moved("turn", write.turn_id));
         }
@@ -186,10 +209,22 @@ impl Tables {
             turn.updated_at = write.now;
             turn.finished_at = ends.then_some(write.now);
         });
-        if ends {
+        self.partials.remove(&write.turn_id);
+        if ends || waits {
             self.lease(write.fence.stream_id).owner = None;
         }
         Ok(())
+    }
+
+    /// Ends a turn that has not begun; the number of its last event.
+    pub fn cancel_waiting(&mut self, turn_id: Uuid, error: (String, String), event: &NewEvent, now: Timestamp) -> Option<i64> {
+        let stream_id = stream_of(self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted)?);
+        self.change_turn(turn_id, |turn| {
+            (turn.status, turn.cancel_requested) = (TurnStatus::Canceled, true);
+            (turn.error, turn.error_code) = (Some(error.0), Some(error.1));
+            (turn.updated_at, turn.finished_at) = (now, Some(now));
+        });
+        self.add_events(stream_id, turn_id, std::slice::from_ref(event), now).first().copied()
     }
 
     pub fn patch(&mut self, id: Uuid, patches: &[State], now: Timestamp) -> Option<State> {
@@ -254,6 +289,9 @@ impl Tables {
         let row = self.call_at(start.id, write.turn_id, |call| call.status == CallStatus::Queued)?;
         (row.status, row.attempt) = (CallStatus::Running, 1);
         (row.started_at, row.updated_at) = (Some(start.started_at), write.now);
+        // One that waited for another call and now runs itself has had no key of its own.
+        row.dedupe_of = None;
+        row.idempotency_key.get_or_insert_with(|| start.id.to_string());
         Ok(())
     }
 
@@ -300,6 +338,14 @@ impl Tables {
             seqs.push(seq);
         }
         seqs
+    }
+}
+
+fn loses(mutant: Mutant, write: &TurnWrite, at: usize, event: &NewEvent) -> bool {
+    match mutant {
+        Mutant::EventLost => at == 0 && write.events.len() > 1,
+        Mutant::AskedInSilence => event.kind == EventType::ApprovalRequired,
+        _ => false,
     }
 }
 

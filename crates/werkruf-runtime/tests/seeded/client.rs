@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use werkruf_contract::{ToolContext, Uuid};
-use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Refusal, Watch};
+use werkruf_contract::{ToolContext, TurnStatus, Uuid};
+use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Outcome, Refusal, Watch};
 
 use crate::fleet::{Fleet, Member};
 use crate::ledger::Ack;
@@ -51,6 +51,10 @@ impl Client {
                 self.cancel().await;
                 continue;
             }
+            if self.world.weather.strikes(dice, self.world.weather.words) {
+                self.decide().await;
+                continue;
+            }
             match dice.below(20) {
                 0..=10 => self.write().await,
                 11..=12 => self.repeat().await,
@@ -66,7 +70,7 @@ impl Client {
     }
 
     /// The answer, or nothing: the server died, or the client lost patience.
-    async fn asks<T>(&self, member: &Member, patience: u64, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn asks<T>(&self, member: &Member, patience: u64, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = member.process.dead.raised() => None,
@@ -142,6 +146,9 @@ impl Client {
             debug: false,
             idempotency: letter.key.clone().map(|key| Idempotency { key, fingerprint: letter.text.clone() }),
             trace_id: None,
+            parts: Vec::new(),
+            brought: None,
+            results: Vec::new(),
         }
     }
 
@@ -206,7 +213,7 @@ impl Client {
         let Some(member) = self.fleet.any() else { return };
         let conversations = self.known.lock().unwrap().conversations.clone();
         let conversation_id = dice.pick(&conversations).copied().filter(|_| dice.permille(600));
-        let tool = dice.pick(&["look", "keep", "pay"]).copied().unwrap_or("look").to_owned();
+        let tool = dice.pick(&["look", "keep", "pay", "sign", "lodge"]).copied().unwrap_or("look").to_owned();
         let key = self.letter(None, true).text;
         let id = self.world.clock.new_id();
         let context = ToolContext::new(self.world.person.tenant_id, id.to_string(), id, self.world.clock.now(), format!("run_{id}"));
@@ -222,7 +229,11 @@ impl Client {
         for _ in 0..2 {
             let answer = self.asks(&member, 20_000, Box::pin(member.runtime.invoke(invoke.clone()))).await;
             if let Some(Ok(invoked)) = &answer {
-                let well = matches!(&invoked.outcome, werkruf_runtime::Outcome::Done(output) if matches!(**output, werkruf_contract::ToolOutput::Ok(_)));
+                let Outcome::Done(output) = &invoked.outcome else {
+                    self.world.note(&self.name, format_args!("{tool} {} waits for a word", short(invoked.job_id)));
+                    return;
+                };
+                let well = matches!(**output, werkruf_contract::ToolOutput::Ok(_));
                 self.world.note(&self.name, format_args!("{tool} {}: {}", short(invoked.job_id), if well { "ok" } else { "error" }));
                 self.world.ledger.lock().unwrap().answers.push((invoked.job_id, well));
                 return;
@@ -239,8 +250,12 @@ impl Client {
         let Some(member) = self.fleet.any() else { return };
         let tenant_id = self.world.person.tenant_id;
         if dice.permille(600) {
-            let turns = self.known.lock().unwrap().turns.clone();
-            // The newest are the ones still running.
+            let mut turns = self.known.lock().unwrap().turns.clone();
+            // The newest are the ones still running; others wait for a word.
+            if dice.permille(300) {
+                let waits = |turn: &&Arc<werkruf_store::TurnRow>| turn.status == TurnStatus::AwaitingApproval;
+                turns = self.world.tables.lock().unwrap().turns.values().filter(waits).map(|turn| turn.id).collect();
+            }
             let Some(turn_id) = dice.pick(&turns[turns.len().saturating_sub(4)..]).copied() else { return };
             let done = self.asks(&member, 5000, member.runtime.cancel_turn(tenant_id, turn_id)).await;
             self.world.note(&self.name, format_args!("cancels {}: {done:?}", short(turn_id)));

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde_json::json;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{ApprovalStatus, CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
 use werkruf_store::{
-    CallEnd, CallFilter, CallRetry, CallRow, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn,
-    Opened, Page, Records, SqliteStore, StoreError, TurnChange, TurnKind, TurnWrite, Turns,
+    ApprovalFilter, Approvals, Bite, CallEnd, CallFilter, CallRetry, CallRow, CallStart, ConversationRef, Fence, InboxEntry, NewApproval,
+    NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Order, Page, Partial, Records, Replacement, SqliteStore, StoreError, Streams,
+    TurnChange, TurnKind, TurnWrite, Turns,
 };
 
 use crate::mutant::Mutant;
@@ -17,8 +18,8 @@ use crate::process::Process;
 use crate::store::Store;
 use crate::world::World;
 
-const STORIES: u64 = 12;
-const STEPS: u64 = 80;
+const STORIES: u64 = 16;
+const STEPS: u64 = 150;
 
 /// A turn, and the newest fence anybody got for it.
 #[derive(Clone)]
@@ -36,6 +37,7 @@ struct Story {
     folder: tempfile::TempDir,
     conversations: Vec<Uuid>,
     turns: Vec<Known>,
+    approvals: Vec<Uuid>,
     step: u64,
 }
 
@@ -67,7 +69,8 @@ impl Story {
         let model = Store { world: Arc::clone(&world), process: Process::new(1) };
         // What is compared is what it says, not whether it lasts: memory will do where there is some.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let mut story = Self { world, model, real: None, folder, conversations: Vec::new(), turns: Vec::new(), step: 0 };
+        let mut story =
+            Self { world, model, real: None, folder, conversations: Vec::new(), turns: Vec::new(), approvals: Vec::new(), step: 0 };
         story.open();
         story
     }
@@ -101,7 +104,7 @@ impl Story {
 
     async fn go_on(&mut self) {
         self.step += 1;
-        match self.below(30) {
+        match self.below(36) {
             0..=5 => self.open_turn().await,
             6..=7 => self.start_turn().await,
             8..=23 => self.write().await,
@@ -124,7 +127,13 @@ impl Story {
                     let _ = both!(self, patch_state(tenant_id, id, patch, now));
                 }
             }
-            _ => self.open(),
+            29 => {
+                self.open();
+                self.look_at_all().await;
+            }
+            30..=31 => self.cancel_waiting().await,
+            32..=33 => self.decide().await,
+            _ => self.keep().await,
         }
         self.look().await;
     }
@@ -176,12 +185,16 @@ impl Story {
             start: direct || self.below(4) > 0,
             owner: self.owner(),
             calls: calls.clone(),
-            approvals: Vec::new(),
+            approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.wish(call.id)).into_iter().collect(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
             events: vec![event(EventType::Init)],
             now,
         };
         if let Ok(Opened::Stored { fence, .. }) = both!(self, open_turn(open)) {
             let calls = calls.iter().map(|call| call.id).collect();
+            self.approvals.extend(open.approvals.iter().map(|wish| wish.id));
             self.turns.push(Known { turn_id, conversation_id, fence, calls });
             if let ConversationRef::New { id, .. } = open.conversation {
                 self.conversations.push(id);
@@ -219,6 +232,7 @@ impl Story {
         let mut write = TurnWrite::new(fence, turn.conversation_id, turn.turn_id, "1".to_owned(), now);
         let call = self.world.dice.pick(&turn.calls).copied();
         let attempt = u32::try_from(self.below(3)).unwrap();
+        self.ask(&mut write, call);
         match (self.below(7), call) {
             (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),
             (2, Some(id)) => write.starts.push(CallStart { id, started_at: now }),
@@ -228,20 +242,36 @@ impl Story {
         }
         if self.below(3) == 0 && (turn.conversation_id.is_some() || self.below(5) == 0) {
             let result = (self.below(2) == 0).then(|| format!("c{}", self.below(6)));
-            write.messages.push(self.message(if result.is_some() { "tool" } else { "assistant" }, result));
+            let waits = result.is_some() && self.below(2) == 0;
+            let mut message = self.message(if result.is_some() { "tool" } else { "assistant" }, result);
+            if waits {
+                message.status = Some("pending");
+            }
+            write.messages.push(message);
         }
         if self.below(3) == 0 {
             write.usage.push(self.usage());
         }
         write.state_patches.extend((0..self.below(3)).map(patch));
-        write.events.extend((0..self.below(3)).map(|_| event(EventType::ToolFinished)));
+        let kinds = [EventType::ToolFinished, EventType::AssistantReset, EventType::ApprovalRequired];
+        write.events.extend((0..self.below(3)).map(|_| event(kinds[usize::try_from(self.below(3)).unwrap()])));
         if self.below(4) == 0 {
-            let status = [TurnStatus::Acting, TurnStatus::Completed, TurnStatus::Failed][usize::try_from(self.below(3)).unwrap()];
+            let ways =
+                [TurnStatus::Acting, TurnStatus::AwaitingApproval, TurnStatus::AwaitingApproval, TurnStatus::Completed, TurnStatus::Failed];
+            let status = ways[usize::try_from(self.below(5)).unwrap()];
             let error = (status == TurnStatus::Failed).then(|| ("{}".to_owned(), "code".to_owned()));
-            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()) });
+            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()), seen: None });
         }
         if both!(self, write(write)).is_ok() {
             self.remember(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));
+            self.approvals.extend(write.approvals.iter().map(|wish| wish.id));
+        }
+    }
+
+    async fn look_at_all(&self) {
+        let tenant_id = self.tenant();
+        for known in &self.turns {
+            let _ = both!(self, turn(tenant_id, known.turn_id));
         }
     }
 
@@ -249,6 +279,9 @@ impl Story {
     async fn look(&self) {
         let (tenant_id, owner, key) = (self.tenant(), self.owner(), format!("key-{}", self.below(3)));
         let _ = both!(self, unfinished_turns(owner));
+        if self.step.is_multiple_of(STEPS) {
+            self.look_at_all().await;
+        }
         let Some(turn) = self.turn() else { return };
         let _ = both!(self, turn(tenant_id, turn.turn_id));
         let _ = both!(self, turn_usage(tenant_id, turn.turn_id));
@@ -261,10 +294,77 @@ impl Story {
             let _ = both!(self, events(tenant_id, id, None::<Uuid>, 1_i64, 100_u32));
             let ids: Vec<String> = (0..6).map(|n| format!("c{n}")).collect();
             let _ = both!(self, taken_call_ids(tenant_id, id, ids));
+            let _ = both!(self, partial(tenant_id, id));
+            let _ = both!(self, first_event(tenant_id, id));
+            let _ = both!(self, bite(tenant_id, id, 1_i64, Bite { rows: 4, bytes: 20 }));
+        }
+        let roles = (self.below(2) == 0).then(|| vec![format!("role-{}", self.below(2))]);
+        let filter = ApprovalFilter { status: None, turn_id: (self.below(2) == 0).then_some(turn.turn_id), roles };
+        let order = if self.below(2) == 0 { Order::OldestFirst } else { Order::NewestFirst };
+        let page = Page { after: self.approvals.first().copied().filter(|_| self.below(3) == 0), limit: 5, order };
+        let _ = both!(self, approvals(tenant_id, filter, page));
+        if let Some(id) = self.world.dice.pick(&self.approvals) {
+            let _ = both!(self, approval(tenant_id, id));
         }
         if let Some(id) = turn.calls.first() {
             let _ = both!(self, call(tenant_id, id));
         }
+    }
+
+    /// People are asked, no longer asked, and answered.
+    fn ask(&self, write: &mut TurnWrite, call: Option<Uuid>) {
+        match (self.below(6), call) {
+            (0 | 1, Some(id)) => write.approvals.push(self.wish(id)),
+            (2, Some(id)) => write.withdrawn.push(id),
+            (3, _) => write.replacements.push(Replacement {
+                tool_call_id: format!("c{}", self.below(6)),
+                content: format!("result {}", self.step),
+                status: "success",
+            }),
+            _ => {}
+        }
+    }
+
+    fn wish(&self, call_id: Uuid) -> NewApproval {
+        NewApproval {
+            id: self.id(),
+            call_id,
+            tool_name: "look".to_owned(),
+            arguments: "{}".to_owned(),
+            arguments_digest: "d".to_owned(),
+            approver_roles: vec![format!("role-{}", self.below(2))],
+            asked_by: "1".to_owned(),
+            expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.dice.cast(1, 60)),
+        }
+    }
+
+    async fn decide(&self) {
+        let (tenant_id, now) = (self.tenant(), self.world.clock.now());
+        if self.below(4) == 0 {
+            let _ = both!(self, expire_approvals(now));
+        }
+        let Some(id) = self.world.dice.pick(&self.approvals).copied() else { return };
+        let ways = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
+        let (status, by) = (ways[usize::try_from(self.below(3)).unwrap()], "2".to_owned());
+        let _ = both!(self, decide(tenant_id, id, status, by, now));
+    }
+
+    async fn cancel_waiting(&self) {
+        let (tenant_id, now) = (self.tenant(), self.world.clock.now());
+        let Some(turn) = self.turn() else { return };
+        let (error, told) = (("{}".to_owned(), "canceled".to_owned()), event(EventType::Error));
+        let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, error, told, now));
+    }
+
+    async fn keep(&self) {
+        let now = self.world.clock.now();
+        let held = self.turns.iter().rev().take(3).filter_map(|turn| Some((turn.turn_id, turn.fence.clone()?)));
+        let step = u32::try_from(self.below(3)).unwrap();
+        let partials: Vec<Partial> =
+            held.map(|(turn_id, fence)| Partial { fence, turn_id, step, content: format!("text {}", self.step) }).collect();
+        let model = self.model.keep(&partials, now);
+        let real = self.real().keep_partials(partials, now).await;
+        assert_eq!(said(&model), said(&real), "step {}: keep", self.step);
     }
 
     fn message(&self, role: &'static str, tool_call_id: Option<String>) -> NewMessage {

@@ -29,7 +29,7 @@ pub struct Fleet {
     pub closing: Cancel,
 }
 
-fn limits() -> Limits {
+fn limits(approval_ttl_s: u32) -> Limits {
     Limits {
         turn_ms: 60_000,
         tool_ms: 5_000,
@@ -39,6 +39,7 @@ fn limits() -> Limits {
         parallel: 3,
         turns_per_minute_user: 0,
         turns_per_minute_key: 0,
+        approval_ttl_s,
         ..Limits::default()
     }
 }
@@ -80,15 +81,22 @@ impl Fleet {
         let process = Process::new(number);
         let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
         let parts = Parts {
+            clients: Arc::clone(&store) as _,
             turns: Arc::clone(&store) as _,
             records: Arc::clone(&store) as _,
             people: Arc::clone(&store) as _,
-            approvals: store,
+            approvals: Arc::clone(&store) as _,
+            streams: store,
             provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
             clock: world.clock.clone(),
-            limits: limits(),
+            limits: limits(world.weather.patience),
         };
-        let setup = Setup { registry: registry(world, &process), assistants: Assistants::new(Vec::new()), safety: Default::default() };
+        let setup = Setup {
+            registry: registry(world, &process),
+            assistants: Assistants::new(Vec::new()),
+            safety: Default::default(),
+            prices: Default::default(),
+        };
         if !world.weather.shared {
             world.tables.lock().unwrap().void_leases();
         }
@@ -99,8 +107,16 @@ impl Fleet {
             world.note(&process.name, format_args!("cannot start yet: {error}"));
             world.rest(100, 1000).await;
         }
-        let watcher = runtime.clone();
+        let (watcher, keeper) = (runtime.clone(), runtime.clone());
         self.tasks.spawn(async move { watcher.watch_over().await });
+        let dying = Arc::clone(&process);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = dying.dead.raised() => {}
+                () = keeper.keep_text() => {}
+            }
+        });
         self.members.lock().unwrap().push(Member { process, runtime });
     }
 

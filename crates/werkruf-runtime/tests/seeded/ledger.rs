@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use werkruf_contract::{Effect, Uuid};
+use werkruf_contract::{ApprovalStatus, Effect, Uuid};
 
 #[derive(Default)]
 pub struct Ledger {
@@ -18,6 +18,12 @@ pub struct Ledger {
     /// Keys a keeping tool has seen, with the effect it made of each.
     pub kept: BTreeMap<String, u64>,
     pub counts: Counts,
+    /// Decisions that were sent, by approval: whether it was a yes.
+    pub words: Vec<(Uuid, bool)>,
+    /// Decisions a client was told to stand.
+    pub decided: Vec<(Uuid, ApprovalStatus)>,
+    /// The text each process has shown of a message's answer so far, while no row says it.
+    pub texts: BTreeMap<(String, String), String>,
     /// Clients that still wait for the end of a turn, and at which process.
     pub listening: BTreeSet<(String, Uuid)>,
 }
@@ -72,8 +78,15 @@ impl Counts {
 impl Ledger {
     /// Notes a request to the model; where it stands.
     pub fn record_request(&mut self, message: &str, process: &str) -> usize {
+        self.texts.remove(&(process.to_owned(), message.to_owned()));
         self.asked.push(Asked { message: message.to_owned(), process: process.to_owned(), reported: None });
         self.asked.len() - 1
+    }
+
+    /// A word of the answer to this request reaches its process.
+    pub fn show(&mut self, process: &str, at: usize, word: &str) {
+        let key = (process.to_owned(), self.asked[at].message.clone());
+        self.texts.entry(key).or_default().push_str(word);
     }
 
     /// The other side does what these requests ask; a keeping tool knows its keys.

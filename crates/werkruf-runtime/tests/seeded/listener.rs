@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use werkruf_contract::{AssistantReset, AssistantSnapshot, AssistantToken, EventType, Uuid};
-use werkruf_runtime::{LiveEvent, Shown};
+use werkruf_runtime::{Feed, LiveEvent, Shown};
 
 use crate::process::Process;
 use crate::trace::short;
@@ -73,6 +72,9 @@ impl Listener {
             }
             EventType::AssistantSnapshot => {
                 let snapshot: AssistantSnapshot = serde_json::from_str(&event.data).unwrap();
+                self.shown = self.shown.take().filter(|shown| shown.step == snapshot.step);
+                // Whoever joins gets the text so far and every piece after it; between processes nobody can.
+                self.late &= self.world.weather.shared;
                 self.compare(event.turn_id, &snapshot.content);
             }
             EventType::Final => {
@@ -83,7 +85,8 @@ impl Listener {
                     self.compare(event.turn_id, said["message"]["content"].as_str().unwrap_or_default());
                 }
             }
-            EventType::Error => self.shown = None,
+            // Also that of a turn behind this one, which was canceled before it began.
+            EventType::Error => self.shown = self.shown.take().filter(|shown| shown.turn_id != event.turn_id),
             EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::ApprovalRequired | EventType::Debug => {}
         }
     }
@@ -121,7 +124,7 @@ impl Listener {
 }
 
 /// Until the stream ends, or the server is gone.
-pub async fn listen(mut listener: Listener, mut events: mpsc::Receiver<LiveEvent>) {
+pub async fn listen(mut listener: Listener, mut events: Feed) {
     let name = listener.turn_id.map(|turn_id| (listener.process.name.clone(), turn_id));
     if let Some(name) = &name {
         listener.world.ledger.lock().unwrap().listening.insert(name.clone());

@@ -8,7 +8,11 @@ mod audit;
 #[cfg(test)]
 mod audit_effects;
 #[cfg(test)]
+mod audit_words;
+#[cfg(test)]
 mod changes;
+#[cfg(test)]
+mod clerk;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
@@ -36,12 +40,18 @@ mod seeds;
 #[cfg(test)]
 mod store;
 #[cfg(test)]
+mod store_words;
+#[cfg(test)]
 mod tables;
+#[cfg(test)]
+mod texts;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod weather;
+#[cfg(test)]
+mod wishes;
 #[cfg(test)]
 mod world;

@@ -15,7 +15,7 @@ use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::world::World;
 
-const TOOLS: [&str; 5] = ["look", "keep", "pay", "say", "nothing"];
+const TOOLS: [&str; 7] = ["look", "keep", "pay", "say", "sign", "lodge", "nothing"];
 /// Steps after which even this model comes to a point.
 const PATIENCE: usize = 4;
 
@@ -156,7 +156,7 @@ impl Model {
                 _ => Some(format!("c{}", dice.below(100_000))),
             };
             let name = dice.pick(&TOOLS).copied().unwrap_or("look").to_owned();
-            calls.push(AskedCall { kind: CallKind::Function, item_id: None, call_id, output_index, name, arguments });
+            calls.push(AskedCall { kind: CallKind::Function, item_id: None, status: None, call_id, output_index, name, arguments });
         }
         if !whole {
             world.count("answers cut off");
@@ -181,7 +181,8 @@ impl Model {
                         let whole = if answer.executable { "" } else { " CUT" };
                         world.note(&process.name, format_args!("model: {:?} {}{whole}", answer.text, calls.join(" ")));
                     }
-                    Ok(Delta::Text(_)) => {}
+                    Ok(Delta::Text(word)) => world.ledger.lock().unwrap().show(&process.name, at, word),
+                    Ok(Delta::ItemStarted(_) | Delta::ItemFinished(_)) => {}
                     Err(error) => world.note(&process.name, format_args!("model: {error}")),
                 }
                 Some((said, script))

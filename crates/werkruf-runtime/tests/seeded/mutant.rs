@@ -27,10 +27,34 @@ pub enum Mutant {
     MessageForgotten,
     /// An answer that was cut off is said to be whole.
     CutTaken,
+    /// A wish counts as granted as soon as it is made.
+    WordPresumed,
+    /// A decision may be changed.
+    DecidedTwice,
+    /// A decision counts although its time had run out.
+    DecidedLate,
+    /// The real result does not take the place of its placeholder.
+    PlaceholderStays,
+    /// A wish outlives its turn.
+    WishStays,
+    /// Nobody hears that a word is needed.
+    AskedInSilence,
+    /// A turn that waits for a word keeps the conversation.
+    WaitingHolds,
+    /// A turn that waited goes on while another is open.
+    WaitingPushesIn,
+    /// Decisions wake nobody but those who happen to be there.
+    WordUnseen,
+    /// A tool acts without looking at what was decided.
+    WordIgnored,
+    /// The message of a turn that was canceled in its lane never gets its place.
+    CanceledUnplaced,
+    /// Text that was taken back is kept.
+    TextOutlives,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 24] = [
         Self::FenceUnchecked,
         Self::InboxForgets,
         Self::StartUnrecorded,
@@ -43,5 +67,17 @@ impl Mutant {
         Self::OpenTurnIgnored,
         Self::MessageForgotten,
         Self::CutTaken,
+        Self::WordPresumed,
+        Self::DecidedTwice,
+        Self::DecidedLate,
+        Self::PlaceholderStays,
+        Self::WishStays,
+        Self::AskedInSilence,
+        Self::WaitingHolds,
+        Self::WaitingPushesIn,
+        Self::WordUnseen,
+        Self::WordIgnored,
+        Self::CanceledUnplaced,
+        Self::TextOutlives,
     ];
 }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use werkruf_contract::ApprovalStatus;
+
 use crate::audit::Audit;
 use crate::client::{Client, Known};
 use crate::fleet::Fleet;
@@ -47,6 +49,10 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     fleet.settle().await;
     world.note("world", format_args!("calm"));
     let all_ended = || world.tables.lock().unwrap().turns.values().all(|turn| turn.finished_at.is_some());
+    if world.dice.permille(700) {
+        // Else nobody comes any more, and the clock decides.
+        world.tasks.spawn(client("clerk".to_owned()).decide_all());
+    }
     for _ in 0..CALM {
         tokio::time::sleep(Duration::from_secs(1)).await;
         if all_ended() {
@@ -98,9 +104,21 @@ fn conclude(world: &World) -> Outcome {
         if row.dedupe_of.is_some() {
             ledger.counts.one("calls joined or reused");
         }
+        if row.error_code.as_deref() == Some("approval_pending") {
+            ledger.counts.one("calls refused because the same one waits");
+        }
         if row.attempt > 1 {
             ledger.counts.one("calls attempted again");
         }
+    }
+    for row in tables.approvals.values() {
+        ledger.counts.one(match row.status {
+            ApprovalStatus::Approved => "words given",
+            ApprovalStatus::Denied => "words refused",
+            ApprovalStatus::Expired => "words that never came",
+            ApprovalStatus::Canceled => "wishes withdrawn",
+            ApprovalStatus::Pending => "wishes left",
+        });
     }
     Outcome { violations, trace: world.trace.text(), digest: world.trace.digest(), counts: ledger.counts.clone() }
 }

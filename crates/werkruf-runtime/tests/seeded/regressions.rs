@@ -27,5 +27,6 @@ async fn a_message_is_worked_on_at_once_though_its_client_left_while_it_was_stor
     // Less than the recovery scan takes.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let turns: Vec<_> = world.tables.lock().unwrap().turns.values().map(|turn| (turn.status.as_str(), turn.takeovers)).collect();
-    assert_eq!(turns, [("completed", 0)]);
+    // Whatever the model wanted: nobody's word would have been asked for without working on it.
+    assert!(matches!(turns.as_slice(), [("completed" | "awaiting_approval", 0)]), "{turns:?}");
 }

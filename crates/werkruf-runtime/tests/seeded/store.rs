@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use werkruf_contract::{ApprovalStatus, Principal, State, Usage, Uuid};
+use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    Answer, ApprovalFilter, ApprovalRow, Approvals, AttemptRow, CallFilter, CallRow, ConversationRow, Decided, EventRow, Fence, KeyDigest,
-    KeyRow, MessageRow, NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Reusable, StoreError, TenantRow, TurnRow, TurnWrite,
+    Answer, AttemptRow, CallFilter, CallRow, Clients, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
+    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, TenantRow, TokenRoles, TurnRow, TurnWrite,
     Turns, UserRow, Written,
 };
 
@@ -27,7 +27,7 @@ fn unavailable(what: &str) -> StoreError {
 
 impl Store {
     /// A write: once handed over it goes its way, whether or not anybody still waits for it.
-    fn submit<T: Send + 'static>(
+    pub fn submit<T: Send + 'static>(
         &self,
         what: String,
         work: impl FnOnce(&mut Tables, Mutant) -> Result<T, StoreError> + Send + 'static,
@@ -52,7 +52,7 @@ impl Store {
         })
     }
 
-    async fn read<T: Send>(&self, what: &'static str, work: impl FnOnce(&Tables) -> T + Send) -> Result<T, StoreError> {
+    pub async fn read<T: Send>(&self, what: &'static str, work: impl FnOnce(&Tables) -> T + Send) -> Result<T, StoreError> {
         let (world, process) = (&self.world, &self.process);
         process.gate().await;
         world.hesitate().await;
@@ -62,8 +62,13 @@ impl Store {
             world.note(&process.name, format_args!("{what}: the read fails"));
             return Err(unavailable("the read failed"));
         }
-        let tables = world.tables.lock().unwrap();
-        Ok(work(&tables))
+        let found = work(&world.tables.lock().unwrap());
+        // What was read may be old by the time it is looked at.
+        if world.dice.permille(150) {
+            world.hesitate().await;
+            process.gate().await;
+        }
+        Ok(found)
     }
 }
 
@@ -119,6 +124,9 @@ fn told(write: &TurnWrite) -> String {
         out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
     }
     out.extend(write.messages.iter().map(|message| format!(" {}", message.role)));
+    out.extend(write.approvals.iter().map(|wish| format!(" ask {} for {}", short(wish.id), short(wish.call_id))));
+    out.extend(write.withdrawn.iter().map(|id| format!(" withdraw {}", short(*id))));
+    out.extend(write.replacements.iter().map(|result| format!(" replace {}", result.tool_call_id)));
     if let Some(change) = &write.turn {
         out.push_str(&format!(" => {}", change.status));
     }
@@ -133,11 +141,21 @@ impl Turns for Store {
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
         let owner = owner.to_owned();
-        self.submit(format!("start {}", short(turn_id)), move |tables, _| tables.start(tenant_id, turn_id, &owner, now))
+        self.submit(format!("start {}", short(turn_id)), move |tables, mutant| tables.start(tenant_id, turn_id, &owner, now, mutant))
     }
 
     fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
-        self.submit(told(&write), move |tables, mutant| tables.write(&write, mutant))
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
+        self.submit(told(&write), move |tables, mutant| {
+            let written = tables.write(&write, mutant)?;
+            if write.events.iter().any(|event| event.kind.settles_text())
+                && let Some(message) = tables.message_of(write.turn_id)
+            {
+                // Settled: from here on this text is in a row or void.
+                world.ledger.lock().unwrap().texts.remove(&(process.name.clone(), message));
+            }
+            Ok(written)
+        })
     }
 
     fn request_cancel(&self, _: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
@@ -150,6 +168,24 @@ impl Turns for Store {
                 });
             }
             Ok(running)
+        })
+    }
+
+    fn cancel_waiting(
+        &self,
+        _: Uuid,
+        turn_id: Uuid,
+        error: (JsonText, String),
+        event: NewEvent,
+        now: Timestamp,
+    ) -> Answer<'_, Option<i64>> {
+        let world = Arc::clone(&self.world);
+        self.submit(format!("cancel waiting {}", short(turn_id)), move |tables, _| {
+            let seq = tables.cancel_waiting(turn_id, error, &event, now);
+            if seq.is_some() {
+                world.count("turns canceled in their lane");
+            }
+            Ok(seq)
         })
     }
 
@@ -177,11 +213,13 @@ impl Turns for Store {
     }
 
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
-        Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now())))
+        Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now(), self.world.mutant)))
     }
 
     fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
-        self.submit(format!("take over {}", short(turn_id)), move |tables, _| tables.take_over(tenant_id, turn_id, &owner, now))
+        self.submit(format!("take over {}", short(turn_id)), move |tables, mutant| {
+            tables.take_over(tenant_id, turn_id, &owner, now, mutant)
+        })
     }
 
     fn release(&self, fence: Fence) -> Answer<'_, ()> {
@@ -246,24 +284,22 @@ impl Records for Store {
 }
 
 /// The engine does not ask this of its store; if it ever does, the run says so.
-fn nobody_asks<T: Send + 'static>() -> Answer<'static, T> {
+pub fn nobody_asks<T: Send + 'static>() -> Answer<'static, T> {
     Box::pin(std::future::ready(Err(broken("the model of the store does not know this yet"))))
 }
 
-impl Approvals for Store {
-    fn approval(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+/// No client of the OpenAI doors plays along.
+impl Clients for Store {
+    fn brought(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
+        Box::pin(self.read("brought", |_| None))
+    }
+    fn brought_first(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
         nobody_asks()
     }
-    fn approvals(&self, _: Uuid, _: ApprovalFilter, _: Page) -> Answer<'_, Vec<ApprovalRow>> {
-        Box::pin(self.read("approvals", |_| Vec::new()))
-    }
-    fn decide(&self, _: Uuid, _: Uuid, _: ApprovalStatus, _: String, _: Timestamp) -> Answer<'_, Option<Decided>> {
+    fn seen(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<Resumed>> {
         nobody_asks()
     }
-    fn expire_approvals(&self, _: Timestamp) -> Answer<'_, u64> {
-        Box::pin(self.read("overdue approvals", |_| 0))
-    }
-    fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+    fn awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> Answer<'_, Option<Resumed>> {
         nobody_asks()
     }
 }
@@ -287,6 +323,9 @@ impl People for Store {
         nobody_asks()
     }
     fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> Answer<'_, UserRow> {
+        nobody_asks()
+    }
+    fn hold_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> Answer<'_, ()> {
         nobody_asks()
     }
     fn put_people(&self, _: Uuid, _: PeopleBatch) -> Answer<'_, ()> {

@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{CallStatus, Effect, TurnStatus, Usage, Uuid};
-use werkruf_store::{AttemptRow, CallRow, ConversationRow, EventRow, Fence, MessageRow, NewUsage, Reusable, StoreError, TurnRow};
+use werkruf_store::{
+    ApprovalRow, AttemptRow, CallRow, ConversationRow, EventRow, Fence, MessageRow, NewUsage, Reusable, StoreError, TurnRow,
+};
+
+use crate::mutant::Mutant;
 
 /// The owner of a lease whose turn has begun and is not over, with nobody at work on it.
 const LEFT: &str = "";
@@ -53,7 +57,16 @@ pub struct Tables {
     pub leases: BTreeMap<Uuid, Lease>,
     /// By channel, account and key.
     pub inbox: BTreeMap<(String, String, String), Received>,
+    pub approvals: BTreeMap<Uuid, Arc<ApprovalRow>>,
+    /// Texts under way, by turn.
+    pub partials: BTreeMap<Uuid, String>,
     pub taken: Vec<Taken>,
+    /// How often each turn began to wait for a person's word.
+    pub parks: BTreeMap<Uuid, usize>,
+    /// How often each turn got the lease.
+    pub claims: BTreeMap<Uuid, u32>,
+    /// What no write may leave behind.
+    pub faults: Vec<String>,
 }
 
 pub fn moved(what: &'static str, id: Uuid) -> StoreError {
@@ -107,18 +120,24 @@ impl Tables {
         Ok(())
     }
 
-    pub fn take_over(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Result<Fence, StoreError> {
+    pub fn take_over(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp, mutant: Mutant) -> Result<Fence, StoreError> {
         let turn = self.turns.get(&turn_id).filter(|turn| turn.finished_at.is_none()).ok_or_else(|| moved("turn", turn_id))?;
-        let stream_id = stream_of(turn);
-        if !self.is_free(stream_id, owner, now) {
+        let (stream_id, waited) = (stream_of(turn), turn.status == TurnStatus::AwaitingApproval);
+        // One that waited begins like any other.
+        let free =
+            if waited && mutant != Mutant::WaitingPushesIn { self.may_begin(stream_id) } else { self.is_free(stream_id, owner, now) };
+        if !free {
             return Err(StoreError::Busy);
         }
-        if self.is_held(stream_id) {
-            self.change_turn(turn_id, |turn| {
-                turn.takeovers += 1;
-                turn.stalled += 1;
-            });
-        }
+        let held = self.is_held(stream_id);
+        self.change_turn(turn_id, |turn| {
+            turn.takeovers += u32::from(held);
+            turn.stalled += u32::from(held);
+            if waited {
+                turn.status = TurnStatus::Acting;
+            }
+        });
+        *self.claims.entry(turn_id).or_default() += 1;
         Ok(self.claim(tenant_id, stream_id, owner, now))
     }
 
@@ -147,7 +166,7 @@ impl Tables {
             .turns
             .values()
             .filter(|turn| turn.finished_at.is_none())
-            .map(|turn| (turn.id, stream_of(turn), turn.status == TurnStatus::Accepted))
+            .map(|turn| (turn.id, stream_of(turn), matches!(turn.status, TurnStatus::Accepted | TurnStatus::AwaitingApproval)))
             .collect();
         for (id, stream_id, waits) in &open {
             if !waits && self.is_held(*stream_id) {
@@ -164,8 +183,12 @@ impl Tables {
         }
     }
 
-    pub fn unfinished(&self, owner: &str, now: Timestamp) -> Vec<TurnRow> {
-        let open = self.turns.values().filter(|turn| turn.finished_at.is_none() && turn.status != TurnStatus::AwaitingApproval);
+    pub fn unfinished(&self, owner: &str, now: Timestamp, mutant: Mutant) -> Vec<TurnRow> {
+        let may_go_on = |turn: &TurnRow| {
+            let word = || self.has_word(turn.id) && mutant != Mutant::WordUnseen;
+            turn.status != TurnStatus::AwaitingApproval || turn.cancel_requested || word()
+        };
+        let open = self.turns.values().filter(|turn| turn.finished_at.is_none() && may_go_on(turn));
         open.filter(|turn| self.is_free(stream_of(turn), owner, now)).map(|turn| (**turn).clone()).collect()
     }
 
@@ -184,6 +207,7 @@ impl Tables {
             sum.output_tokens += row.tokens_completion;
             sum.reasoning_tokens += row.tokens_reasoning;
             sum.total_tokens += row.tokens_total;
+            sum.add_cost(row.cost_nano_usd);
             sum.model_calls += 1;
         }
         sum
@@ -193,7 +217,9 @@ impl Tables {
         let same = self.calls.values().filter(|call| call.dedupe_key.as_deref() == Some(dedupe_key));
         let call = same
             .filter(|call| {
-                (call.status == CallStatus::Succeeded && call.dedupe_of.is_none()) || call.error_code.as_deref() == Some("outcome_unknown")
+                (call.status == CallStatus::Succeeded && call.dedupe_of.is_none())
+                    || call.error_code.as_deref() == Some("outcome_unknown")
+                    || (call.status == CallStatus::Queued && self.is_asked(call.id))
             })
             .max_by_key(|call| (call.created_at, call.id))?;
         let here = call.conversation_id.is_some();
@@ -204,8 +230,7 @@ impl Tables {
                     && other.effect != Effect::Read
                     && other.finished_at.is_some_and(|end| end >= call.created_at)
             });
-        let mut said = self.messages.values().filter(|row| Some(row.conversation_id) == call.conversation_id && row.role == "user");
-        let message_since = here && said.any(|row| row.created_at > call.created_at);
+        let message_since = call.conversation_id.is_some_and(|id| self.spoken_since(id, call.created_at));
         Some(Reusable { call: (**call).clone(), stale, message_since })
     }
 }

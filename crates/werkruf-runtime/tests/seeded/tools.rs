@@ -1,4 +1,4 @@
-//! Four tools, one of each kind. Their other side lives outside every process: what has left is carried out or lost there,
+//! Four tools, one of each kind, and two that need a person's word. Their other side lives outside every process: what has left is carried out or lost there,
 //! whoever still waits for it.
 
 use std::sync::Arc;
@@ -6,16 +6,27 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use serde_json::{Value, json};
-use werkruf_contract::{BoxFuture, CallStatus, Effect, Failure, Invocation, Reply, State, ToolErrorType, ToolObject, ToolSpec, Violation};
+use werkruf_contract::{
+    ApprovalStatus, BoxFuture, CallStatus, Effect, Failure, Invocation, Reply, State, ToolErrorType, ToolObject, ToolSpec, Violation,
+};
 use werkruf_runtime::Registry;
 
 use crate::ledger::Send;
 use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::trace::short;
-use crate::world::World;
+use crate::world::{BOSS, World};
 
 pub const PANIC: &str = "scripted panic";
+
+const TOOLS: [(&str, Effect); 6] = [
+    ("look", Effect::Read),
+    ("keep", Effect::Idempotent),
+    ("pay", Effect::Once),
+    ("say", Effect::Read),
+    ("sign", Effect::Once),
+    ("lodge", Effect::Idempotent),
+];
 
 struct Tool {
     spec: ToolSpec,
@@ -27,9 +38,12 @@ struct Tool {
 /// The tools of one process.
 pub fn registry(world: &Arc<World>, process: &Arc<Process>) -> Registry {
     let mut registry = Registry::default();
-    for (name, effect) in [("look", Effect::Read), ("keep", Effect::Idempotent), ("pay", Effect::Once), ("say", Effect::Read)] {
+    for (name, effect) in TOOLS {
         let mut spec = ToolSpec::new(name, "scripted", effect);
         spec.timeout = Duration::from_secs(3);
+        if matches!(name, "sign" | "lodge") {
+            spec.approval = vec![BOSS.into()];
+        }
         spec.answers_directly = name == "say";
         spec.concurrency = if name == "keep" { 2 } else { 0 };
         spec.reuse = if name == "look" { Duration::from_secs(20) } else { Duration::ZERO };
@@ -118,6 +132,7 @@ impl Tool {
     async fn send(&self, n: u64, invocation: &Invocation, fate: Fate) -> Reply {
         let world = Arc::clone(&self.world);
         self.check_row(invocation);
+        self.check_word(n, invocation);
         let redrawn = world.mutant == Mutant::KeyRedrawn && self.spec.effect == Effect::Idempotent;
         let key =
             if redrawn { format!("{}/{}", invocation.idempotency_key, invocation.attempt) } else { invocation.idempotency_key.clone() };
@@ -153,6 +168,22 @@ impl Tool {
             reply.state_patch = Some(State::from_iter([(self.spec.name.to_string(), json!(n))]));
         }
         reply
+    }
+
+    /// What needs a word has it, for these very arguments.
+    fn check_word(&self, n: u64, invocation: &Invocation) {
+        if self.spec.approval.is_empty() {
+            return;
+        }
+        let tables = self.world.tables.lock().unwrap();
+        let asked = tables.approvals.values().find(|row| row.call_id == invocation.job_id);
+        let given = asked.is_some_and(|row| row.status == ApprovalStatus::Approved);
+        let meant = asked.and_then(|row| serde_json::from_str::<Value>(&row.arguments).ok()).is_some_and(|value| value["n"] == json!(n));
+        let found = asked.map(|row| (row.status, row.arguments.clone()));
+        drop(tables);
+        if !given || !meant {
+            self.world.violated(format!("{} {n} was sent for {}, and the word was {found:?}", self.spec.name, short(invocation.job_id)));
+        }
     }
 
     /// Persist before you act: the row of this very attempt is durable, and a client may have heard of it.

@@ -22,6 +22,10 @@ pub struct Weather {
     pub stops: u64,
     pub drains: u64,
     pub cancels: u64,
+    /// How often somebody looks what is to be decided.
+    pub words: u64,
+    /// Seconds a person has for a decision.
+    pub patience: u32,
     calm: AtomicBool,
 }
 
@@ -43,6 +47,8 @@ impl Weather {
             stops: up_to(500),
             drains: up_to(300),
             cancels: up_to(200),
+            words: up_to(400),
+            patience: u32::try_from(dice.between(3, 80)).unwrap(),
             calm: AtomicBool::new(false),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Clock, Principal, Uuid};
+use werkruf_contract::{Clock, Principal, Role, Uuid};
 use werkruf_store::StoreError;
 
 use crate::dice::Dice;
@@ -16,6 +16,8 @@ use crate::tables::Tables;
 use crate::trace::Trace;
 use crate::weather::Weather;
 
+/// Whoever has this role gives the word.
+pub const BOSS: &str = "boss";
 /// When every run begins.
 const BEGIN: i64 = 1_750_000_000;
 
@@ -47,7 +49,7 @@ impl World {
             tenant_slug: "house".to_owned(),
             user_id: "1".to_owned(),
             name: "Ada".to_owned(),
-            roles: Vec::new(),
+            roles: vec![Role { id: 1, name: BOSS.to_owned() }],
             branch_id: None,
             locale: "en".to_owned(),
             time_zone: "UTC".to_owned(),

@@ -77,9 +77,10 @@ pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError>
          ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1",
         [],
     )?;
-    // A turn whose process died holding the lease has been taken over; one that was released has not.
+    // A turn whose process died holding the lease has been taken over; one that was released has not, nor one that waited:
+    // for its time, or for a person's word while another turn had the lease.
     transaction.execute(
-        "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE finished_at IS NULL AND status <> 'accepted' AND
+        "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE finished_at IS NULL AND status NOT IN ('accepted', 'awaiting_approval') AND
            EXISTS (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND owner <> ?1
                      AND leases.conversation_id = coalesce(turns.conversation_id, turns.id))",
         [LEFT],

@@ -32,6 +32,8 @@ tell! {
     state_is_merged_and_null_clears,
     many_turns_write_at_once,
     a_cancel_is_a_wish_the_owner_hears,
+    a_clients_results_take_their_places,
+    a_client_is_known_by_what_it_has_seen,
     a_turn_waits_for_a_word_and_goes_on,
     a_word_comes_in_time_or_not_at_all,
     approvals_are_listed_by_role_status_and_turn,

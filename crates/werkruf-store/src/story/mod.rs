@@ -3,6 +3,7 @@
 //! A database folder runs it by handing its constructor to [`tell!`].
 
 mod chapters_approvals;
+mod chapters_clients;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_streams;
@@ -11,6 +12,7 @@ mod chapters_workspace;
 mod world;
 
 pub(crate) use chapters_approvals::*;
+pub(crate) use chapters_clients::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;

@@ -1,0 +1,91 @@
+//! The text of a step that is no row yet, and the log as it is followed, in the tables.
+
+use werkruf_contract::Uuid;
+use werkruf_store::{Bite, EventRow, Fence, Partial, PartialText};
+
+use crate::mutant::Mutant;
+use crate::tables::Tables;
+
+/// As in the SQLite store.
+const NEWEST: usize = 64;
+
+impl Tables {
+    fn owns(&self, fence: &Fence) -> bool {
+        let lease = self.leases.get(&fence.stream_id);
+        lease.is_some_and(|lease| lease.owner.as_deref() == Some(&fence.owner) && lease.epoch == fence.epoch)
+    }
+
+    /// False where the lease or the step has moved on.
+    pub fn keep_partial(&mut self, partial: &Partial, now: jiff::Timestamp, mutant: Mutant) -> bool {
+        if mutant == Mutant::TextOutlives {
+            self.partials.insert(partial.turn_id, partial.content.clone());
+            return true;
+        }
+        if !self.owns(&partial.fence) || self.renew(&partial.fence, now, true).is_err() {
+            return false;
+        }
+        let open = self.turns.get(&partial.turn_id).is_some_and(|turn| turn.step + 1 == partial.step && turn.finished_at.is_none());
+        if open {
+            self.partials.insert(partial.turn_id, partial.content.clone());
+        }
+        open
+    }
+
+    pub fn partial(&self, stream_id: Uuid) -> Option<PartialText> {
+        let newest = self.turns.values().rev().filter(|turn| turn.conversation_id == Some(stream_id)).take(NEWEST);
+        let mut open = newest.filter(|turn| turn.finished_at.is_none());
+        open.find_map(|turn| {
+            let content = self.partials.get(&turn.id)?.clone();
+            Some(PartialText { turn_id: turn.id, step: turn.step + 1, content })
+        })
+    }
+
+    pub fn bite(&self, stream_id: Uuid, after: i64, bite: Bite) -> Vec<EventRow> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for (_, row) in self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).take(usize::try_from(bite.rows).unwrap()) {
+            bytes += row.data.len();
+            found.push((**row).clone());
+            if bytes >= bite.bytes {
+                break;
+            }
+        }
+        found
+    }
+
+    pub fn first_event(&self, stream_id: Uuid) -> i64 {
+        let first = self.events.range((stream_id, 0)..=(stream_id, i64::MAX)).next().map(|((_, seq), _)| *seq);
+        first.or_else(|| self.leases.get(&stream_id).map(|lease| lease.next_event)).unwrap_or(1)
+    }
+
+    /// Messages without a place whose turn has ended, oldest first; only those before `own`.
+    pub fn left_behind(&self, stream_id: Uuid, own: Option<Uuid>) -> Vec<Uuid> {
+        let over = |turn_id: Option<Uuid>| turn_id.and_then(|id| self.turns.get(&id)).is_some_and(|turn| turn.finished_at.is_some());
+        let rows = self.messages.values().filter(|row| row.conversation_id == stream_id && row.seq.is_none() && over(row.turn_id));
+        rows.map(|row| row.id).filter(|id| own.is_none_or(|own| *id < own)).collect()
+    }
+
+    /// The next places of the conversation.
+    pub fn place(&mut self, stream_id: Uuid, messages: &[Uuid]) {
+        for id in messages {
+            let lease = self.lease(stream_id);
+            let seq = lease.next_message;
+            lease.next_message += 1;
+            if let Some(message) = self.messages.get_mut(id) {
+                std::sync::Arc::make_mut(message).seq = Some(seq);
+            }
+        }
+    }
+
+    /// The newest message of the person that has a place was written after this.
+    pub fn spoken_since(&self, conversation_id: Uuid, since: jiff::Timestamp) -> bool {
+        let said = || self.messages.values().filter(|row| row.conversation_id == conversation_id && row.role == "user");
+        let placed = said().filter(|row| row.seq.is_some()).max_by_key(|row| row.seq);
+        said().any(|row| row.seq.is_none() && row.created_at > since) || placed.is_some_and(|row| row.created_at > since)
+    }
+
+    /// The message a turn is about.
+    pub fn message_of(&self, turn_id: Uuid) -> Option<String> {
+        let said = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.role == "user");
+        said.map(|row| row.content.clone())
+    }
+}
