@@ -1,0 +1,112 @@
+//! Chat Completions: one object, chunks, models, wishes.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use werkruf_bench::fake_model::{Reply, call};
+
+use crate::speaking::{CLARA, answer, chunks, completion, message, user};
+use crate::support::{House, body};
+
+#[tokio::test]
+async fn one_object_says_what_all_steps_said() {
+    let house = House::open().await;
+    let step = Reply::calls(vec![call("test_echo", json!({"value": 1})), call("test_echo", json!({"value": 2}))]);
+    house.model.script(vec![step.with_text("Let me see. ").usage(10, 5), Reply::text("Here it is.").usage(20, 7)]);
+    let response = completion(&house).json(&json!({"model": "gpt-whatever", "messages": [user("hi")]})).send().await.unwrap();
+    assert_eq!((&response.headers()["x-werkruf-model"], response.status().as_u16()), (&"fake-1".parse().unwrap(), 200));
+    assert!(response.headers().contains_key("x-conversation-id"));
+    let answer = body(response).await;
+    assert!(answer["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    assert_eq!((&answer["object"], &answer["model"]), (&json!("chat.completion"), &json!("gpt-whatever")));
+    assert_eq!(message(&answer), &json!({"role": "assistant", "content": "Let me see. Here it is.", "refusal": null}));
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let usage = &answer["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]), (&json!(30), &json!(12), &json!(42)));
+    assert!(answer["created"].as_i64().unwrap() > 1_700_000_000);
+}
+
+#[tokio::test]
+async fn chunks_say_the_same() {
+    let house = House::open().await;
+    let step = Reply::calls(vec![call("test_echo", json!({"value": 1}))]).with_text("Let me see. ");
+    house.model.script(vec![step.usage(10, 5), Reply::text("Here it is.").usage(20, 7)]);
+    let request = json!({"model": "m", "messages": [user("hi")], "stream": true, "stream_options": {"include_usage": true}});
+    let response = completion(&house).json(&request).send().await.unwrap();
+    assert!(response.headers().contains_key("x-conversation-id") && response.headers().contains_key("x-werkruf-model"));
+    let told = chunks(response).await;
+    assert_eq!((told.text.as_str(), told.done), ("Let me see. Here it is.", true));
+    let (last, before) = told.chunks.split_last().unwrap();
+    assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&json!([]), &json!(42)));
+    assert!(before.iter().all(|chunk| chunk["usage"].is_null() && chunk["choices"][0]["delta"].get("tool_calls").is_none()));
+    assert_eq!(before.last().unwrap()["choices"][0]["finish_reason"], "stop");
+}
+
+#[tokio::test]
+async fn assistants_are_models() {
+    let file = "[[assistants]]\nname = 'clerk'\nmodel = 'fake-2'\n[[assistants]]\nname = 'inner'\nchannels = ['web']\n\
+        [[assistants]]\nname = 'other'\ntenant = 'elsewhere'\n";
+    let house = House::open_with(file).await;
+    let list = body(house.as_user(CLARA, Method::GET, "/v1/models").send().await.unwrap()).await;
+    let names: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!((list["object"].as_str(), names), (Some("list"), vec!["default", "clerk"]));
+    let one = body(house.as_user(CLARA, Method::GET, "/v1/models/clerk").send().await.unwrap()).await;
+    assert_eq!((&one["object"], &one["owned_by"]), (&json!("model"), &json!("werkruf")));
+    for (model, real) in [("clerk", "fake-2"), ("gpt-4o", "fake-1"), ("inner", "fake-1")] {
+        let response = completion(&house).json(&json!({"model": model, "messages": [user("hi")]})).send().await.unwrap();
+        assert_eq!(response.headers()["x-werkruf-model"], real);
+        assert_eq!(body(response).await["model"], model);
+        assert_eq!(house.model.requests().last().unwrap().body["model"], real);
+    }
+}
+
+#[tokio::test]
+async fn wishes_instructions_and_history_reach_the_model() {
+    let house = House::open().await;
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
+    let request = json!({
+        "model": "m", "temperature": 0.25, "max_completion_tokens": 99, "top_p": 0.5, "response_format": {"type": "json_object"}, "n": 2,
+        "messages": [
+            {"role": "developer", "content": "Speak like a pirate."}, user("One"), {"role": "assistant", "content": "Two"},
+            {"role": "user", "content": [{"type": "text", "text": "Three"}, picture.clone()]},
+        ],
+    });
+    answer(&house, request).await;
+    let asked = house.model.requests().pop().unwrap();
+    assert_eq!((&asked.body["temperature"], &asked.body["max_tokens"], &asked.body["top_p"]), (&json!(0.25), &json!(99), &json!(0.5)));
+    assert_eq!(asked.body["response_format"], json!({"type": "json_object"}));
+    let messages = asked.messages();
+    assert!(messages[0]["content"].as_str().unwrap().ends_with("Speak like a pirate."));
+    let said: Vec<&Value> = messages[1..3].iter().map(|message| &message["content"]).collect();
+    assert_eq!(said, [&json!("One"), &json!("Two")]);
+    assert_eq!(messages[3]["content"], json!([{"type": "text", "text": "Three"}, picture]));
+}
+
+#[tokio::test]
+async fn the_servers_tools_can_be_kept_away() {
+    let house = House::open().await;
+    let names = |house: &House| house.model.requests().last().unwrap().tool_names().len();
+    answer(&house, json!({"messages": [user("hi")]})).await;
+    assert!(names(&house) > 2);
+    for (header, count) in [("none", 0), ("test_echo, test_bytes", 2)] {
+        let request = completion(&house).header("x-werkruf-tools", header).json(&json!({"messages": [user("hi")]}));
+        assert_eq!(request.send().await.unwrap().status(), 200);
+        assert_eq!(names(&house), count);
+    }
+}
+
+#[tokio::test]
+async fn the_same_key_is_the_same_turn() {
+    let house = House::open().await;
+    let step = Reply::calls(vec![call("test_echo", json!({"value": 1}))]).with_text("Let me see. ");
+    house.model.script(vec![step, Reply::text("Once.")]);
+    let ask = |stream: bool| {
+        let request = json!({"messages": [user("hi")], "model": "m"});
+        let request = completion(&house).header("idempotency-key", "k").json(&request);
+        if stream { request.header("accept", "text/event-stream") } else { request }
+    };
+    let first = body(ask(false).send().await.unwrap()).await;
+    let again = ask(false).send().await.unwrap();
+    assert_eq!(again.headers()["idempotent-replayed"], "true");
+    assert_eq!(body(again).await, first);
+    assert_eq!(house.model.requests().len(), 2);
+}

@@ -1,0 +1,79 @@
+//! Refusals in OpenAI's shape.
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use werkruf_bench::fake_model::Reply;
+
+use crate::speaking::{CLARA, chunks, completion, user};
+use crate::support::{House, body};
+
+async fn refused(response: Response) -> (u16, String, String) {
+    let status = response.status().as_u16();
+    assert!(response.headers().contains_key("x-request-id"));
+    let error = body(response).await["error"].clone();
+    assert!(error["message"].is_string() && error.get("param").is_some(), "{error}");
+    let text = |name: &str| error[name].as_str().unwrap().to_owned();
+    (status, text("type"), text("code"))
+}
+
+fn is(status: u16, kind: &str, code: &str) -> (u16, String, String) {
+    (status, kind.to_owned(), code.to_owned())
+}
+
+#[tokio::test]
+async fn everything_under_v1_is_refused_in_one_shape() {
+    let house = House::open().await;
+    let at = |method, path: &str| house.as_user(CLARA, method, path);
+    let bare = house.bare(Method::GET, "/v1/models").send().await.unwrap();
+    assert_eq!(refused(bare).await, is(401, "authentication_error", "unauthorized"));
+    assert_eq!(refused(at(Method::GET, "/v1/nothing").send().await.unwrap()).await, is(404, "invalid_request_error", "unknown_route"));
+    assert_eq!(
+        refused(at(Method::GET, "/v1/chat/completions").send().await.unwrap()).await,
+        is(405, "invalid_request_error", "method_not_allowed")
+    );
+    assert_eq!(refused(at(Method::GET, "/v1/models/x").send().await.unwrap()).await, is(404, "invalid_request_error", "model_not_found"));
+    let key = house.key(Some(CLARA), &["read"]).await;
+    let reader = house.with_key(&key, Method::POST, "/v1/chat/completions").json(&json!({})).send().await.unwrap();
+    assert_eq!(refused(reader).await, is(403, "permission_error", "forbidden"));
+    for bad in ["", "{", "[]", "{}", r#"{"messages": []}"#, r#"{"messages": [{"role": "king"}]}"#, r#"{"messages": [5]}"#] {
+        let response = completion(&house).header("content-type", "application/json").body(bad).send().await.unwrap();
+        assert_eq!(refused(response).await, is(400, "invalid_request_error", "invalid_request"), "{bad}");
+    }
+    let nowhere = completion(&house).header("x-conversation-id", "nowhere").json(&json!({"messages": [user("hi")]})).send().await.unwrap();
+    assert_eq!(refused(nowhere).await, is(404, "invalid_request_error", "not_found"));
+}
+
+#[tokio::test]
+async fn bodies_have_room_for_pictures_and_an_end() {
+    let house = House::open().await;
+    let picture = |bytes: usize| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(bytes))}});
+    let request = |bytes| json!({"messages": [{"role": "user", "content": [picture(bytes)]}]});
+    assert_eq!(completion(&house).json(&request(4 << 20)).send().await.unwrap().status(), 200);
+    let response = completion(&house).json(&request(17 << 20)).send().await.unwrap();
+    assert_eq!(refused(response).await, is(413, "invalid_request_error", "body_too_large"));
+}
+
+#[tokio::test]
+async fn a_failed_turn_is_an_http_error_while_nothing_was_said() {
+    let house = House::open().await;
+    for stream in [false, true] {
+        house.model.script(vec![Reply::status(400)]);
+        let response = completion(&house).json(&json!({"messages": [user("hi")], "stream": stream})).send().await.unwrap();
+        let (status, kind, _) = refused(response).await;
+        assert_eq!((status, kind.as_str()), (502, "server_error"), "stream: {stream}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_begins_anew_differently_is_an_error_in_the_stream() {
+    let house = House::open().await;
+    let cut = |text: &str| Reply::text(text).cut_before_finish();
+    house.model.script(vec![cut("Good morning to"), Reply::text("Good morning to you.")]);
+    let request = json!({"messages": [user("hi")], "stream": true});
+    let same = chunks(completion(&house).json(&request).send().await.unwrap()).await;
+    assert_eq!((same.text.as_str(), same.done), ("Good morning to you.", true));
+    house.model.script(vec![cut("Good morning to"), Reply::text("Bad luck.")]);
+    let other = chunks(completion(&house).json(&request).send().await.unwrap()).await;
+    let last: &Value = other.chunks.last().unwrap();
+    assert_eq!((last["error"]["code"].as_str(), other.done), (Some("model_interrupted"), false));
+}
