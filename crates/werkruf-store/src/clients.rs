@@ -22,4 +22,6 @@ pub trait Clients: Send + Sync {
     fn seen(&self, tenant_id: Uuid, user_id: String, seen: String) -> Answer<'_, Option<Resumed>>;
     /// The newest conversation of this person that waits for a client's result of one of these calls.
     fn awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> Answer<'_, Option<Resumed>>;
+    /// The client wants to hear no more of this turn: marks what it brought. False where it brought nothing.
+    fn take_back(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, bool>;
 }

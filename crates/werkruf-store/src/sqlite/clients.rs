@@ -50,6 +50,16 @@ impl Clients for SqliteStore {
             first(&mut statement, params![Id::from(tenant_id), user_id, ids], resumed)
         }))
     }
+
+    fn take_back(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, bool> {
+        Box::pin(self.writer.submit(move |c| {
+            let mut statement = c.prepare_cached(
+                "UPDATE turns SET client = json_set(client, '$.door.deleted', json('true'))
+                 WHERE tenant_id = ?1 AND id = ?2 AND json_type(client, '$.door') = 'object'",
+            )?;
+            Ok(statement.execute(params![Id::from(tenant_id), Id::from(turn_id)])? == 1)
+        }))
+    }
 }
 
 fn resumed(columns: &mut Columns<'_>) -> Result<Resumed, StoreError> {

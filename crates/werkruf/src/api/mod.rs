@@ -9,7 +9,7 @@
 
 mod admin_backup;
 mod answer;
-mod approvals;
+pub(crate) mod approvals;
 pub(crate) mod body;
 mod call_view;
 mod calls;
@@ -24,7 +24,7 @@ mod events;
 mod explain;
 mod follow;
 mod health;
-mod history;
+pub(crate) mod history;
 mod invoke;
 mod keys;
 mod legacy;

@@ -13,6 +13,7 @@ pub(crate) mod input;
 pub(crate) mod model;
 mod models;
 pub(crate) mod refusal;
+mod responses;
 pub(crate) mod seen;
 pub(crate) mod tools;
 
@@ -24,5 +25,5 @@ use crate::api::Door;
 
 /// All of them.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
-    OpenApiRouter::default().merge(models::routes()).merge(chat::routes())
+    OpenApiRouter::default().merge(models::routes()).merge(chat::routes()).merge(responses::routes())
 }

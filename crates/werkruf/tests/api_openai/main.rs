@@ -11,6 +11,8 @@ mod conversations;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod speaking;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared with the native door's tests, which read its streams and refusals")]

@@ -1,0 +1,36 @@
+//! Items that a client names instead of sending them again: those of its own earlier responses are put in, others left out.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use serde_json::Value;
+use werkruf_contract::Uuid;
+
+use super::object::{item_of, response_id};
+use super::told::Told;
+use crate::api::ApiError;
+use crate::app::App;
+use crate::identity::Identity;
+
+/// Puts the items behind references in their places.
+pub(crate) async fn resolve(app: &App, who: &Identity, items: Vec<Value>) -> Result<Vec<Value>, ApiError> {
+    let mut outputs: HashMap<Uuid, Vec<Value>> = HashMap::new();
+    let mut resolved = Vec::with_capacity(items.len());
+    for item in items {
+        if item["type"] != "item_reference" {
+            resolved.push(item);
+            continue;
+        }
+        let Some((turn_id, place)) = item["id"].as_str().and_then(item_of) else { continue };
+        let output = match outputs.entry(turn_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let told = Told::find(app, who, &response_id(turn_id)).await?;
+                place.insert(told.map(|told| told.output()).unwrap_or_default())
+            }
+        };
+        let found = output.get(place).filter(|found| found["id"] == item["id"]);
+        resolved.extend(found.cloned());
+    }
+    Ok(resolved)
+}

@@ -1,0 +1,210 @@
+//! A request to `/v1/responses`, read. Unknown fields and items are left out, never refused. Pure.
+
+use serde_json::{Map, Value, json};
+use werkruf_contract::Uuid;
+
+use super::object::Echo;
+use crate::api::ApiError;
+use crate::openai::tools;
+
+/// What a client asks.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Items that say something; references are still to be looked up.
+    pub(crate) items: Vec<Value>,
+    pub(crate) stream: bool,
+    pub(crate) echo: Echo,
+    /// Named by `conversation`.
+    pub(crate) conversation: Option<Uuid>,
+    pub(crate) body: Map<String, Value>,
+}
+
+impl Request {
+    /// Reads a body.
+    pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        let items = match body.remove("input") {
+            Some(Value::Array(items)) => items.into_iter().filter_map(item).collect(),
+            Some(Value::String(text)) if !text.is_empty() => vec![said(text)],
+            _ => Vec::new(),
+        };
+        let conversation = conversation(body.get("conversation"))?;
+        let flag = |name: &str| body.get(name).and_then(Value::as_bool);
+        let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let echo = Echo {
+            model: text("model").unwrap_or_default(),
+            instructions: body.get("instructions").filter(|value| !value.is_null()).cloned(),
+            metadata: body.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default(),
+            store: flag("store").unwrap_or(true),
+            background: flag("background").unwrap_or(false),
+            previous_response_id: text("previous_response_id"),
+            tools: functions(body.get("tools")),
+            wishes: Echo::wishes_of(&body),
+            results: items.iter().filter(|item| is_result(item)).cloned().collect(),
+        };
+        Ok(Self { items, stream: flag("stream").unwrap_or(false), echo, conversation, body })
+    }
+
+    /// The client's instructions as one text.
+    pub(crate) fn instructions(&self) -> Option<String> {
+        match self.echo.instructions.as_ref()? {
+            Value::String(text) => Some(text.clone()),
+            Value::Array(items) => {
+                let texts: Vec<String> = items.iter().map(|item| plain(&item["content"])).filter(|text| !text.is_empty()).collect();
+                (!texts.is_empty()).then(|| texts.join("\n\n"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Wishes for the model under their Chat names.
+    pub(crate) fn options(&self) -> Map<String, Value> {
+        let mut options = Map::new();
+        let at = |path: [&str; 2]| self.body.get(path[0]).and_then(|value| value.get(path[1])).filter(|value| !value.is_null());
+        let mut put = |name: &str, value: Option<&Value>| {
+            if let Some(value) = value {
+                options.insert(name.to_owned(), value.clone());
+            }
+        };
+        put("top_p", self.body.get("top_p").filter(|value| !value.is_null()));
+        put("reasoning_effort", at(["reasoning", "effort"]));
+        put("verbosity", at(["text", "verbosity"]));
+        put("response_format", at(["text", "format"]).and_then(response_format).as_ref());
+        options
+    }
+
+    /// A number among the fields.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        self.body.get(name).and_then(Value::as_f64)
+    }
+}
+
+/// Chat nests the schema, this API has it flat.
+fn response_format(format: &Value) -> Option<Value> {
+    match format["type"].as_str()? {
+        "json_object" => Some(json!({"type": "json_object"})),
+        "json_schema" => {
+            let mut schema = format.as_object()?.clone();
+            schema.remove("type");
+            Some(json!({"type": "json_schema", "json_schema": schema}))
+        }
+        _ => None,
+    }
+}
+
+/// Functions as they were sent, if they have a name.
+fn functions(value: Option<&Value>) -> Vec<Value> {
+    let flat = |tool: werkruf_runtime::ClientTool| json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict});
+    tools::tools(value).into_iter().map(flat).collect()
+}
+
+fn conversation(value: Option<&Value>) -> Result<Option<Uuid>, ApiError> {
+    let Some(name) = value.and_then(|value| value.as_str().or_else(|| value["id"].as_str())) else { return Ok(None) };
+    let id = Uuid::parse_str(name.strip_prefix("conv_").unwrap_or(name));
+    id.map(Some).map_err(|_| ApiError::not_found("conversation"))
+}
+
+fn said(text: impl Into<Value>) -> Value {
+    json!({"type": "message", "role": "user", "content": text.into()})
+}
+
+/// The result of a call that a client ran.
+pub(crate) fn is_result(item: &Value) -> bool {
+    matches!(item["type"].as_str(), Some("function_call_output" | "custom_tool_call_output"))
+}
+
+/// An item as far as we can use it. Reasoning and what other servers did on their way means nothing here.
+fn item(mut item: Value) -> Option<Value> {
+    if let Value::String(text) = item {
+        return Some(said(text));
+    }
+    let known = match item["type"].as_str() {
+        Some("function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output" | "item_reference") => {
+            return Some(item);
+        }
+        None => item.get("role").is_some() && item.get("content").is_some(),
+        Some("message") => true,
+        Some(_) => false,
+    };
+    if !known {
+        // Some clients name an item by its id alone.
+        return item.get("id").filter(|_| item.get("type").is_none()).map(|id| json!({"type": "item_reference", "id": id}));
+    }
+    if !matches!(item["role"].as_str(), Some("user" | "assistant" | "system" | "developer")) {
+        item["role"] = "user".into();
+    }
+    Some(item)
+}
+
+/// The text in a content.
+fn plain(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use werkruf_contract::Uuid;
+
+    use super::Request;
+
+    fn read(body: Value) -> Request {
+        Request::read(body.as_object().unwrap().clone()).ok().unwrap()
+    }
+
+    #[test]
+    fn an_input_is_a_text_or_items() {
+        let user = json!({"type": "message", "role": "user", "content": "hi"});
+        assert_eq!(read(json!({"input": "hi"})).items, [user.clone()]);
+        let items = json!([
+            "hi",
+            {"role": "owner", "content": "x"},
+            {"type": "reasoning", "id": "rs_1", "summary": []},
+            {"type": "compaction", "encrypted_content": "…"},
+            {"type": "additional_tools", "role": "developer", "tools": []},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "1"},
+            {"id": "msg_1"},
+            17,
+        ]);
+        let request = read(json!({"input": items}));
+        let kinds: Vec<&str> = request.items.iter().map(|item| item["type"].as_str().unwrap_or("plain")).collect();
+        assert_eq!(kinds, ["message", "plain", "function_call", "function_call_output", "item_reference"]);
+        assert_eq!(request.items[1]["role"], "user");
+        assert_eq!(request.echo.results.len(), 1);
+        assert!(read(json!({})).items.is_empty());
+    }
+
+    #[test]
+    fn wishes_get_their_chat_names() {
+        let request = read(json!({"top_p": 0.5, "reasoning": {"effort": "low"}, "text": {"verbosity": "low",
+            "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": true}}}));
+        let options = request.options();
+        assert_eq!(options["response_format"], json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": true}}));
+        assert_eq!((&options["reasoning_effort"], &options["verbosity"], &options["top_p"]), (&json!("low"), &json!("low"), &json!(0.5)));
+        assert!(read(json!({"text": {"format": {"type": "text"}}, "top_p": null})).options().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_usual_value() {
+        let request = read(json!({"model": "m", "store": null, "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}));
+        assert!(request.echo.store && !request.echo.background && !request.stream);
+        assert_eq!(request.echo.tools.len(), 1);
+        let parts =
+            json!([{"role": "developer", "content": "One."}, {"role": "developer", "content": [{"type": "input_text", "text": "Two."}]}]);
+        assert_eq!(read(json!({"instructions": parts})).instructions().as_deref(), Some("One.\n\nTwo."));
+    }
+
+    #[test]
+    fn a_conversation_is_named_with_or_without_its_prefix() {
+        let id = Uuid::from_u128(7);
+        for name in [json!(id), json!(format!("conv_{}", id.simple())), json!({"id": format!("conv_{id}")})] {
+            assert_eq!(read(json!({"conversation": name})).conversation, Some(id));
+        }
+        assert_eq!(read(json!({"conversation": null})).conversation, None);
+        assert!(Request::read(json!({"conversation": "conv_68"}).as_object().unwrap().clone()).is_err());
+    }
+}

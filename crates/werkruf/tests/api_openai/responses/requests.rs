@@ -1,0 +1,41 @@
+//! Bodies as clients really send them. They lie beside the project and are replayed where they are.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use werkruf_bench::fake_model::Reply;
+
+use super::talk::ask;
+use crate::support::{House, Stream, body};
+
+#[tokio::test]
+async fn no_recorded_request_is_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/wire/requests");
+    let Ok(entries) = fs::read_dir(&folder) else { return };
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    names.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("responses-"));
+    names.sort();
+    assert!(names.len() > 50);
+    let house = House::open().await;
+    house.model.script_fn(|_| Reply::text("Well."));
+    for path in names {
+        let mut request: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let stateful = request.get("previous_response_id").or_else(|| request.get("conversation")).is_some_and(|name| !name.is_null());
+        if stateful {
+            assert_eq!(ask(&house, 3, request.clone()).await.status(), 404, "{} names what we never had", path.display());
+            request["previous_response_id"] = Value::Null;
+            request["conversation"] = Value::Null;
+        }
+        let response = ask(&house, 3, request.clone()).await;
+        assert_eq!(response.status(), 200, "{}", path.display());
+        let object = if request["stream"] == json!(true) {
+            Stream::new(response).rest().await.pop().unwrap().data["response"].clone()
+        } else {
+            body(response).await
+        };
+        let status = object["status"].as_str().unwrap();
+        assert!(status == "completed" || status == "queued", "{}: {object}", path.display());
+        assert_eq!(object["model"], request["model"]);
+    }
+}
