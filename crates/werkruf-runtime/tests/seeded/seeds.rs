@@ -9,9 +9,9 @@ use crate::mutant::Mutant;
 use crate::play::{Outcome, play};
 use crate::tools::PANIC;
 
-const SEEDS: u64 = 4000;
+const SEEDS: u64 = 3000;
 /// What must have happened somewhere in that many runs.
-const EXPECTED: [&str; 17] = [
+const EXPECTED: [&str; 26] = [
     "kills",
     "stops",
     "drains",
@@ -29,6 +29,15 @@ const EXPECTED: [&str; 17] = [
     "outcomes unknown",
     "calls joined or reused",
     "calls attempted again",
+    "calls refused because the same one waits",
+    "decisions that came too late",
+    "texts kept",
+    "turns canceled in their lane",
+    "turns that others came between",
+    "wishes withdrawn",
+    "words given",
+    "words refused",
+    "words that never came",
 ];
 /// Within so many seeds every defect shows.
 const MUTANT_SEEDS: u64 = 1000;
