@@ -76,11 +76,12 @@ fn every_seed_holds() {
         println!("{}", outcome.trace);
         return;
     }
-    let (next, total, failed) = (AtomicU64::new(0), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    let first = number("WERKRUF_FIRST_SEED").unwrap_or(0);
+    let (next, total, failed) = (AtomicU64::new(first), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
     let seeds = number("WERKRUF_SEEDS").unwrap_or(SEEDS);
     let work = || loop {
         let seed = next.fetch_add(1, Ordering::SeqCst);
-        if seed >= seeds || failed.lock().unwrap().len() >= 20 {
+        if seed >= first + seeds || failed.lock().unwrap().len() >= 20 {
             return;
         }
         let outcome = play(seed, Mutant::None);
