@@ -1,6 +1,6 @@
 # Every command the README names, and nothing else. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test bench fmt lint rust-tests outside-tests chaos chaos-build chaos-short
+.PHONY: help toolchain run check test bench fmt lint rust-tests outside-tests client-tests chaos chaos-build chaos-short
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -28,11 +28,16 @@ lint:
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-test: toolchain check outside-tests chaos-short ## Everything: what `check` does, then the server as outside programs use it
+test: toolchain check outside-tests client-tests chaos-short ## Everything: what `check` does, then the server as outside programs use it
 
 outside-tests:
 	$(CARGO) build --quiet -p werkruf --bins
 	tests/outside/run
+
+# Real clients of OpenAI's APIs; their packages are installed once under target/clients.
+client-tests:
+	$(CARGO) build --quiet -p werkruf --bins
+	tests/clients/run
 
 # A server with places to die at, kept apart: no other build has them. The dependencies are shared, so this takes seconds.
 CHAOS_BIN := $(CURDIR)/target/chaos/werkruf

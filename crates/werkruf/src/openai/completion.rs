@@ -160,7 +160,7 @@ impl Chunks {
     fn end(&self, out: &mut BytesMut, finish: &str, used: &Usage) {
         self.chunk(out, &json!({}), Some(finish));
         if self.head.wishes.include_usage {
-            let mut last = self.envelope(json!([]));
+            let mut last = self.envelope(&json!([]));
             last["usage"] = usage(used);
             frame(out, &last);
         }
@@ -168,10 +168,10 @@ impl Chunks {
     }
 
     fn chunk(&self, out: &mut BytesMut, delta: &Value, finish: Option<&str>) {
-        frame(out, &self.envelope(json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}])));
+        frame(out, &self.envelope(&json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}])));
     }
 
-    fn envelope(&self, choices: Value) -> Value {
+    fn envelope(&self, choices: &Value) -> Value {
         let head = &self.head;
         let mut chunk = json!({
             "id": head.id,

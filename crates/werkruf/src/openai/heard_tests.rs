@@ -62,7 +62,7 @@ fn text_beside_the_clients_calls_is_heard_once() {
     let mut data: Value = serde_json::from_str(&ended.data).unwrap();
     data["client_calls"] = json!([{"id": "a", "name": "f", "arguments": "{}"}]);
     ended.data = Arc::from(data.to_string());
-    for events in [vec![token("Wait."), snapshot("Wait."), ended.clone()], vec![snapshot("Wait."), ended.clone()]] {
+    for events in [vec![token("Wait."), snapshot("Wait."), ended.clone()], vec![snapshot("Wait."), ended]] {
         let (texts, end) = told(&events);
         assert_eq!(texts, said(&[(0, "Wait.")]));
         assert!(matches!(end, Some(Heard::Done(done)) if done.client_calls.len() == 1));

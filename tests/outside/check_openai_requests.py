@@ -1,0 +1,82 @@
+"""Bodies that real clients sent to OpenAI's APIs, where they lie beside the checkout: none is refused, none breaks the server."""
+import json
+import os
+import pathlib
+
+from fakes import Model
+from house import ROOT, House
+
+FOLDER = pathlib.Path(os.environ.get("WERKRUF_WIRE_REQUESTS", ROOT.parent / "shared/fixtures/wire/requests"))
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+
+
+def check_openai_requests_of_real_clients_are_answered():
+    files = sorted(FOLDER.glob("*.json"))
+    if not files:
+        print(f"skipped: there are no recorded requests at {FOLDER}")
+        return
+    model = Model()
+    house = House(model)
+    faults, answered = [], {}
+    try:
+        status, made, _ = house.call("POST", "/api/keys", {"user_id": 1, "scopes": ["chat"]})
+        assert status == 201, made
+        served = house.call("GET", "/openapi.json", key=None)[1]["paths"]
+        for file in files:
+            door = file.name.split("-")[0]
+            if PATHS[door] not in served:
+                continue
+            fault = replayed(house, made["key"], PATHS[door], json.loads(file.read_text()))
+            fault = fault or unheard(model.last()["messages"], json.loads(file.read_text()))
+            answered[door] = answered.get(door, 0) + 1
+            if fault:
+                faults.append(f"{file.name}: {fault}")
+    finally:
+        house.close()
+        model.close()
+    print(", ".join(f"{count} {door} bodies" for door, count in answered.items()) + f" replayed from {FOLDER}")
+    assert not faults, "\n".join(faults)
+
+
+def replayed(house, key, path, body):
+    """What is wrong with the answer, or None."""
+    status, answer, headers = house.call("POST", path, body, key=key)
+    if status != 200:
+        # A conversation of somebody else's server cannot be continued here, and saying so is right.
+        foreign = body.get("previous_response_id") or body.get("conversation")
+        if foreign and status == 404:
+            return None
+        return f"{status} {answer}"
+    if "x-conversation-id" not in headers or "x-werkruf-model" not in headers:
+        return f"headers are missing: {dict(headers)}"
+    if body.get("stream"):
+        return None if "Done." in pieces(answer) else f"the stream does not say what the model said: {answer[-500:]}"
+    if answer["model"] != body.get("model", answer["model"]):
+        return f"the model is not echoed: {answer['model']}"
+    if "choices" in answer:
+        choice = answer["choices"][0]
+        return None if (choice["message"]["content"], choice["finish_reason"]) == ("Done.", "stop") else f"not the answer: {choice}"
+    return None if "Done." in json.dumps(answer["output"]) else f"not the answer: {answer}"
+
+
+def unheard(asked, body):
+    """The person's last words reach the model verbatim, as its last message."""
+    messages = body.get("messages") or []
+    if not messages or messages[-1].get("role") != "user" or not isinstance(messages[-1].get("content"), str):
+        return None
+    heard = asked[-1]
+    return None if (heard["role"], heard["content"]) == ("user", messages[-1]["content"]) else f"the model was asked {heard}"
+
+
+def pieces(stream):
+    """The text of a stream of either door."""
+    out = ""
+    for line in stream.splitlines():
+        if not line.startswith("data: ") or line == "data: [DONE]":
+            continue
+        event = json.loads(line[6:])
+        if event.get("type") == "response.output_text.delta":
+            out += event["delta"]
+        for choice in event.get("choices", []):
+            out += choice["delta"].get("content") or ""
+    return out
