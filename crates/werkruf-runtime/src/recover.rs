@@ -39,7 +39,8 @@ impl Runtime {
         let Some(alive) = house.revive(turn.tenant_id, turn.id).filter(|_| !self.is_draining()) else { return false };
         let ticket = house.lanes.enter(turn.conversation_id.unwrap_or(turn.id));
         tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
-        house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn }.run(alive, ticket));
+        let fresh = turn.status == TurnStatus::Accepted;
+        house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn, fresh }.run(alive, ticket));
         true
     }
 
@@ -72,6 +73,8 @@ struct Orphan {
     house: Arc<House>,
     runtime: Runtime,
     turn: TurnRow,
+    /// It never began.
+    fresh: bool,
 }
 
 impl Orphan {
@@ -89,7 +92,7 @@ impl Orphan {
 
     /// Waits for its place; false when it never began and was canceled first.
     async fn called(&self, alive: &Alive, ticket: &mut Ticket) -> bool {
-        if self.turn.status != TurnStatus::Accepted {
+        if !self.fresh {
             ticket.called().await;
             return true;
         }
@@ -102,11 +105,16 @@ impl Orphan {
         waiting.called(ticket, || Words::of("")).await
     }
 
-    async fn go_on(self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
-        let (parts, turn) = (&self.house.parts, &self.turn);
-        let principal = parts.people.principal(turn.tenant_id, turn.user_id.clone()).await?;
+    async fn go_on(mut self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
+        let principal = self.house.parts.people.principal(self.turn.tenant_id, self.turn.user_id.clone()).await?;
         let fence = self.claim().await?;
         crash::point("after_claim");
+        // Read again under the lease: since the scan saw it, somebody may have taken it a step further. That it is taken over
+        // now counts only if nothing comes of it.
+        let stalled = self.turn.stalled;
+        let row = self.house.parts.records.turn(self.turn.tenant_id, self.turn.id).await?;
+        self.turn = TurnRow { stalled, ..row.ok_or(StoreError::Fenced)? };
+        let (parts, turn) = (&self.house.parts, &self.turn);
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };
         let mut calls = parts.records.calls(turn.tenant_id, filter, page).await?;
@@ -122,7 +130,7 @@ impl Orphan {
     /// One that never began is started; one that had begun is taken over.
     async fn claim(&self) -> Result<Fence, StoreError> {
         let (parts, turn, now) = (&self.house.parts, &self.turn, self.house.parts.clock.now());
-        if turn.status == TurnStatus::Accepted {
+        if self.fresh {
             parts.turns.start_turn(turn.tenant_id, turn.id, &self.house.owner, now).await
         } else {
             parts.turns.take_over(turn.tenant_id, turn.id, self.house.owner.clone(), now).await
@@ -163,11 +171,10 @@ impl Orphan {
             results: Vec::new(),
         };
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
-        let fresh = self.turn.status == TurnStatus::Accepted;
         let setup = self.runtime.setup();
         let begun = Begun { house: Arc::clone(&self.house), setup, inbound, init, alive, ticket, assistant: self.turn.assistant.clone() };
         let turn = begun.turn(fence, state, history::messages(&history));
-        if fresh && !self.turn.cancel_requested {
+        if self.fresh && !self.turn.cancel_requested {
             turn.unless_released(Turn::run).await;
         } else {
             let left = Left { turn: self.turn, calls, history, approvals };
@@ -192,7 +199,12 @@ impl Orphan {
         ground.fence = fence;
         let ground = Arc::new(ground);
         let entered = Entered { context, state, ticket, alive };
-        let left = Left { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
+        let mut left = Left { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
+        // No placeholder tells whether people know that it waits; the log does.
+        let told = parts.records.events(turn.tenant_id, ground.stream_id(), Some(turn.id), 0, ALL_CALLS).await?;
+        if told.iter().any(|event| event.kind == EventType::ApprovalRequired) {
+            left.turn.status = TurnStatus::AwaitingApproval;
+        }
         if left.is_poison() || turn.cancel_requested {
             let (call, status, error) = if left.is_poison() {
                 (CallStatus::Failed, TurnStatus::Failed, poison(&ground.words))

@@ -11,6 +11,7 @@ use werkruf_store::{
 
 use crate::mutant::Mutant;
 use crate::tables::{Received, Tables, Taken, broken, moved, stream_of};
+use crate::trace::short;
 
 impl Tables {
     pub fn open(&mut self, open: &OpenTurn, mutant: Mutant) -> Result<Opened, StoreError> {
@@ -197,6 +198,10 @@ impl Tables {
         let waits = change.status == TurnStatus::AwaitingApproval && mutant != Mutant::WaitingHolds;
         if self.turns.get(&write.turn_id).is_none_or(|turn| turn.status.is_terminal()) {
             return Err(moved("turn", write.turn_id));
+        }
+        let before = self.turns.get(&write.turn_id).map_or(0, |turn| turn.step);
+        if change.step < before {
+            self.faults.push(format!("turn {} went from step {before} back to {}", short(write.turn_id), change.step));
         }
         self.change_turn(write.turn_id, |turn| {
             turn.status = change.status;

@@ -251,9 +251,10 @@ impl Client {
         let tenant_id = self.world.person.tenant_id;
         if dice.permille(600) {
             let mut turns = self.known.lock().unwrap().turns.clone();
-            // The newest are the ones still running; others wait for a word.
-            if dice.permille(300) {
-                let waits = |turn: &&Arc<werkruf_store::TurnRow>| turn.status == TurnStatus::AwaitingApproval;
+            // The newest are the ones still running; others wait for a word, or for their place.
+            if dice.permille(500) {
+                let status = if dice.permille(500) { TurnStatus::AwaitingApproval } else { TurnStatus::Accepted };
+                let waits = |turn: &&Arc<werkruf_store::TurnRow>| turn.status == status;
                 turns = self.world.tables.lock().unwrap().turns.values().filter(waits).map(|turn| turn.id).collect();
             }
             let Some(turn_id) = dice.pick(&turns[turns.len().saturating_sub(4)..]).copied() else { return };

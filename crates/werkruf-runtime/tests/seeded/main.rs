@@ -20,6 +20,8 @@ mod dice;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
+mod drift_rows;
+#[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod ledger;

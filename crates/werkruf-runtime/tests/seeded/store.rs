@@ -302,6 +302,9 @@ impl Clients for Store {
     fn awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> Answer<'_, Option<Resumed>> {
         nobody_asks()
     }
+    fn take_back(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+        nobody_asks()
+    }
 }
 
 impl People for Store {

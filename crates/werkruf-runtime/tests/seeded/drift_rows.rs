@@ -1,0 +1,131 @@
+//! The rows of the drift story, drawn at random.
+
+use jiff::SignedDuration;
+use serde_json::json;
+use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, Uuid};
+use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage};
+
+use crate::drift::Story;
+
+impl Story {
+    pub fn message(&self, role: &'static str, tool_call_id: Option<String>) -> NewMessage {
+        NewMessage {
+            id: self.id(),
+            role,
+            content: format!("text {}", self.step),
+            tool_calls: None,
+            tool_name: tool_call_id.is_some().then(|| "look".to_owned()),
+            status: tool_call_id.is_some().then_some("success"),
+            tool_call_id,
+            metadata: None,
+            tokens: None,
+        }
+    }
+
+    pub fn call(&self, turn_id: Uuid, conversation_id: Option<Uuid>) -> CallRow {
+        let now = self.world.clock.now();
+        let running = self.below(2) == 0;
+        CallRow {
+            id: self.id(),
+            tenant_id: self.tenant(),
+            conversation_id,
+            turn_id,
+            step: 1,
+            output_index: u32::try_from(self.below(6)).unwrap(),
+            response_id: None,
+            kind: CallKind::Function,
+            tool_name: "look".to_owned(),
+            call_id: Some(format!("c{}", self.below(6))),
+            item_id: None,
+            status: if running { CallStatus::Running } else { CallStatus::Queued },
+            request: Some("{}".to_owned()),
+            raw_arguments: Some("{}".to_owned()),
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: [Effect::Read, Effect::Idempotent, Effect::Once][usize::try_from(self.below(3)).unwrap()],
+            attempt: u32::from(running),
+            cache_hit: false,
+            dedupe_key: Some(format!("key-{}", self.below(3))),
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: Some("k".to_owned()),
+            permission: None,
+            context: "{}".to_owned(),
+            trace_id: None,
+            run_id: None,
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: now,
+            updated_at: now,
+            started_at: running.then_some(now),
+            finished_at: None,
+        }
+    }
+
+    pub fn usage(&self) -> NewUsage {
+        NewUsage {
+            id: self.id(),
+            call_id: None,
+            key_id: None,
+            provider: "scripted".to_owned(),
+            model: "seeded-1".to_owned(),
+            operation: "chat",
+            tokens_prompt: 3,
+            tokens_cached: 1,
+            tokens_completion: 2,
+            tokens_reasoning: 1,
+            tokens_total: 5,
+            estimated: self.below(2) == 0,
+            cost_nano_usd: None,
+        }
+    }
+
+    pub fn wish(&self, call_id: Uuid) -> NewApproval {
+        NewApproval {
+            id: self.id(),
+            call_id,
+            tool_name: "look".to_owned(),
+            arguments: "{}".to_owned(),
+            arguments_digest: "d".to_owned(),
+            approver_roles: vec![format!("role-{}", self.below(2))],
+            asked_by: "1".to_owned(),
+            expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.dice.cast(1, 60)),
+        }
+    }
+}
+
+pub fn event(kind: EventType) -> NewEvent {
+    NewEvent { kind, data: r#"{"n":1}"#.to_owned() }
+}
+
+/// Sets one field, or takes it away.
+pub fn patch(n: u64) -> State {
+    State::from_iter([(format!("f{}", n % 2), if n == 2 { json!(null) } else { json!(n) })])
+}
+
+pub fn retry(id: Uuid, attempt: u32, now: jiff::Timestamp) -> CallRetry {
+    let error = "{}".to_owned();
+    CallRetry { id, attempt, started_at: now, finished_at: now, status: CallStatus::Failed, error, next_started_at: now }
+}
+
+pub fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
+    let failed = how > 0;
+    CallEnd {
+        id,
+        status: [CallStatus::Succeeded, CallStatus::Failed, CallStatus::Timeout, CallStatus::Running][usize::try_from(how).unwrap()],
+        response: (!failed).then(|| "{}".to_owned()),
+        meta: None,
+        error: failed.then(|| "no".to_owned()),
+        error_type: failed.then(|| "FATAL".to_owned()),
+        error_code: failed.then(|| if how == 1 { "outcome_unknown" } else { "other" }.to_owned()),
+        error_detail: failed.then(|| "{}".to_owned()),
+        cache_hit: false,
+        finished_at: now,
+    }
+}
