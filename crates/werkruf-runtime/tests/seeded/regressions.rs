@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use werkruf_contract::TurnStatus;
 
 use crate::client::{Client, Known};
 use crate::fleet::Fleet;
@@ -26,6 +27,7 @@ async fn a_message_is_worked_on_at_once_though_its_client_left_while_it_was_stor
     assert!(member.runtime.chat(client.first_words()).now_or_never().is_none(), "the message cannot be stored in no time");
     // Less than the recovery scan takes.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let turns: Vec<_> = world.tables.lock().unwrap().turns.values().map(|turn| (turn.status.as_str(), turn.takeovers)).collect();
-    assert_eq!(turns, [("completed", 0)]);
+    let turns: Vec<_> = world.tables.lock().unwrap().turns.values().map(|turn| (turn.status, turn.takeovers)).collect();
+    // The model may have come to an answer, or to a call that needs a word.
+    assert!(matches!(turns[..], [(TurnStatus::Completed | TurnStatus::AwaitingApproval, 0)]), "{turns:?}");
 }
