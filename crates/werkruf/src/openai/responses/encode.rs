@@ -171,8 +171,9 @@ impl Encoder {
             self.call(out, call);
         }
         let output = std::mem::take(&mut self.output);
-        let state = State { output: &output, usage: Some(&ended.usage), ..State::just(Standing::Completed) };
-        self.whole(out, "response.completed", &state);
+        let standing = if ended.client_calls.is_empty() { self.subject.ended(&ended.usage) } else { Standing::Completed };
+        let kind = if standing == Standing::Incomplete { "response.incomplete" } else { "response.completed" };
+        self.whole(out, kind, &State { output: &output, usage: Some(&ended.usage), ..State::just(standing) });
         self.ended = true;
         Ok(())
     }
@@ -263,7 +264,7 @@ fn error_type(error: &ErrorEvent) -> &'static str {
 /// The model was asked again after text was shown, and says something else now.
 fn interrupted(turn_id: Uuid) -> ErrorEvent {
     ErrorEvent {
-        kind: ToolErrorType::Upstream,
+        kind: ToolErrorType::Retryable,
         code: "model_interrupted".to_owned(),
         message: "The model was interrupted and now says something else than what was sent; retrieve the response for its whole text."
             .to_owned(),

@@ -61,6 +61,8 @@ pub(crate) enum Standing {
     Queued,
     InProgress,
     Completed,
+    /// Ended by the limit of the request.
+    Incomplete,
     Failed,
     Cancelled,
 }
@@ -71,6 +73,7 @@ impl Standing {
             Self::Queued => "queued",
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
@@ -128,6 +131,7 @@ impl Subject {
             metadata.insert("approval_id".to_owned(), id.to_string().into());
         }
         let error = state.error.map(|error| json!({"code": error.code, "message": error.message}));
+        let cut = (state.standing == Standing::Incomplete).then(|| json!({"reason": "max_output_tokens"}));
         let mut object = Map::new();
         for (name, usual) in WISHES {
             let value = echo.wishes.get(name).cloned().unwrap_or_else(|| serde_json::from_str(usual).unwrap_or_default());
@@ -141,7 +145,7 @@ impl Subject {
             "background": echo.background,
             "conversation": {"id": format!("conv_{}", self.conversation_id.simple())},
             "error": if state.standing == Standing::Failed { error } else { None },
-            "incomplete_details": null,
+            "incomplete_details": cut,
             "instructions": echo.instructions,
             "metadata": metadata,
             "model": echo.model,
@@ -155,6 +159,13 @@ impl Subject {
             object.extend(rest);
         }
         Value::Object(object)
+    }
+
+    /// How a turn that has an answer stands: a single model pass that used up the request's limit was cut.
+    pub(crate) fn ended(&self, usage: &Usage) -> Standing {
+        let most = self.echo.wishes.get("max_output_tokens").and_then(Value::as_f64);
+        let cut = usage.model_calls == 1 && most.is_some_and(|most| most >= 1.0 && usage.output_tokens as f64 >= most);
+        if cut { Standing::Incomplete } else { Standing::Completed }
     }
 
     /// When the turn was made: its id says so, on every process.
@@ -236,6 +247,19 @@ mod tests {
             assert_eq!(object.get(name), Some(&Value::Null), "{name}");
         }
         assert_eq!(object["strange"], Value::Null);
+    }
+
+    #[test]
+    fn an_answer_that_used_up_its_limit_is_incomplete() {
+        let mut subject = subject();
+        let usage = |output_tokens, model_calls| Usage { output_tokens, model_calls, ..Usage::default() };
+        assert_eq!(subject.ended(&usage(9, 1)), Standing::Completed);
+        subject.echo.wishes.insert("max_output_tokens".into(), json!(10));
+        assert_eq!(subject.ended(&usage(9, 1)), Standing::Completed);
+        assert_eq!(subject.ended(&usage(20, 2)), Standing::Completed, "each pass has the limit for itself");
+        assert_eq!(subject.ended(&usage(10, 1)), Standing::Incomplete);
+        let object = subject.object(&State::just(Standing::Incomplete));
+        assert_eq!(object["incomplete_details"], json!({"reason": "max_output_tokens"}));
     }
 
     #[test]

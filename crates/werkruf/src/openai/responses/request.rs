@@ -151,14 +151,14 @@ mod tests {
 
     use super::Request;
 
-    fn read(body: Value) -> Request {
+    fn read(body: &Value) -> Request {
         Request::read(body.as_object().unwrap().clone()).ok().unwrap()
     }
 
     #[test]
     fn an_input_is_a_text_or_items() {
         let user = json!({"type": "message", "role": "user", "content": "hi"});
-        assert_eq!(read(json!({"input": "hi"})).items, [user.clone()]);
+        assert_eq!(read(&json!({"input": "hi"})).items, [user]);
         let items = json!([
             "hi",
             {"role": "owner", "content": "x"},
@@ -170,41 +170,41 @@ mod tests {
             {"id": "msg_1"},
             17,
         ]);
-        let request = read(json!({"input": items}));
+        let request = read(&json!({"input": items}));
         let kinds: Vec<&str> = request.items.iter().map(|item| item["type"].as_str().unwrap_or("plain")).collect();
         assert_eq!(kinds, ["message", "plain", "function_call", "function_call_output", "item_reference"]);
         assert_eq!(request.items[1]["role"], "user");
         assert_eq!(request.echo.results.len(), 1);
-        assert!(read(json!({})).items.is_empty());
+        assert!(read(&json!({})).items.is_empty());
     }
 
     #[test]
     fn wishes_get_their_chat_names() {
-        let request = read(json!({"top_p": 0.5, "reasoning": {"effort": "low"}, "text": {"verbosity": "low",
+        let request = read(&json!({"top_p": 0.5, "reasoning": {"effort": "low"}, "text": {"verbosity": "low",
             "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": true}}}));
         let options = request.options();
         assert_eq!(options["response_format"], json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": true}}));
         assert_eq!((&options["reasoning_effort"], &options["verbosity"], &options["top_p"]), (&json!("low"), &json!("low"), &json!(0.5)));
-        assert!(read(json!({"text": {"format": {"type": "text"}}, "top_p": null})).options().is_empty());
+        assert!(read(&json!({"text": {"format": {"type": "text"}}, "top_p": null})).options().is_empty());
     }
 
     #[test]
     fn what_is_not_said_has_its_usual_value() {
-        let request = read(json!({"model": "m", "store": null, "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}));
+        let request = read(&json!({"model": "m", "store": null, "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}));
         assert!(request.echo.store && !request.echo.background && !request.stream);
         assert_eq!(request.echo.tools.len(), 1);
         let parts =
             json!([{"role": "developer", "content": "One."}, {"role": "developer", "content": [{"type": "input_text", "text": "Two."}]}]);
-        assert_eq!(read(json!({"instructions": parts})).instructions().as_deref(), Some("One.\n\nTwo."));
+        assert_eq!(read(&json!({"instructions": parts})).instructions().as_deref(), Some("One.\n\nTwo."));
     }
 
     #[test]
     fn a_conversation_is_named_with_or_without_its_prefix() {
         let id = Uuid::from_u128(7);
         for name in [json!(id), json!(format!("conv_{}", id.simple())), json!({"id": format!("conv_{id}")})] {
-            assert_eq!(read(json!({"conversation": name})).conversation, Some(id));
+            assert_eq!(read(&json!({"conversation": name})).conversation, Some(id));
         }
-        assert_eq!(read(json!({"conversation": null})).conversation, None);
+        assert_eq!(read(&json!({"conversation": null})).conversation, None);
         assert!(Request::read(json!({"conversation": "conv_68"}).as_object().unwrap().clone()).is_err());
     }
 }

@@ -113,6 +113,7 @@ impl Told {
         let awaited = if waits { approvals::awaited_by(app.approvals(), self.turn.tenant_id, self.turn.id).await? } else { None };
         let approval_id = awaited.map(|approval| approval.id);
         let standing = match (ended, self.failure(), self.turn.status) {
+            (Some(ended), ..) if ended.client_calls.is_empty() => self.subject.ended(&ended.usage),
             (Some(_), ..) => Standing::Completed,
             (None, Some(error), _) => standing_of(error),
             (None, None, TurnStatus::Accepted) => Standing::Queued,

@@ -126,3 +126,13 @@ async fn a_response_in_the_background_is_queued_and_can_be_stopped() {
     let events = resumed(&house, id, 1).await.rest().await;
     assert_eq!(events.last().unwrap().data["response"]["status"], "cancelled");
 }
+
+#[tokio::test]
+async fn an_answer_cut_by_its_limit_is_incomplete() {
+    let house = House::open().await;
+    house.model.script(vec![Reply::text("Once upon a").finish("length").usage(5, 4)]);
+    let events = numbered(streamed(&house, json!({"input": "Tell.", "max_output_tokens": 4})).await.rest().await, 0);
+    let end = events.last().unwrap();
+    assert_eq!((&end["type"], &end["response"]["status"]), (&json!("response.incomplete"), &json!("incomplete")));
+    assert_eq!(body(get(&house, 3, end["response"]["id"].as_str().unwrap()).await).await, end["response"]);
+}

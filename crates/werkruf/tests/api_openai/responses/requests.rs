@@ -28,6 +28,10 @@ async fn no_recorded_request_is_refused() {
             request["conversation"] = Value::Null;
         }
         let response = ask(&house, 3, request.clone()).await;
+        if request["input"] == json!([]) {
+            assert_eq!(response.status(), 400, "{}: without the past there is no question in it", path.display());
+            continue;
+        }
         assert_eq!(response.status(), 200, "{}", path.display());
         let object = if request["stream"] == json!(true) {
             Stream::new(response).rest().await.pop().unwrap().data["response"].clone()

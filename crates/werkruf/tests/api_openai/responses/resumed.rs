@@ -54,18 +54,16 @@ async fn a_client_that_left_in_the_middle_gets_exactly_the_rest() {
 #[tokio::test]
 async fn a_model_that_breaks_off_and_says_the_same_is_not_noticed() {
     let house = House::open().await;
-    let cut = || Reply::text("One two three four").without_done().finish("");
-    house.model.script(vec![cut(), Reply::text("One two three four five.")]);
+    let broken = json!({"message": "overloaded", "type": "server_error", "code": "overloaded"});
+    house.model.script(vec![Reply::text("One two three four").error_in_stream(broken), Reply::text("One two three four five.")]);
     let events = numbered(streamed(&house, json!({"input": "Count."})).await.rest().await, 0);
+    assert_eq!(house.model.requests().len(), 2);
     let end = events.last().unwrap();
-    if end["type"] == "response.completed" {
-        let id = end["response"]["id"].as_str().unwrap();
-        assert_eq!(numbered(resumed(&house, id, 0).await.rest().await, 1), events[1..]);
-        let deltas: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
-        assert_eq!(deltas, text(&end["response"]));
-    } else {
-        panic!("{end}");
-    }
+    assert_eq!(end["type"], "response.completed");
+    let deltas: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(deltas, "One two three four five.");
+    let id = end["response"]["id"].as_str().unwrap();
+    assert_eq!(numbered(resumed(&house, id, 0).await.rest().await, 1), events[1..]);
 }
 
 #[tokio::test]
@@ -80,4 +78,31 @@ async fn a_model_that_breaks_off_and_says_something_else_ends_the_stream() {
     let id = events[0]["response"]["id"].as_str().unwrap();
     let whole = resumed(&house, id, 0).await.rest().await;
     assert_eq!(text(&whole.last().unwrap().data["response"]), "Something else entirely.", "the response itself has come to its end");
+}
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_is_brought_up_from_the_rows() {
+    let house = House::open().await;
+    let gate = Gate::after(3);
+    let long: String = (0..40_000).map(|number| format!("{number} ")).collect();
+    house.model.script(vec![Reply::text(&long).gate(gate.clone())]);
+    let mut stream = streamed(&house, json!({"input": "Count."})).await;
+    let mut heard = some(&mut stream, 2).await;
+    gate.reached().await;
+    gate.open();
+    // Nobody reads until the turn has ended.
+    let id = heard[0].data["response"]["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/turns/{}", id.trim_start_matches("resp_"));
+    loop {
+        let turn = crate::support::body(house.as_user(3, reqwest::Method::GET, &path).send().await.unwrap()).await;
+        if turn["status"] == "completed" {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    heard.extend(stream.rest().await);
+    let heard = numbered(heard, 0);
+    assert_eq!(text(&heard.last().unwrap()["response"]), long);
+    let deltas: String = heard.iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(deltas, long);
 }
