@@ -11,15 +11,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Deadline, Effect, Failure, Grant, Principal, State, ToolContext, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError, crash};
 
 use crate::approve::{Await, Parked};
 use crate::arguments;
 use crate::attempt::{Run, attempt, canceled};
-use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
+use crate::boarding::Boarding;
+use crate::dedupe::{Joined, Lead};
 use crate::ground::{Draft, Ground};
-use crate::outcome::{Ended, Success};
+use crate::outcome::Ended;
 use crate::record::{Seat, conclude, new_row, object, record, shown, start};
 use crate::registry::Entry;
 use crate::timer;
@@ -85,7 +86,7 @@ pub(crate) struct Finished {
 }
 
 /// Why preparing stopped: the call is refused, or the store failed.
-enum Halt {
+pub(crate) enum Halt {
     Refused(Box<Failure>),
     Store(StoreError),
 }
@@ -227,72 +228,6 @@ impl Walk<'_> {
         })
     }
 
-    async fn dedupe(&self, entry: &Entry, args: &Value, row: &mut CallRow, principal: Option<&Arc<Principal>>) -> Result<Boarding, Halt> {
-        let ground = self.ground;
-        let principal = principal.unwrap_or(&ground.caller.principal);
-        let spec = entry.spec();
-        let sameness = Sameness {
-            tenant: ground.fence.tenant_id,
-            principal: &principal.user_id,
-            permissions: &permission_version(&principal.permissions),
-            conversation: ground.conversation_id,
-            tool: &spec.name,
-            version: &spec.version,
-            arguments: args,
-        };
-        let key = sameness
-            .key()
-            .ok_or_else(|| Failure::validation("invalid_arguments", "The arguments hold a number that JSON cannot carry."))?;
-        row.dedupe_key = Some(key.clone());
-        let lead = match ground.in_flight.board(&key, row.id) {
-            Flight::Joined(joined) => return Ok(Boarding::Join(joined)),
-            Flight::Lead(lead) => lead,
-        };
-        // A retry is a deliberate second time; the operator's `force` has been checked at the door.
-        let deliberate = row.retry_of.is_some();
-        let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
-        let only_in_turn = spec.effect == Effect::Read && spec.reuse.is_zero();
-        if deliberate || (only_in_turn && !in_turn()) {
-            return Ok(Boarding::Lead(lead));
-        }
-        if spec.effect != Effect::Read
-            && let Some(boarding) = self.done_before(row)?
-        {
-            return Ok(boarding);
-        }
-        let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;
-        match judge(earlier, spec, ground.turn_id, ground.clock.now()) {
-            Earlier::Nothing => Ok(Boarding::Lead(lead)),
-            Earlier::Reuse(source) => {
-                row.dedupe_of = Some(source.id);
-                let success = Success::stored(&source);
-                let finished_at = ground.clock.now();
-                let ended = Ended { status: CallStatus::Succeeded, result: Ok(success), attempt: 0, cache_hit: true, finished_at };
-                Ok(Boarding::Over(Box::new(ended)))
-            }
-            Earlier::Unknown(earlier) => Err(unknown(earlier).into()),
-            Earlier::Awaited(earlier) => Err(approval_pending(earlier).into()),
-        }
-    }
-
-    /// What this very turn has done comes first: while it waited for a person's word another turn may have done the same
-    /// thing since, and the store only knows the newest.
-    fn done_before(&self, row: &mut CallRow) -> Result<Option<Boarding>, Failure> {
-        let same = self.earlier.iter().rev().filter(|call| call.row.dedupe_key == row.dedupe_key);
-        for call in same {
-            match &call.ended.result {
-                Ok(_) => {
-                    row.dedupe_of = Some(call.row.dedupe_of.unwrap_or(call.row.id));
-                    let ended = Ended { cache_hit: true, ..call.ended.shared(self.ground.clock.now()) };
-                    return Ok(Some(Boarding::Over(Box::new(ended))));
-                }
-                Err(failure) if failure.code == "outcome_unknown" => return Err(unknown(call.row.id)),
-                Err(_) => {}
-            }
-        }
-        Ok(None)
-    }
-
     pub(crate) fn deadline(&self) -> Deadline {
         let turn = self.ground.deadline;
         self.context.timeouts_ms.map_or(turn, |ms| turn.earlier(timer::after(std::time::Duration::from_millis(ms.get()))))
@@ -423,22 +358,10 @@ pub(crate) fn waits(batch: &[Prepared], job_id: Uuid) -> bool {
     batch.iter().any(|call| call.row.id == job_id && matches!(call.plan, Plan::Await(_)))
 }
 
-/// Nobody knows whether the very same call happened.
-fn unknown(earlier: Uuid) -> Failure {
-    Failure::fatal("outcome_unknown", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
-}
-
 /// The very same call waits for a word already; a second one would be a second time.
-fn approval_pending(earlier: Uuid) -> Failure {
+pub(crate) fn approval_pending(earlier: Uuid) -> Failure {
     Failure::fatal("approval_pending", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
 }
 
 /// A call's place in the batch, and how it ended.
 type Landing = (usize, Result<Arc<Ended>, StoreError>);
-
-/// What boarding came to.
-enum Boarding {
-    Over(Box<Ended>),
-    Join(Joined),
-    Lead(Lead),
-}

@@ -14,6 +14,7 @@ mod ask;
 mod assistant;
 mod attempt;
 mod begun;
+mod boarding;
 mod brought;
 mod corridor;
 mod decision;

@@ -88,10 +88,11 @@ pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, aske
     let mut fresh = || format!("call_{}", door.app.clock.new_id().simple());
     let input = Input::read(asked.format, &asked.values, &mut fresh)
         .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
-    if input.is_empty() {
+    let named = named(headers)?.or(asked.conversation);
+    // In a conversation that is named, nothing new is the wish to go on from where it stands.
+    if input.is_empty() && named.is_none() {
         return Err(ApiError::invalid("There is no message; send at least one."));
     }
-    let named = named(headers)?.or(asked.conversation);
     let known = find(door, &caller, named, &input).await?;
     let setup = door.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, asked.model.as_deref());
@@ -173,9 +174,6 @@ fn inbound(
         let (history, said) = input.apart();
         (history, said, Vec::new())
     };
-    if text.is_empty() && parts.is_empty() && results.is_empty() && conversation_id.is_some() {
-        return Err(ApiError::invalid("There is nothing new in the request; end it with a user message or a tool result."));
-    }
     let seen = input.seen(start);
     let idempotency = body::idempotency(headers, "", &asked.raw)?;
     let brought = brought(headers, input, history, seen, asked);

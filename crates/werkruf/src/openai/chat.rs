@@ -126,7 +126,8 @@ async fn streamed(begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiErro
     let mut out = BytesMut::new();
     chunks.begin(&mut out);
     first.iter().for_each(|heard| chunks.tell(&mut out, heard));
-    let ticks = interval(KEEP_ALIVE);
+    let mut ticks = interval(KEEP_ALIVE);
+    ticks.reset();
     let events = std::mem::replace(&mut begun.events, Events::Stored(Default::default()));
     let mut response = sse::response(Body::from_stream(Live { events, listener, chunks, out, ticks, turn_id }));
     name_approval(&mut response, &first);

@@ -56,4 +56,10 @@ async fn a_named_conversation_takes_only_what_is_new() {
     let asked = house.model.requests().pop().unwrap();
     let said: Vec<&str> = asked.messages()[1..].iter().map(|message| message["content"].as_str().unwrap()).collect();
     assert_eq!(said, ["hello", "Two", "Three"]);
+    // With nothing new it goes on from where it stands.
+    let request = completion(&house).header("x-conversation-id", &conversation).json(&json!({"messages": []}));
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    let asked = house.model.requests().pop().unwrap();
+    let said: Vec<&str> = asked.messages()[1..].iter().map(|message| message["content"].as_str().unwrap()).collect();
+    assert_eq!(said, ["hello", "Two", "Three", "Four"]);
 }

@@ -1,0 +1,100 @@
+//! The corridor's stage that knows the same call again: joined while it flies, reused inside its window, refused where
+//! nobody knows whether it happened.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use werkruf_contract::{CallStatus, Effect, Failure, Principal, Uuid};
+use werkruf_store::CallRow;
+
+use crate::corridor::{Halt, Walk, approval_pending};
+use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
+use crate::outcome::{Ended, Success};
+use crate::record::object;
+use crate::registry::Entry;
+
+/// What boarding came to.
+pub(crate) enum Boarding {
+    Over(Box<Ended>),
+    Join(Joined),
+    Lead(Lead),
+}
+
+impl Walk<'_> {
+    pub(crate) async fn dedupe(
+        &self,
+        entry: &Entry,
+        args: &Value,
+        row: &mut CallRow,
+        principal: Option<&Arc<Principal>>,
+    ) -> Result<Boarding, Halt> {
+        let ground = self.ground;
+        let principal = principal.unwrap_or(&ground.caller.principal);
+        let spec = entry.spec();
+        let sameness = Sameness {
+            tenant: ground.fence.tenant_id,
+            principal: &principal.user_id,
+            permissions: &permission_version(&principal.permissions),
+            conversation: ground.conversation_id,
+            tool: &spec.name,
+            version: &spec.version,
+            arguments: args,
+        };
+        let key = sameness
+            .key()
+            .ok_or_else(|| Failure::validation("invalid_arguments", "The arguments hold a number that JSON cannot carry."))?;
+        row.dedupe_key = Some(key.clone());
+        let lead = match ground.in_flight.board(&key, row.id) {
+            Flight::Joined(joined) => return Ok(Boarding::Join(joined)),
+            Flight::Lead(lead) => lead,
+        };
+        // A retry is a deliberate second time; the operator's `force` has been checked at the door.
+        let deliberate = row.retry_of.is_some();
+        let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
+        let only_in_turn = spec.effect == Effect::Read && spec.reuse.is_zero();
+        if deliberate || (only_in_turn && !in_turn()) {
+            return Ok(Boarding::Lead(lead));
+        }
+        if spec.effect != Effect::Read
+            && let Some(boarding) = self.done_before(row)?
+        {
+            return Ok(boarding);
+        }
+        let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;
+        match judge(earlier, spec, ground.turn_id, ground.clock.now()) {
+            Earlier::Nothing => Ok(Boarding::Lead(lead)),
+            Earlier::Reuse(source) => {
+                row.dedupe_of = Some(source.id);
+                let success = Success::stored(&source);
+                let finished_at = ground.clock.now();
+                let ended = Ended { status: CallStatus::Succeeded, result: Ok(success), attempt: 0, cache_hit: true, finished_at };
+                Ok(Boarding::Over(Box::new(ended)))
+            }
+            Earlier::Unknown(earlier) => Err(unknown(earlier).into()),
+            Earlier::Awaited(earlier) => Err(approval_pending(earlier).into()),
+        }
+    }
+
+    /// What this very turn has done comes first: while it waited for a person's word another turn may have done the same
+    /// thing since, and the store only knows the newest.
+    fn done_before(&self, row: &mut CallRow) -> Result<Option<Boarding>, Failure> {
+        let same = self.earlier.iter().rev().filter(|call| call.row.dedupe_key == row.dedupe_key);
+        for call in same {
+            match &call.ended.result {
+                Ok(_) => {
+                    row.dedupe_of = Some(call.row.dedupe_of.unwrap_or(call.row.id));
+                    let ended = Ended { cache_hit: true, ..call.ended.shared(self.ground.clock.now()) };
+                    return Ok(Some(Boarding::Over(Box::new(ended))));
+                }
+                Err(failure) if failure.code == "outcome_unknown" => return Err(unknown(call.row.id)),
+                Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Nobody knows whether the very same call happened.
+fn unknown(earlier: Uuid) -> Failure {
+    Failure::fatal("outcome_unknown", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
+}
