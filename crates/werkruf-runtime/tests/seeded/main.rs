@@ -1,7 +1,8 @@
 //! The turn engine under a seeded scheduler: time, ids, store, model, tools, clients and crashes all follow from one number.
 //!
-//! `WERKRUF_SEEDS` says how many seeds are run. A seed that fails prints itself; `WERKRUF_SEED=n cargo test -p werkruf-runtime
-//! --test seeded` plays it again with its trace. `cfg(test)` on the modules tells the lints that their helpers are tests too.
+//! `WERKRUF_SEEDS` says how many seeds are run, `WERKRUF_FIRST_SEED` where they begin. A seed that fails prints itself;
+//! `WERKRUF_SEED=n cargo test -p werkruf-runtime --test seeded` plays it again with its trace. `cfg(test)` on the modules tells
+//! the lints that their helpers are tests too.
 
 #[cfg(test)]
 mod audit;

@@ -1,5 +1,6 @@
 //! One run from its seed: a world, its processes, its clients, the calm after the storm, and the audit.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -109,6 +110,14 @@ fn conclude(world: &World) -> Outcome {
         }
         if row.attempt > 1 {
             ledger.counts.one("calls attempted again");
+        }
+    }
+    for id in tables.conversations.keys() {
+        let mut blocks: Vec<_> = tables.history(*id).iter().filter_map(|row| row.turn_id).collect();
+        blocks.dedup();
+        let all = blocks.len();
+        for _ in 0..all - blocks.iter().collect::<BTreeSet<_>>().len() {
+            ledger.counts.one("turns that others came between");
         }
     }
     for row in tables.approvals.values() {
