@@ -34,6 +34,7 @@ tell! {
     a_cancel_is_a_wish_the_owner_hears,
     a_clients_results_take_their_places,
     a_client_is_known_by_what_it_has_seen,
+    what_a_client_takes_back_is_marked_once_and_kept,
     a_turn_waits_for_a_word_and_goes_on,
     a_word_comes_in_time_or_not_at_all,
     approvals_are_listed_by_role_status_and_turn,

@@ -63,3 +63,17 @@ pub(crate) async fn a_client_is_known_by_what_it_has_seen<S: Store>(world: World
     assert_eq!(world.store.brought_first(tenant, running.conversation).await.unwrap(), brought);
     assert_eq!(world.store.brought_first(world.id(), running.conversation).await.unwrap(), None);
 }
+
+pub(crate) async fn what_a_client_takes_back_is_marked_once_and_kept<S: Store>(world: World<S>) {
+    let mut open = world.opening(world.new_conversation(), "hello");
+    open.client = Some(r#"{"door":{"responses":{"model":"m"}}}"#.to_owned());
+    let running = world.begin(open).await;
+    let tenant = world.tenant;
+    assert!(!world.store.take_back(world.id(), running.turn).await.unwrap(), "no other tenant's");
+    assert!(world.store.take_back(tenant, running.turn).await.unwrap());
+    let brought = world.store.brought(tenant, running.turn).await.unwrap().unwrap();
+    let brought: serde_json::Value = serde_json::from_str(&brought).unwrap();
+    assert_eq!(brought, serde_json::json!({"door": {"responses": {"model": "m"}, "deleted": true}}));
+    let plain = left_to_the_client(&world, "a").await;
+    assert!(!world.store.take_back(tenant, plain.turn).await.unwrap(), "it came through no door that can take it back");
+}

@@ -110,7 +110,10 @@ async fn answer(
     background: bool,
 ) -> Result<Response, ApiError> {
     let events = std::mem::replace(&mut begun.events, Events::Stored(std::collections::VecDeque::new()));
-    let mut response = if stream {
+    let mut response = if stream && begun.replayed {
+        // From the records, where events that are no longer kept are made up for.
+        Follow::resumed(&door.app, Told::of(&door.app, tenant_id, subject).await?, None).hasty().respond()
+    } else if stream {
         let ids = (begun.conversation_id, begun.turn_id);
         Follow::begun(&door.app, tenant_id, ids, Encoder::new(subject, None), events).respond()
     } else if background && !begun.replayed {

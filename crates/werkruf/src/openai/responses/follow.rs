@@ -12,7 +12,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
 use tokio::time::{Interval, interval};
-use werkruf_contract::{EventType, Uuid};
+use werkruf_contract::{EventType, TurnStatus, Uuid};
 use werkruf_runtime::{LiveEvent, Watch};
 use werkruf_store::StoreError;
 
@@ -74,10 +74,18 @@ impl Follow {
         let none = Events::Stored(std::collections::VecDeque::new());
         let mut follow = Self::begun(app, turn.tenant_id, ids, Encoder::new(subject, after), none);
         (follow.events, follow.patient, follow.last) = (None, true, last);
+        follow.parked = turn.status == TurnStatus::AwaitingApproval;
         for one in said {
             follow.encoder.take(&mut follow.out, one);
         }
         follow
+    }
+
+    /// Ends where a person must decide.
+    pub(crate) fn hasty(mut self) -> Self {
+        self.ended |= self.parked;
+        self.patient = false;
+        self
     }
 
     /// As a response.

@@ -62,7 +62,8 @@ impl Told {
     /// What the turn behind a subject has come to, whether or not others may ask for it.
     pub(crate) async fn of(app: &App, tenant_id: Uuid, subject: Subject) -> Result<Self, ApiError> {
         let turn = app.records().turn(tenant_id, subject.turn_id).await?.ok_or_else(|| unknown(&response_id(subject.turn_id)))?;
-        Ok(Self::load(app, turn, subject, Brought::default()).await?)
+        let brought = app.clients().brought(tenant_id, turn.id).await?.map(|text| read(&text)).transpose()?;
+        Ok(Self::load(app, turn, subject, brought.unwrap_or_default()).await?)
     }
 
     async fn load(app: &App, turn: TurnRow, subject: Subject, brought: Brought) -> Result<Self, StoreError> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
 use super::talk::{answered, ask, get, numbered, refusal, resumed, streamed, text};
-use crate::support::{House, body};
+use crate::support::{House, Stream, body};
 
 #[tokio::test]
 async fn an_answer_says_back_what_was_asked_and_what_came_of_it() {
@@ -101,11 +101,19 @@ async fn a_turn_that_waits_for_a_person_is_in_progress_and_can_be_followed() {
     assert_eq!(heard.last().unwrap()["type"], "response.completed");
     assert_eq!(text(&heard.last().unwrap()["response"]), "I ask.Then not.");
     assert_eq!(numbered(resumed(&house, id, 1).await.rest().await, 2), heard, "told again it is the same");
-    // A stream of its own ends where the person is asked.
+    // A stream of its own ends where the person is asked, also when it is told again.
     house.model.script(vec![Reply::calls(vec![call("pay", json!({}))])]);
-    let events = numbered(streamed(&house, json!({"input": "Pay."})).await.rest().await, 0);
+    let send = async || {
+        let request = house
+            .as_user(3, Method::POST, "/v1/responses")
+            .header("idempotency-key", "pay")
+            .json(&json!({"input": "Pay.", "stream": true}));
+        numbered(Stream::new(request.send().await.unwrap()).rest().await, 0)
+    };
+    let events = send().await;
     assert_eq!(events.len(), 3);
     assert!(events[2]["response"]["metadata"]["approval_id"].is_string());
+    assert_eq!(send().await, events);
 }
 
 #[tokio::test]

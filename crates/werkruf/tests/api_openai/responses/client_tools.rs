@@ -96,10 +96,14 @@ async fn an_earlier_response_or_the_conversation_itself_is_gone_on_with() {
     // The conversation has gone on since: it goes on from where it is.
     let third = answered(&house, json!({"input": "3?", "previous_response_id": first["id"]})).await;
     let fourth = answered(&house, json!({"input": "4?", "conversation": {"id": first["conversation"]["id"]}})).await;
-    for later in [&second, &third, &fourth] {
+    // Nothing new is the wish to go on.
+    house.model.script(vec![Reply::text("Five.")]);
+    let fifth = answered(&house, json!({"input": [], "previous_response_id": fourth["id"]})).await;
+    assert_eq!(text(&fifth), "Five.");
+    for later in [&second, &third, &fourth, &fifth] {
         assert_eq!(later["conversation"], first["conversation"]);
     }
-    assert_eq!(house.model.requests().pop().unwrap().messages().len(), 1 + 7);
+    assert_eq!(house.model.requests().pop().unwrap().messages().len(), 1 + 8);
     let stranger = ask(&house, 1, json!({"input": "5?", "conversation": first["conversation"]["id"]})).await;
     // The operator's key sees everything; a person's own does not.
     assert_eq!(stranger.status(), 200);
