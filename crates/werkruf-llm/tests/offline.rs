@@ -33,6 +33,7 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
+        fewer_tokens: None,
     }
 }
 

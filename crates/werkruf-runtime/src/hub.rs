@@ -199,7 +199,9 @@ impl Streams {
             {
                 return !reader.sender.is_closed();
             }
-            let delivered = reader.weight.add(event, WEIGHT) && reader.sender.try_send(event.clone()).is_ok();
+            // The end of a turn is never too much: a reader that has kept up must not lose it for its size.
+            let most = if event.kind.ends_turn() { usize::MAX } else { WEIGHT };
+            let delivered = reader.weight.add(event, most) && reader.sender.try_send(event.clone()).is_ok();
             // A reader of one turn has heard everything once the turn has ended.
             delivered && !(event.kind.ends_turn() && reader.watch.turn_id.is_some())
         });

@@ -47,6 +47,8 @@ pub struct Inbound {
     pub brought: Option<Arc<Brought>>,
     /// Results of calls that the client ran. Calls it leaves out are canceled.
     pub results: Vec<ClientResult>,
+    /// The newest turn of the conversation as the client knows it; where it has gone on since, nothing is begun.
+    pub after: Option<Uuid>,
 }
 
 /// A stored message: the turn exists and will reach an end.
@@ -95,6 +97,8 @@ pub enum Refusal {
     Invalid { code: &'static str, message: String },
     #[error("there is no such conversation")]
     UnknownConversation,
+    #[error("the conversation has gone on")]
+    GoneOn,
     #[error("there is no tool named {0}")]
     UnknownTool(String),
     #[error("there is no such call")]

@@ -166,8 +166,10 @@ impl Entered {
                 calls: vec![call.row.clone()],
                 approvals: wish(&call.plan),
                 client: None,
+                sent: None,
                 results: Vec::new(),
                 unanswered: None,
+                after: None,
                 events,
                 now,
             })
@@ -187,6 +189,7 @@ impl Entered {
             Opened::Stored { fence: None, .. } => Err(Refusal::Busy { retry_after_ms: 1000 }),
             Opened::Duplicate { turn_id, same_body } => Err(Refusal::Duplicate { turn_id, same_body }),
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
+            Opened::GoneOn => Err(Refusal::GoneOn),
         }
     }
 

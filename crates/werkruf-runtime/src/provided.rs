@@ -9,6 +9,8 @@ use crate::corridor::{Arguments, Asked};
 use crate::ground::{Draft, Ground};
 use crate::record::{announce, new_row, object};
 
+const FAILED: &str = "provider_call_failed";
+
 /// Rows and events for the items of one answer, in the commit that makes the answer durable.
 pub(crate) fn record_items(ground: &Ground, draft: &mut Draft, step: u32, context: &ToolContext, answer: &Answer) {
     for item in &answer.items {
@@ -25,6 +27,11 @@ pub(crate) fn record_items(ground: &Ground, draft: &mut Draft, step: u32, contex
         draft.event(EventType::ToolFinished, &finished);
         draft.write.calls.push(row);
     }
+}
+
+/// Whether the provider ran this call itself: it has no key of ours, because nobody could ask us for it twice.
+pub(crate) fn is_provided(row: &CallRow) -> bool {
+    row.dedupe_key.is_none() && row.attempt == 0 && (row.status == CallStatus::Succeeded || row.error_code.as_deref() == Some(FAILED))
 }
 
 fn row(ground: &Ground, step: u32, context: &ToolContext, answer: &Answer, item: &ProviderItem) -> Option<CallRow> {
@@ -49,8 +56,7 @@ fn row(ground: &Ground, step: u32, context: &ToolContext, answer: &Answer, item:
     row.status = if item.succeeded() { CallStatus::Succeeded } else { CallStatus::Failed };
     if row.status == CallStatus::Failed {
         let details = object(json!({"status": item.status, "error": item.error}));
-        let failure =
-            Failure::new(ToolErrorType::Upstream, "provider_call_failed", "The provider's own call failed.").with_details(details);
+        let failure = Failure::new(ToolErrorType::Upstream, FAILED, "The provider's own call failed.").with_details(details);
         row.error = Some(failure.message.clone());
         row.error_type = Some(failure.kind.as_str().to_owned());
         row.error_code = Some(failure.code.to_string());

@@ -169,6 +169,7 @@ impl Orphan {
             parts: Vec::new(),
             brought: brought.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
             results: Vec::new(),
+            after: None,
         };
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let setup = self.runtime.setup();

@@ -8,6 +8,7 @@ use werkruf_contract::{
 use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
 
 use crate::outcome::StoredMeta;
+use crate::provided::is_provided;
 
 /// More calls than a turn can have.
 const ALL_CALLS: u32 = 10_000;
@@ -54,6 +55,7 @@ pub async fn complete_event(records: &dyn Records, tenant_id: Uuid, stream_id: U
     let filter = CallFilter { turn_id: Some(stored.turn_id), ..CallFilter::default() };
     let mut calls = records.calls(tenant_id, filter, Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst }).await?;
     calls.sort_by_key(|call| (call.step, call.output_index));
+    calls.retain(|call| !is_provided(call));
     let state = records.conversation(tenant_id, stream_id).await?.map(|conversation| conversation.state).unwrap_or_default();
     let complete = stored.complete(state, calls.iter().map(result_of).collect());
     serde_json::to_string(&complete).map_err(|error| StoreError::Broken(error.to_string()))

@@ -7,7 +7,7 @@ use werkruf_contract::{
     TurnError, TurnStatus, Uuid, Words,
 };
 use werkruf_llm::history_formats::StoredCall;
-use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, StoreError, TurnRow, crash};
+use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, Replacement, StoreError, TurnRow, crash};
 
 use crate::act::expect_results;
 use crate::approve::{Await, Word, park, word};
@@ -18,8 +18,10 @@ use crate::dedupe::Flight;
 use crate::ground::{Draft, Ground};
 use crate::history;
 use crate::outcome::{Ended, Success};
+use crate::provided::is_provided;
 use crate::record::{Seat, record};
 use crate::registry::Entry;
+use crate::runtime::UNANSWERED;
 use crate::turn::{Said, Turn};
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.
@@ -44,7 +46,7 @@ impl Left {
         let steps = self.steps();
         let stands = |id: &str| self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(id));
         let (mut open, mut done) = (Vec::new(), Vec::new());
-        for call in self.calls.clone() {
+        for call in self.calls.iter().filter(|call| !is_provided(call)).cloned() {
             let step = usize::try_from(call.step).unwrap_or_default().checked_sub(1).and_then(|step| steps.get(step));
             let id = step.and_then(|calls| id_of(&call, calls));
             let result = id.as_deref().and_then(stands);
@@ -58,6 +60,25 @@ impl Left {
             }
         }
         (done, open)
+    }
+
+    /// The client never hears of its calls: the history says so in place of their results.
+    fn close_theirs(&self, ground: &Ground, draft: &mut Draft) {
+        for call in self.theirs() {
+            let stands = self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(call.id.as_str()));
+            match stands.map(|row| row.status.as_deref()) {
+                Some(Some("pending")) => {
+                    draft.write.replacements.push(Replacement { tool_call_id: call.id, content: UNANSWERED.to_owned(), status: "error" });
+                }
+                Some(_) => {}
+                None => {
+                    expect_results(ground, draft, std::slice::from_ref(&call));
+                    if let Some(message) = draft.write.messages.last_mut() {
+                        (message.content, message.status) = (UNANSWERED.to_owned(), Some("error"));
+                    }
+                }
+            }
+        }
     }
 
     /// The calls of the turn's answers, step by step, as the history has them.
@@ -106,6 +127,7 @@ impl Left {
             }
             record(ground, &mut draft, &row, seat.as_ref(), &ended);
         }
+        self.close_theirs(ground, &mut draft);
         draft
     }
 }
@@ -154,6 +176,12 @@ impl Turn {
         self.bill_lost(left);
         let mut draft = ground.draft();
         draft.write.usage.append(&mut self.progress.usage);
+        let theirs = left.theirs();
+        if open.is_empty() && !theirs.is_empty() {
+            // Everything of ours is done; the client has only not heard of its part.
+            ground.commit(draft).await?;
+            return Ok(Some(Said { text: left.said().1, calls: theirs, ..Said::default() }));
+        }
         if open.is_empty() {
             // Some of the lost request's text may have been shown.
             draft.event(EventType::AssistantReset, &AssistantReset { step: self.progress.step + 1, turn_id: ground.turn_id });
@@ -166,7 +194,6 @@ impl Turn {
         ground.commit(draft).await?;
         crash::point("resumed");
         let Finished { walked, parked, draft: mut outcomes } = walk.finish(prepared).await?;
-        let theirs = left.theirs();
         let stands = |call: &&ClientCall| left.history.iter().any(|row| row.tool_call_id.as_deref() == Some(call.id.as_str()));
         let missing: Vec<ClientCall> = theirs.iter().filter(|call| !stands(call)).cloned().collect();
         expect_results(&ground, &mut outcomes, &missing);

@@ -33,7 +33,7 @@ use crate::timer;
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 /// What a model reads of a call that its client never answered.
-const UNANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
+pub(crate) const UNANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
 const TITLE_CHARS: usize = 80;
 const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -242,6 +242,7 @@ impl House {
             Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
             Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
             Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
+            Opened::GoneOn => return Err(Refusal::GoneOn),
         };
         crash::point("after_a");
         let (events, _) = self.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
@@ -275,8 +276,10 @@ impl House {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: inbound.brought.as_ref().map(json),
+            sent: inbound.brought.as_ref().map(|brought| brought.seen.clone()).filter(|seen| !seen.is_empty()),
             results: inbound.results.iter().map(answered).collect(),
-            unanswered: inbound.brought.as_ref().map(|_| UNANSWERED.to_owned()),
+            unanswered: (!init.created).then(|| UNANSWERED.to_owned()),
+            after: inbound.after,
             events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
             now,
         }

@@ -211,7 +211,8 @@ impl Turn {
             locale: self.locale.clone(),
             today: self.today,
             temperature: wished(|brought| brought.temperature).or(self.assistant.temperature),
-            max_output_tokens: brought.and_then(|brought| brought.max_output_tokens).or(self.assistant.max_output_tokens),
+            max_output_tokens: self.assistant.max_output_tokens,
+            fewer_tokens: brought.and_then(|brought| brought.max_output_tokens),
             options: self.options.clone(),
         };
         let deadline = match self.progress.last_word {

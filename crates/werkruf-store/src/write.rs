@@ -100,10 +100,14 @@ pub struct OpenTurn {
     pub approvals: Vec<NewApproval>,
     /// What a client of the OpenAI doors brought along.
     pub client: Option<JsonText>,
+    /// Everything that client had sent and seen with it, as a digest.
+    pub sent: Option<String>,
     /// Results of calls that the client ran.
     pub results: Vec<Replacement>,
     /// What stands for results the client owes and does not send; `None` where the door knows no such calls.
     pub unanswered: Option<String>,
+    /// The newest turn the conversation must still have, for a client that goes on from what it has seen.
+    pub after: Option<Uuid>,
     pub events: Vec<NewEvent>,
     pub now: Timestamp,
 }
@@ -117,6 +121,8 @@ pub enum Opened {
     Duplicate { turn_id: Uuid, same_body: bool },
     /// No such conversation for this person.
     UnknownConversation,
+    /// Another turn came after the one the client knows.
+    GoneOn,
 }
 
 /// A queued call begins.

@@ -34,7 +34,7 @@ pub(super) fn encode(
     out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     let reasoning = is_reasoning_model(model);
     let limit = if reasoning || dialect.at_openai { "max_completion_tokens" } else { "max_tokens" };
-    put_field(&mut out, limit, &request.max_output_tokens.unwrap_or(max_output_tokens))?;
+    put_field(&mut out, limit, &request.most_tokens(max_output_tokens))?;
     if let Some(temperature) = request.temperature.filter(|temperature| !reasoning && temperature.is_finite()) {
         put_field(&mut out, "temperature", &temperature)?;
     }

@@ -30,7 +30,7 @@ pub(super) fn encode(
     out.extend_from_slice(b"{\"model\":");
     put(&mut out, model)?;
     out.extend_from_slice(b",\"stream\":true,\"store\":false");
-    put_field(&mut out, "max_output_tokens", &request.max_output_tokens.unwrap_or(max_output_tokens))?;
+    put_field(&mut out, "max_output_tokens", &request.most_tokens(max_output_tokens))?;
     if !request.system.is_empty() {
         put_field(&mut out, "instructions", &request.system)?;
     }

@@ -47,6 +47,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
+        fewer_tokens: None,
     }
 }
 

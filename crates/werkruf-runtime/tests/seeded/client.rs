@@ -149,6 +149,7 @@ impl Client {
             parts: Vec::new(),
             brought: None,
             results: Vec::new(),
+            after: None,
         }
     }
 

@@ -186,8 +186,10 @@ impl Story {
             calls: calls.clone(),
             approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.wish(call.id)).into_iter().collect(),
             client: None,
+            sent: None,
             results: Vec::new(),
             unanswered: None,
+            after: None,
             events: vec![event(EventType::Init)],
             now,
         };

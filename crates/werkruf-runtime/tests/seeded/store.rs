@@ -302,6 +302,12 @@ impl Clients for Store {
     fn awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> Answer<'_, Option<Resumed>> {
         nobody_asks()
     }
+    fn repeated(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<Resumed>> {
+        nobody_asks()
+    }
+    fn note_seen(&self, _: Uuid, _: Uuid, _: String) -> Answer<'_, bool> {
+        nobody_asks()
+    }
     fn take_back(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
         nobody_asks()
     }

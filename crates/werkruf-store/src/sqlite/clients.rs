@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::{Columns, first};
+use super::row::{Columns, all, first};
 use super::text::Id;
 use crate::{Answer, Clients, JsonText, OpenTurn, Resumed, StoreError};
 
@@ -41,13 +41,34 @@ impl Clients for SqliteStore {
         Box::pin(self.readers.look_up(move |c| {
             let ids = serde_json::to_string(&call_ids).map_err(|error| StoreError::Broken(error.to_string()))?;
             let mut statement = c.prepare_cached(
-                "SELECT messages.conversation_id, turns.id FROM messages
+                "SELECT messages.conversation_id, max(turns.id) FROM messages
                    JOIN turns ON turns.tenant_id = messages.tenant_id AND turns.id = messages.turn_id
                  WHERE messages.tenant_id = ?1 AND messages.status = 'pending' AND turns.user_id = ?2 AND turns.finished_at IS NOT NULL
                    AND messages.tool_call_id IN (SELECT value FROM json_each(?3))
-                 ORDER BY turns.id DESC LIMIT 1",
+                 GROUP BY messages.conversation_id LIMIT 2",
             )?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, ids], resumed)
+            let mut found = all(&mut statement, params![Id::from(tenant_id), user_id, ids], resumed)?;
+            // Ids such as call_0 come again in other conversations: two that wait are none that is meant.
+            Ok(found.pop().filter(|_| found.is_empty()))
+        }))
+    }
+
+    fn repeated(&self, tenant_id: Uuid, user_id: String, sent: String) -> Answer<'_, Option<Resumed>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(
+                "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND sent = ?3
+                   AND conversation_id IS NOT NULL ORDER BY id DESC LIMIT 1",
+            )?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, sent], resumed)
+        }))
+    }
+
+    fn note_seen(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> Answer<'_, bool> {
+        Box::pin(self.writer.submit(move |c| {
+            let noted = c
+                .prepare_cached("UPDATE turns SET seen = ?3 WHERE tenant_id = ?1 AND id = ?2 AND seen IS NULL")?
+                .execute(params![Id::from(tenant_id), Id::from(turn_id), seen])?;
+            Ok(noted == 1)
         }))
     }
 
@@ -66,10 +87,20 @@ fn resumed(columns: &mut Columns<'_>) -> Result<Resumed, StoreError> {
     Ok(Resumed { conversation_id: columns.id()?, turn_id: columns.id()? })
 }
 
+/// The newest turn of a conversation.
+pub(super) fn newest(c: &Connection, tenant: &Id, conversation: &Id) -> Result<Option<Uuid>, StoreError> {
+    let mut statement = c.prepare_cached("SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 ORDER BY id DESC LIMIT 1")?;
+    first(&mut statement, params![tenant, conversation], |columns| columns.id())
+}
+
 /// The results a client sends take their places; what it leaves unanswered is canceled. Only turns that have ended wait for
 /// a client, so no running turn's rows are touched.
 pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &OpenTurn) -> Result<(), StoreError> {
     let Some(unanswered) = &open.unanswered else { return Ok(()) };
+    let mut waiting = c.prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?1 AND status = 'pending')")?;
+    if first(&mut waiting, params![conversation], |columns| columns.flag())? != Some(true) {
+        return Ok(());
+    }
     let ended = "turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NOT NULL)";
     let mut answer = c.prepare_cached(&format!(
         "UPDATE messages SET content = ?4, status = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3

@@ -100,7 +100,7 @@ const OF_TURN: [&str; 6] = [
     "DELETE FROM outbox WHERE tenant_id = ?1 AND turn_id = ?2",
     // A turn without a conversation is a stream of its own.
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
-    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL WHERE tenant_id = ?1 AND id = ?2",
+    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 /// What the person did in somebody else's conversation loses its words and keeps its place, so that the history stays valid.
 const IN_FOREIGN: [&str; 2] = [

@@ -24,7 +24,7 @@ const ERASED: &[(&str, &str)] = &[
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("outbox", "channel account recipient body status error_code external_id"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
-    ("turns", "partial error message client seen"),
+    ("turns", "partial error message client seen sent"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles"),
 ];
 
@@ -111,7 +111,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
-         UPDATE turns SET partial = '{mark}', client = '{mark}', seen = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
+         UPDATE turns SET partial = '{mark}', client = '{mark}', seen = '{mark}', sent = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
          UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
          UPDATE events SET data = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');
          UPDATE messages SET metadata = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');"

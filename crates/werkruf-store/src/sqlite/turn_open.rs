@@ -25,6 +25,12 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
             (Some(*id), Some(found))
         }
     };
+    if let (Some(after), Some(id)) = (open.after, conversation_id)
+        && clients::newest(c, &tenant, &Id::from(id))? != Some(after)
+    {
+        let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
+        return Ok(known.unwrap_or(Opened::GoneOn));
+    }
     if let Some(entry) = &open.inbox
         && let Some(duplicate) = receive(c, &tenant, &turn, entry, &now)?
     {
@@ -185,8 +191,8 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
         (true, TurnKind::Chat | TurnKind::Invoke | TurnKind::Retry) => TurnStatus::Planning,
     };
     c.prepare_cached(
-        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
+        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, sent)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)",
     )?
     .execute(params![
         place.turn,
@@ -199,6 +205,7 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
         status.as_str(),
         place.now,
         open.client,
+        open.sent,
     ])?;
     Ok(())
 }

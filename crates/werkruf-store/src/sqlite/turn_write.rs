@@ -167,7 +167,7 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
 fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached(
         "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
-           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(?10, seen)
+           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(seen, ?10)
          WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
     )?;
     let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();

@@ -86,8 +86,10 @@ impl<S: Store> World<S> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
+            sent: None,
             results: Vec::new(),
             unanswered: None,
+            after: None,
             events: vec![event(EventType::Init)],
             now: self.now,
         }

@@ -132,6 +132,7 @@ async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> R
         parts: Vec::new(),
         brought: None,
         results: Vec::new(),
+        after: None,
     };
     let runtime = door.app.runtime.clone();
     match door.owned(async move { runtime.chat(inbound).await }).await? {

@@ -86,6 +86,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
         options: Default::default(),
+        fewer_tokens: None,
         locale: "en-US".to_owned(),
         today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,

@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 use werkruf_contract::{Uuid, Words};
 use werkruf_llm::history_formats::HistoryFormat;
 use werkruf_runtime::{Accepted, Brought, Caller, ClientChoice, ClientTool, Inbound, LiveEvent, Refusal, complete_event};
-use werkruf_store::TurnRow;
+use werkruf_store::{Resumed, TurnRow};
 
 use super::heard::Events;
 use super::input::{Input, Said};
 use super::model::{self, CHANNEL};
+use super::seen::Sight;
 use crate::api::chat::{CONVERSATION_ID, name_conversation};
 use crate::api::error::ApiError;
 use crate::api::policy::Who;
@@ -26,6 +27,8 @@ use crate::api::{Door, body, context, lookup, replay};
 pub(crate) const REAL_MODEL: HeaderName = HeaderName::from_static("x-werkruf-model");
 const SERVER_TOOLS: &str = "x-werkruf-tools";
 /// Pictures travel in bodies.
+/// Tools in a request, and calls in a message.
+const MOST: usize = 1024;
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The body of a request to these doors.
@@ -34,6 +37,7 @@ pub(crate) async fn bytes(body: axum::body::Body) -> Result<Bytes, ApiError> {
 }
 
 /// What a client asks, whatever the door.
+#[derive(Clone)]
 pub(crate) struct Asked {
     /// Messages of Chat Completions or items of Responses.
     pub(crate) format: HistoryFormat,
@@ -58,6 +62,7 @@ pub(crate) struct Asked {
 
 /// A turn that has begun, or the one that was begun under the same key before.
 pub(crate) struct Begun {
+    pub(crate) tenant_id: Uuid,
     pub(crate) conversation_id: Uuid,
     pub(crate) turn_id: Uuid,
     pub(crate) events: Events,
@@ -67,6 +72,8 @@ pub(crate) struct Begun {
     pub(crate) words: Words,
     /// Whether this is an older turn told again.
     pub(crate) replayed: bool,
+    /// What the client has sent and seen with this request.
+    pub(crate) sight: Sight,
 }
 
 impl Begun {
@@ -85,6 +92,7 @@ impl Begun {
 /// Begins the turn.
 pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, asked: Asked) -> Result<Begun, ApiError> {
     let caller = who.caller()?;
+    within_reason(&asked)?;
     let mut fresh = || format!("call_{}", door.app.clock.new_id().simple());
     let input = Input::read(asked.format, &asked.values, &mut fresh)
         .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
@@ -99,17 +107,37 @@ pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, aske
     let model = model::real(assistant, &door.app.config.model);
     let words = Words::of(&caller.principal.locale);
     let assistant = assistant.map(|assistant| assistant.name.clone());
-    let inbound = inbound(headers, caller, assistant, known, &input, asked)?;
+    if let Known::Sent(turn_id) = known {
+        let turn = replay::first_turn(door, who.tenant_id, turn_id, true).await?;
+        let (conversation_id, sight) = (lookup::stream_of(&turn), input.seen(Sight::default()));
+        let events = Events::Stored(stored(door, &turn).await?.into());
+        return Ok(Begun { tenant_id: who.tenant_id, conversation_id, turn_id, events, model, words, replayed: true, sight });
+    }
+    let (message, sight) = inbound(headers, caller.clone(), assistant.clone(), known, &input, asked.clone())?;
     let runtime = door.app.runtime.clone();
-    match door.owned(async move { runtime.chat(inbound).await }).await? {
-        Ok(Accepted { conversation_id, turn_id, events, .. }) => {
-            Ok(Begun { conversation_id, turn_id, events: Events::Live(events), model, words, replayed: false })
-        }
+    let mut begun = door.owned(async move { runtime.chat(message).await }).await?;
+    if matches!(begun, Err(Refusal::GoneOn)) {
+        // Somebody was faster from the same place: this one branches off into a conversation of its own.
+        let (message, _) = inbound(headers, caller, assistant, Known::New, &input, asked)?;
+        let runtime = door.app.runtime.clone();
+        begun = door.owned(async move { runtime.chat(message).await }).await?;
+    }
+    match begun {
+        Ok(Accepted { conversation_id, turn_id, events, .. }) => Ok(Begun {
+            tenant_id: who.tenant_id,
+            conversation_id,
+            turn_id,
+            events: Events::Live(events),
+            model,
+            words,
+            replayed: false,
+            sight,
+        }),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let turn = replay::first_turn(door, who.tenant_id, turn_id, same_body).await?;
             let conversation_id = lookup::stream_of(&turn);
             let events = Events::Stored(stored(door, &turn).await?.into());
-            Ok(Begun { conversation_id, turn_id, events, model, words, replayed: true })
+            Ok(Begun { tenant_id: who.tenant_id, conversation_id, turn_id, events, model, words, replayed: true, sight })
         }
         Err(refusal) => Err(refusal.into()),
     }
@@ -127,8 +155,10 @@ fn named(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
 enum Known {
     /// Its client said so.
     Named(Uuid),
-    /// Its client resends it, or answers a call of it.
-    Found(Uuid),
+    /// Its client resends it, or answers a call of it, and knows it up to this turn.
+    Found(Resumed),
+    /// The very same results came before, as this turn.
+    Sent(Uuid),
     New,
 }
 
@@ -138,19 +168,40 @@ async fn find(door: &Door, caller: &Caller, named: Option<Uuid>, input: &Input) 
     }
     let (clients, tenant_id, user_id) = (door.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
     let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
-    if !call_ids.is_empty()
-        && let Some(found) = clients.awaiting(tenant_id, user_id.clone(), call_ids).await?
-    {
-        return Ok(Known::Found(found.conversation_id));
-    }
-    let adds = !input.said().text.is_empty() || !input.said().parts.is_empty();
+    let adds = !input.said().text.is_empty() || !input.said().parts.is_empty() || !call_ids.is_empty();
+    // Its sight names a conversation better than the ids of its calls do: servers send call_0 again and again.
     if adds
         && let Some(seen) = input.seen_before()
         && let Some(found) = clients.seen(tenant_id, user_id.clone(), seen).await?
     {
-        return Ok(Known::Found(found.conversation_id));
+        return Ok(Known::Found(found));
     }
-    Ok(Known::New)
+    if call_ids.is_empty() {
+        return Ok(Known::New);
+    }
+    if let Some(found) = clients.awaiting(tenant_id, user_id.clone(), call_ids).await? {
+        return Ok(Known::Found(found));
+    }
+    // Results that were taken before: a client that lost the answer asks for it again.
+    let sent = clients.repeated(tenant_id, user_id.clone(), input.seen(Sight::default())).await?;
+    Ok(sent.map_or(Known::New, |turn| Known::Sent(turn.turn_id)))
+}
+
+/// Bodies are large for the sake of pictures, not of lists.
+fn within_reason(asked: &Asked) -> Result<(), ApiError> {
+    let many = |what: &str| Err(ApiError::invalid(format!("There are more than {MOST} {what}; send fewer.")));
+    if asked.tools.len() > MOST {
+        return many("tools");
+    }
+    let mut row = 0;
+    for value in &asked.values {
+        let calls = value["tool_calls"].as_array().map_or(0, Vec::len);
+        row = if matches!(value["type"].as_str(), Some("function_call" | "custom_tool_call")) { row + 1 } else { 0 };
+        if calls.max(row) > MOST {
+            return many("calls in one message");
+        }
+    }
+    Ok(())
 }
 
 fn inbound(
@@ -160,12 +211,17 @@ fn inbound(
     known: Known,
     input: &Input,
     asked: Asked,
-) -> Result<Inbound, ApiError> {
+) -> Result<(Inbound, Sight), ApiError> {
+    let after = match known {
+        Known::Found(found) => Some(found.turn_id),
+        Known::Named(_) | Known::Sent(_) | Known::New => None,
+    };
     let (conversation_id, start) = match known {
         // A client that sends only what is new stands where the conversation stands, not at the beginning of one.
         Known::Named(id) if !input.is_continued() => (Some(id), id.to_string()),
-        Known::Named(id) | Known::Found(id) => (Some(id), String::new()),
-        Known::New => (None, String::new()),
+        Known::Named(id) => (Some(id), String::new()),
+        Known::Found(found) => (Some(found.conversation_id), String::new()),
+        Known::Sent(_) | Known::New => (None, String::new()),
     };
     let (history, Said { text, parts }, results) = if conversation_id.is_some() {
         (Vec::new(), input.said(), input.results())
@@ -176,8 +232,8 @@ fn inbound(
     };
     let seen = input.seen(start);
     let idempotency = body::idempotency(headers, "", &asked.raw)?;
-    let brought = brought(headers, input, history, seen, asked);
-    Ok(Inbound {
+    let brought = brought(headers, input, history, seen.clone(), asked);
+    let inbound = Inbound {
         caller,
         conversation_id,
         message: text,
@@ -190,7 +246,9 @@ fn inbound(
         parts,
         brought: Some(Arc::new(brought)),
         results,
-    })
+        after,
+    };
+    Ok((inbound, seen))
 }
 
 fn brought(headers: &HeaderMap, input: &Input, history: Vec<Value>, seen: String, asked: Asked) -> Brought {
@@ -213,7 +271,8 @@ fn brought(headers: &HeaderMap, input: &Input, history: Vec<Value>, seen: String
 
 /// `X-Werkruf-Tools`: `none`, or names between commas; nothing said is all.
 fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
-    let text = headers.get(SERVER_TOOLS)?.to_str().ok()?;
+    // What cannot be read names no tool.
+    let text = headers.get(SERVER_TOOLS)?.to_str().unwrap_or_default();
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
     Some(names.map(str::to_owned).collect())
 }

@@ -17,13 +17,15 @@ use serde_json::{Map, Value};
 use tokio::time::{Interval, interval, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{Deadline, Uuid};
+use werkruf_contract::{Deadline, EventType, Uuid};
+use werkruf_runtime::seen_after;
 
 use super::begin::{self, Begun, begin};
 use super::chat_request::{self, Wishes};
-use super::completion::{Chunks, Head, whole};
+use super::completion::{Chunks, Head, separated, whole};
 use super::heard::{Events, Heard, Listener};
 use super::refusal;
+use super::seen::Sight;
 use crate::api::error::ApiError;
 use crate::api::policy::{Policy, Who};
 use crate::api::sse::{self, AT_ONCE};
@@ -59,7 +61,7 @@ async fn create(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, bod
     let (asked, wishes) = chat_request::read(raw, fields)?;
     let mut begun = begin(&door, &who, &headers, asked).await?;
     let mut response = match wishes.stream {
-        true => streamed(&mut begun, wishes).await,
+        true => streamed(&door, &mut begun, wishes).await,
         false => collected(&door, &mut begun, wishes).await,
     }
     .unwrap_or_else(IntoResponse::into_response);
@@ -85,13 +87,21 @@ async fn collected(door: &Door, begun: &mut Begun, wishes: Wishes) -> Result<Res
     let mut heard = Vec::new();
     let end = Deadline::after(Duration::from_millis(door.app.config.limits.turn_ms).saturating_add(GRACE)).instant();
     while let Ok(Some(event)) = timeout_at(end.into(), begun.events.recv()).await {
-        heard.extend(listener.hear(&event));
+        // Nothing was shown yet: text that a model begins anew never was. What counts stands in the rows.
+        if !matches!(event.kind, EventType::AssistantToken | EventType::AssistantReset) {
+            heard.extend(listener.hear(&event));
+        }
         if listener.has_ended() {
             break;
         }
     }
     heard.extend(listener.end(begun.turn_id));
     let answer = whole(&head, &heard).map_err(|failed| refusal::failed(&failed))?;
+    if let Some(Heard::Waiting(_)) = heard.last() {
+        // The client will send this text again: that is how it finds back to the turn that goes on later.
+        let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
+        door.app.clients().note_seen(begun.tenant_id, begun.turn_id, seen_after(&begun.sight, text, &[])).await?;
+    }
     let mut response = Json(answer).into_response();
     name_approval(&mut response, &heard);
     Ok(response)
@@ -107,7 +117,7 @@ fn name_approval(response: &mut Response, heard: &[Heard]) {
 }
 
 /// Chunks as they come. What is heard at once decides the status.
-async fn streamed(begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiError> {
+async fn streamed(door: &Arc<Door>, begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiError> {
     let (head, turn_id) = (head(begun, wishes), begun.turn_id);
     let mut listener = Listener::default();
     let mut first = Vec::new();
@@ -122,14 +132,16 @@ async fn streamed(begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiErro
     if let Some(Heard::Failed(failed)) = first.first() {
         return Err(refusal::failed(failed));
     }
-    let mut chunks = Chunks::new(head);
+    let chunks = Chunks::new(head);
     let mut out = BytesMut::new();
     chunks.begin(&mut out);
-    first.iter().for_each(|heard| chunks.tell(&mut out, heard));
     let mut ticks = interval(KEEP_ALIVE);
     ticks.reset();
     let events = std::mem::replace(&mut begun.events, Events::Stored(Default::default()));
-    let mut response = sse::response(Body::from_stream(Live { events, listener, chunks, out, ticks, turn_id }));
+    let (tenant_id, sight) = (begun.tenant_id, begun.sight.clone());
+    let mut live = Live { events, listener, chunks, out, ticks, turn_id, door: Arc::clone(door), tenant_id, sight, said: String::new() };
+    first.iter().for_each(|heard| live.tell(heard));
+    let mut response = sse::response(Body::from_stream(live));
     name_approval(&mut response, &first);
     Ok(response)
 }
@@ -142,21 +154,45 @@ struct Live {
     out: BytesMut,
     ticks: Interval,
     turn_id: Uuid,
+    door: Arc<Door>,
+    tenant_id: Uuid,
+    /// What the client had seen with its request, and what it was told since.
+    sight: Sight,
+    said: String,
 }
 
 impl Live {
+    fn tell(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Text { text, .. } => self.said.push_str(text),
+            Heard::Waiting(awaited) => {
+                // The client will send this text again: that is how it finds back to the turn that goes on later.
+                let said = separated(std::mem::take(&mut self.said), &self.chunks.waiting(awaited));
+                let (door, seen) = (Arc::clone(&self.door), seen_after(&self.sight, &said, &[]));
+                let (tenant_id, turn_id) = (self.tenant_id, self.turn_id);
+                self.door.app.tasks.spawn(async move {
+                    if let Err(error) = door.app.clients().note_seen(tenant_id, turn_id, seen).await {
+                        tracing::warn!(%turn_id, %error, "what a client has seen could not be kept");
+                    }
+                });
+            }
+            Heard::Done(_) | Heard::Failed(_) => {}
+        }
+        self.chunks.tell(&mut self.out, heard);
+    }
+
     /// Writes what is there, up to a piece.
     fn take(&mut self, cx: &mut Context<'_>) {
         while !self.listener.has_ended() && self.out.len() < AT_ONCE {
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => {
                     for heard in self.listener.hear(&event) {
-                        self.chunks.tell(&mut self.out, &heard);
+                        self.tell(&heard);
                     }
                 }
                 Poll::Ready(None) => {
                     if let Some(heard) = self.listener.end(self.turn_id) {
-                        self.chunks.tell(&mut self.out, &heard);
+                        self.tell(&heard);
                     }
                 }
                 Poll::Pending => return,

@@ -75,7 +75,7 @@ pub(crate) fn whole(head: &Head, heard: &[Heard]) -> Result<Value, Failed> {
     Ok(object(head, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
 }
 
-fn separated(mut before: String, text: &str) -> String {
+pub(crate) fn separated(mut before: String, text: &str) -> String {
     if !before.is_empty() {
         before.push_str("\n\n");
     }
@@ -143,6 +143,11 @@ impl Chunks {
             }
             Heard::Failed(failed) => frame(out, &refusal::body(&refusal::failed(failed))),
         }
+    }
+
+    /// What is said of a call that waits.
+    pub(crate) fn waiting(&self, awaited: &[Awaited]) -> String {
+        self.head.waiting(awaited)
     }
 
     fn calls(&self, out: &mut BytesMut, calls: &[ClientCall]) {

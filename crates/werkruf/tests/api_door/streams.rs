@@ -35,8 +35,10 @@ impl<'a> Scribe<'a> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
+            sent: None,
             results: Vec::new(),
             unanswered: None,
+            after: None,
             events: Vec::new(),
             now: house.app.clock.now(),
         };
