@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use werkruf_bench::fake_model::{Reply, call};
+use werkruf_bench::fake_model::{Gate, Reply, call};
 
 use crate::speaking::{CLARA, answer, chunks, completion, message, user};
 use crate::support::{House, body};
@@ -39,6 +39,24 @@ async fn chunks_say_the_same() {
     assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&json!([]), &json!(42)));
     assert!(before.iter().all(|chunk| chunk["usage"].is_null() && chunk["choices"][0]["delta"].get("tool_calls").is_none()));
     assert_eq!(before.last().unwrap()["choices"][0]["finish_reason"], "stop");
+}
+
+#[tokio::test]
+async fn text_is_shown_while_the_model_still_speaks() {
+    let house = House::open().await;
+    let gate = Gate::after(1);
+    house.model.script(vec![Reply::text("Hello there.").gate(gate.clone())]);
+    let mut response = completion(&house).json(&json!({"messages": [user("hi")], "stream": true})).send().await.unwrap();
+    let mut text = String::new();
+    while !text.contains("Hello") {
+        text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    assert!(!text.contains("there"));
+    gate.open();
+    while let Some(chunk) = response.chunk().await.unwrap() {
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(text.contains("there.") && text.ends_with("data: [DONE]\n\n"), "{text}");
 }
 
 #[tokio::test]
