@@ -179,12 +179,18 @@ impl Turn {
     }
 
     /// An answer without calls; what the provider ran for it is recorded with it.
-    fn last_answer(&self, answer: Answer, draft: &mut Option<Draft>) -> Said {
+    fn last_answer(&mut self, answer: Answer, draft: &mut Option<Draft>) -> Said {
         if !answer.items.is_empty() {
             let draft = draft.get_or_insert_with(|| self.ground.draft());
             record_items(&self.ground, draft, self.progress.step, &self.context, &answer);
         }
-        let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
+        let text = if answer.text.is_empty() {
+            let refusal = answer.refusal.unwrap_or_default();
+            self.progress.said.push_str(&refusal);
+            refusal
+        } else {
+            answer.text
+        };
         Said { text, calls: Vec::new(), carry: answer.carry }
     }
 
