@@ -154,22 +154,15 @@ struct Claim {
 
 /// Takes the lease, or `None` while a turn that has begun is not over, whoever holds it: nothing may come between a call and its result.
 fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Claim>, StoreError> {
-    let claimed = c
-        .prepare_cached(
-            "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
-             VALUES (?1, ?2, ?3, 1, 1 + ?4, 1 + ?5, ?6)
-             ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1,
-               next_event_seq = next_event_seq + ?4, next_message_seq = next_message_seq + ?5, expires_at = excluded.expires_at
-             WHERE owner IS NULL",
-        )?
-        .execute(params![tenant, stream, open.owner, events, messages, lease_end(open.now)])?;
-    if claimed != 1 {
-        return Ok(None);
-    }
-    // Not by RETURNING, which makes and drops a temporary table each time.
-    let mut statement =
-        c.prepare_cached("SELECT epoch, next_event_seq, next_message_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
-    first(&mut statement, params![tenant, stream], |columns| {
+    let mut statement = c.prepare_cached(
+        "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
+         VALUES (?1, ?2, ?3, 1, 1 + ?4, 1 + ?5, ?6)
+         ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1,
+           next_event_seq = next_event_seq + ?4, next_message_seq = next_message_seq + ?5, expires_at = excluded.expires_at
+         WHERE owner IS NULL
+         RETURNING epoch, next_event_seq, next_message_seq",
+    )?;
+    first(&mut statement, params![tenant, stream, open.owner, events, messages, lease_end(open.now)], |columns| {
         Ok(Claim { epoch: columns.int()?, next_event: columns.int()?, next_message: columns.int()? })
     })
 }

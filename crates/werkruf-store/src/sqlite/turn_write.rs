@@ -62,32 +62,25 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
-/// Proves the ownership and draws the numbers; a turn that ends or waits gives the lease back with it.
+/// Draws the numbers and proves the ownership in one statement; a turn that ends or waits gives the lease back with it.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
     let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval);
-    let renewed = c
-        .prepare_cached(
-            "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
-               owner = CASE WHEN ?8 THEN NULL ELSE owner END
-             WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4",
-        )?
-        .execute(params![
-            tenant,
-            stream,
-            write.fence.owner,
-            write.fence.epoch,
-            count(write.events.len()),
-            count(write.messages.len()),
-            lease_end(write.now),
-            ends,
-        ])?;
-    if renewed != 1 {
-        return Err(StoreError::Fenced);
-    }
-    // Read by itself: RETURNING makes and drops a temporary table at every commit, which costs more than looking again.
-    let mut statement =
-        c.prepare_cached("SELECT next_event_seq, next_message_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
-    first(&mut statement, params![tenant, stream], |columns| Ok((columns.int()?, columns.int()?)))?.ok_or(StoreError::Fenced)
+    let mut statement = c.prepare_cached(
+        "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
+           owner = CASE WHEN ?8 THEN NULL ELSE owner END
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4 RETURNING next_event_seq, next_message_seq",
+    )?;
+    let numbers = params![
+        tenant,
+        stream,
+        write.fence.owner,
+        write.fence.epoch,
+        count(write.events.len()),
+        count(write.messages.len()),
+        lease_end(write.now),
+        ends,
+    ];
+    first(&mut statement, numbers, |columns| Ok((columns.int()?, columns.int()?)))?.ok_or(StoreError::Fenced)
 }
 
 /// The placeholder's place is kept: nothing ever stands between a call and its result.
@@ -172,30 +165,25 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
 
 /// Whether somebody asked for the turn to stop.
 fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
+    let mut statement = c.prepare_cached(
+        "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
+           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(?10, seen)
+         WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
+    )?;
     let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();
-    let changed = c
-        .prepare_cached(
-            "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error),
-               error_code = coalesce(?6, error_code), message = coalesce(?7, message), updated_at = ?8,
-               finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(?10, seen)
-             WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled')",
-        )?
-        .execute(params![
-            place.tenant,
-            place.turn,
-            change.status.as_str(),
-            change.step,
-            error,
-            code,
-            change.message,
-            place.now,
-            change.status.is_terminal(),
-            change.seen,
-        ])?;
-    if changed != 1 {
-        return Err(StoreError::Moved { what: "turn", id: turn_id.to_string() });
-    }
-    cancel_requested(c, place)
+    let values = params![
+        place.tenant,
+        place.turn,
+        change.status.as_str(),
+        change.step,
+        error,
+        code,
+        change.message,
+        place.now,
+        change.status.is_terminal(),
+        change.seen,
+    ];
+    first(&mut statement, values, |columns| columns.flag())?.ok_or_else(|| StoreError::Moved { what: "turn", id: turn_id.to_string() })
 }
 
 /// What was shown is void; most often nothing of it was kept.
