@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use axum::serve::ListenerExt;
-use werkruf_bench::floor::{Floor, Writer};
+use werkruf_bench::floor::Floor;
 
 #[tokio::main]
 #[expect(clippy::print_stderr, reason = "a command line program talks to its terminal")]
@@ -26,7 +26,7 @@ async fn main() -> ExitCode {
 #[expect(clippy::print_stdout, reason = "the line tells the benchmark where to connect")]
 async fn serve(model_url: &str, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     werkruf_bench::install_tls();
-    let floor = Floor::new(model_url, Writer::open(file)?)?;
+    let floor = Floor::new(model_url, file)?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
     // Without this every small frame waits for the client's delayed acknowledgement: 40 ms each.

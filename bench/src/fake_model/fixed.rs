@@ -1,11 +1,13 @@
 //! The benchmark's model: no script, the same behaviour for every request, hardly any work per request.
 //!
 //! A user message with tools offered is answered with a call; `calls=3` in its text asks for three at once, `steps=10` for ten
-//! one after another, `tool=NAME` for another tool. When the steps are done, or nothing fits, 31 pieces of text are answered.
+//! one after another, `tool=NAME` for another tool. `history=200` refuses a request that does not bring that many earlier
+//! messages along, so that nobody is measured who left them out. When the steps are done, or nothing fits, 31 pieces of text are answered.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -35,6 +37,15 @@ struct Fixed {
     text: Bytes,
     response: Bytes,
     calls: AtomicU64,
+    latency: Duration,
+}
+
+impl Fixed {
+    async fn think(&self) {
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -69,10 +80,10 @@ struct AskedMessage {
     content: Option<serde_json::Value>,
 }
 
-/// The benchmark's routes, under `/v1`.
-pub fn fixed_router() -> Router {
+/// The benchmark's routes, under `/v1`; each answer begins after `latency` and then comes at once.
+pub fn fixed_router(latency: Duration) -> Router {
     let (text, response) = (Bytes::from(text_stream()), Bytes::from(fixed_response::text_stream(TEXT_PIECES)));
-    let state = Arc::new(Fixed { text, response, calls: AtomicU64::new(0) });
+    let state = Arc::new(Fixed { text, response, calls: AtomicU64::new(0), latency });
     let models =
         || async { ([(header::CONTENT_TYPE, "application/json")], r#"{"object":"list","data":[{"id":"fixed","object":"model"}]}"#) };
     Router::new()
@@ -85,24 +96,32 @@ pub fn fixed_router() -> Router {
 
 async fn completions(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
     let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
-        return (StatusCode::BAD_REQUEST, r#"{"error":{"message":"not a chat request","type":"invalid_request_error"}}"#).into_response();
+        return refused("not a chat request");
     };
+    fixed.think().await;
     let body = match calls_wanted(&asked) {
-        Some(wanted) => Body::from(call_stream(&wanted, &fixed.calls)),
-        None => Body::from(fixed.text.clone()),
+        Ok(Some(wanted)) => Body::from(call_stream(&wanted, &fixed.calls)),
+        Ok(None) => Body::from(fixed.text.clone()),
+        Err(words) => return refused(words),
     };
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
 async fn responses(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
     let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
-        return (StatusCode::BAD_REQUEST, r#"{"error":{"message":"not a request","type":"invalid_request_error"}}"#).into_response();
+        return refused("not a request");
     };
+    fixed.think().await;
     let body = match calls_wanted(&asked) {
-        Some(wanted) => Body::from(fixed_response::call_stream(&wanted, &fixed.calls)),
-        None => Body::from(fixed.response.clone()),
+        Ok(Some(wanted)) => Body::from(fixed_response::call_stream(&wanted, &fixed.calls)),
+        Ok(None) => Body::from(fixed.response.clone()),
+        Err(words) => return refused(words),
     };
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+fn refused(words: &'static str) -> Response {
+    (StatusCode::BAD_REQUEST, format!(r#"{{"error":{{"message":"{words}","type":"invalid_request_error"}}}}"#)).into_response()
 }
 
 /// The calls an answer asks for.
@@ -124,14 +143,14 @@ impl Wanted {
     }
 }
 
-/// Which calls come next, from the last user message and how many steps followed it.
-fn calls_wanted(asked: &Asked<'_>) -> Option<Wanted> {
+/// Which calls come next, from the last user message and how many steps followed it. An error is why the request is refused.
+fn calls_wanted(asked: &Asked<'_>) -> Result<Option<Wanted>, &'static str> {
     let mut step = 0;
     let mut text = String::new();
     let mut after = String::new();
     // A step is an assistant message after the last user message, or a run of calls before their outputs; only these few are read.
     for raw in asked.messages.iter().chain(&asked.input).rev() {
-        let message: AskedMessage = serde_json::from_str(raw.get()).ok()?;
+        let message: AskedMessage = serde_json::from_str(raw.get()).map_err(|_| "not a message")?;
         step += u64::from(message.kind == "function_call" && after == "function_call_output");
         after = message.kind;
         match message.role.as_str() {
@@ -143,15 +162,20 @@ fn calls_wanted(asked: &Asked<'_>) -> Option<Wanted> {
             _ => {}
         }
     }
+    let brought = asked.messages.len() + asked.input.len();
+    if number_after(&text, "history=").is_some_and(|wanted| (brought as u64) <= wanted) {
+        return Err("earlier messages are missing");
+    }
     if step >= number_after(&text, "steps=").unwrap_or(1) {
-        return None;
+        return Ok(None);
     }
     let offered = |name: &str| {
         asked.tools.iter().any(|tool| tool.function.as_ref().map(|f| &f.name).or(tool.name.as_ref()).is_some_and(|own| own == name))
     };
     let named = text.split_once("tool=").map(|(_, rest)| rest.split_whitespace().next().unwrap_or_default());
-    let (tool, arguments) = TOOLS.into_iter().find(|(name, _)| named.is_none_or(|named| named == *name) && offered(name))?;
-    Some(Wanted { tool: tool.to_owned(), arguments, step, calls: number_after(&text, "calls=").unwrap_or(1).min(128) })
+    let favourite = TOOLS.into_iter().find(|(name, _)| named.is_none_or(|named| named == *name) && offered(name));
+    let calls = number_after(&text, "calls=").unwrap_or(1).min(128);
+    Ok(favourite.map(|(tool, arguments)| Wanted { tool: tool.to_owned(), arguments, step, calls }))
 }
 
 fn number_after(text: &str, word: &str) -> Option<u64> {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -88,7 +89,7 @@ impl FakeModel {
 
     /// Starts the benchmark's model, which follows no script and records nothing.
     pub async fn start_fixed() -> io::Result<Self> {
-        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), |_| fixed_router()).await
+        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), |_| fixed_router(Duration::ZERO)).await
     }
 
     #[expect(clippy::disallowed_methods, reason = "the fake owns its server task and aborts it on drop")]

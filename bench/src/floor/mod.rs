@@ -1,11 +1,13 @@
-//! The floor: the least a server can do for the same turn. It asks the model twice, echoes one tool call and
-//! group-commits the same number of rows at the same four points, and nothing else: no validation, no rights, no
-//! registry, no recovery. Werkruf is measured against it in the same run.
+//! The floor: the least a server can do for the same turn. It reads the conversation, asks the model, echoes a tool call,
+//! asks again until there is a text, and group-commits the same number of rows at the same points. Nothing else: no
+//! validation, no rights, no registry, no recovery. Werkruf is measured against it in the same run.
 
+mod reader;
 mod rows;
 mod writer;
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,20 +17,33 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::StreamExt;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use reader::Reader;
 use rows::Turn;
-pub use writer::Writer;
+use writer::Writer;
+
+use crate::seed::Past;
 
 /// What the floor is made of.
 pub struct Floor {
     client: reqwest::Client,
     model_url: String,
     writer: Writer,
+    reader: Reader,
     tools: Value,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'static str,
+    stream: bool,
+    stream_options: Value,
+    messages: &'a [Value],
+    tools: &'a Value,
 }
 
 #[derive(Deserialize)]
@@ -38,13 +53,14 @@ struct Asked {
 }
 
 impl Floor {
-    /// A floor in front of this model, writing to this file.
+    /// A floor in front of this model, on this file.
     #[expect(clippy::disallowed_methods, reason = "the floor stands outside the house and has a client of its own")]
-    pub fn new(model_url: &str, writer: Writer) -> Result<Self, reqwest::Error> {
+    pub fn new(model_url: &str, file: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let parameters = json!({"type": "object", "properties": {"value": {}}, "required": ["value"]});
         let tools = json!([{"type": "function", "function": {"name": "test_echo", "description": "Echoes.", "parameters": parameters}}]);
         let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
-        Ok(Self { client, model_url: format!("{model_url}/chat/completions"), writer, tools })
+        let writer = Writer::open(file)?;
+        Ok(Self { client, model_url: format!("{model_url}/chat/completions"), writer, reader: Reader::new(file), tools })
     }
 
     /// The same two routes the load generator uses.
@@ -53,10 +69,9 @@ impl Floor {
     }
 
     /// One model request; deltas of text go to the client as they come, the first call is the answer.
-    async fn ask(&self, messages: &Value, out: &mpsc::Sender<Bytes>) -> Option<(String, Option<Value>)> {
-        let body =
-            json!({"model": "fixed", "stream": true, "stream_options": {"include_usage": true}, "messages": messages, "tools": self.tools});
-        let answer = self.client.post(&self.model_url).body(body.to_string()).send().await.ok()?;
+    async fn ask(&self, messages: &[Value], out: &mpsc::Sender<Bytes>) -> Option<(String, Option<Value>)> {
+        let body = Request { model: "fixed", stream: true, stream_options: json!({"include_usage": true}), messages, tools: &self.tools };
+        let answer = self.client.post(&self.model_url).body(serde_json::to_string(&body).ok()?).send().await.ok()?;
         let mut stream = answer.bytes_stream();
         let (mut rest, mut text, mut call) = (Vec::new(), String::new(), None);
         while let Some(piece) = stream.next().await {
@@ -83,21 +98,30 @@ impl Floor {
         self.writer.commit(turn.accepted()).await?;
         let conversation = turn.conversation;
         frame(out, "init", &json!({"conversation_id": conversation})).await?;
-        let mut messages = json!([{"role": "user", "content": asked.message}]);
-        let (_, call) = self.ask(&messages, out).await?;
-        let call = call?;
-        self.writer.commit(turn.acting(&call)).await?;
+        let mut messages = match asked.conversation_id {
+            Some(id) => self.reader.history(id)?,
+            None => vec![json!({"role": "user", "content": asked.message})],
+        };
+        let text = loop {
+            let (text, call) = self.ask(&messages, out).await?;
+            let Some(call) = call else { break text };
+            let result = self.act(&mut turn, &call, out).await?;
+            messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
+        };
+        self.writer.commit(turn.completed(&text)).await?;
+        frame(out, "final", &json!({"conversation_id": conversation, "message": {"role": "assistant", "content": text}})).await
+    }
+
+    /// One step: two commits around an echo.
+    async fn act(&self, turn: &mut Turn, call: &Value, out: &mpsc::Sender<Bytes>) -> Option<String> {
+        self.writer.commit(turn.acting(call)).await?;
         frame(out, "tool_started", &json!({"tool": "test_echo"})).await?;
         let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str()?).ok()?;
         let result = arguments.to_string();
-        self.writer.commit(turn.acted(&call, &result)).await?;
+        self.writer.commit(turn.acted(call, &result)).await?;
         frame(out, "tool_finished", &json!({"tool": "test_echo"})).await?;
-        let history = messages.as_array_mut()?;
-        history.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
-        history.push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
-        let (text, _) = self.ask(&messages, out).await?;
-        self.writer.commit(turn.completed(&text)).await?;
-        frame(out, "final", &json!({"conversation_id": conversation, "message": {"role": "assistant", "content": text}})).await
+        Some(result)
     }
 }
 
@@ -126,4 +150,13 @@ async fn chat(State(floor): State<Arc<Floor>>, body: Bytes) -> Response {
     let stream =
         futures_util::stream::unfold(events, |mut events| async move { Some((Ok::<_, Infallible>(events.recv().await?), events)) });
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response()
+}
+
+/// Writes older conversations to a floor's file before it starts.
+pub async fn seed(file: &Path, conversations: &[Uuid], messages: &[Past]) -> Result<(), String> {
+    let writer = Writer::open(file).map_err(|error| error.to_string())?;
+    for conversation in conversations {
+        writer.commit(rows::history(*conversation, messages)).await.ok_or("the floor's file takes no rows")?;
+    }
+    Ok(())
 }

@@ -1,13 +1,15 @@
-//! The same rows Werkruf writes for a one-call turn: five at each of the four commits, of about the same size.
+//! The same rows Werkruf writes: five at each commit, of about the same size, and two commits per step.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::seed::Past;
 
 pub(super) const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS leases (conversation_id TEXT PRIMARY KEY, owner TEXT, epoch INTEGER, next_event_seq INTEGER, next_message_seq INTEGER, expires_at TEXT);
 CREATE TABLE IF NOT EXISTS inbox (external_id TEXT PRIMARY KEY, turn_id TEXT, created_at TEXT);
 CREATE TABLE IF NOT EXISTS turns (id TEXT PRIMARY KEY, conversation_id TEXT, status TEXT, step INTEGER, updated_at TEXT);
-CREATE TABLE IF NOT EXISTS messages (id TEXT PRIMARY KEY, conversation_id TEXT, role TEXT, content TEXT, tool_calls TEXT, created_at TEXT);
+CREATE TABLE IF NOT EXISTS messages (id TEXT, conversation_id TEXT, role TEXT, content TEXT, tool_calls TEXT, created_at TEXT, PRIMARY KEY (conversation_id, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tool_calls (id TEXT PRIMARY KEY, turn_id TEXT, tool_name TEXT, status TEXT, request TEXT, response TEXT, context TEXT, updated_at TEXT);
 CREATE TABLE IF NOT EXISTS events (conversation_id TEXT, seq INTEGER, type TEXT, data TEXT, created_at TEXT, PRIMARY KEY (conversation_id, seq));
 CREATE TABLE IF NOT EXISTS api_usage (id TEXT PRIMARY KEY, turn_id TEXT, model TEXT, tokens_total INTEGER, created_at TEXT);
@@ -16,6 +18,8 @@ CREATE TABLE IF NOT EXISTS api_usage (id TEXT PRIMARY KEY, turn_id TEXT, model T
 const LEASE: &str = "INSERT INTO leases VALUES (?1, ?2, 1, 1, 1, ?3) ON CONFLICT (conversation_id) DO UPDATE SET epoch = epoch + 1, next_event_seq = next_event_seq + 1, expires_at = ?3";
 const MESSAGE: &str = "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const EVENT: &str = "INSERT INTO events VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE conversation_id = ?1), ?2, ?3, ?4)";
+/// A conversation in its order: ids grow, and the table is clustered by them.
+pub(super) const HISTORY: &str = "SELECT role, content, tool_calls FROM messages WHERE conversation_id = ?1 ORDER BY id";
 const NOW: &str = "2026-01-01T00:00:00.000Z";
 
 /// One statement with its values.
@@ -46,7 +50,7 @@ impl Turn {
         Self {
             conversation: conversation.unwrap_or_else(new_id),
             id: new_id().to_string(),
-            call: new_id().to_string(),
+            call: String::new(),
             message: message.to_owned(),
         }
     }
@@ -67,7 +71,7 @@ impl Turn {
         row("INSERT INTO api_usage VALUES (?1, ?2, ?3, ?4, ?5)", [&new_id().to_string(), &self.id, "fixed", "131", NOW])
     }
 
-    pub(super) fn accepted(&mut self) -> Vec<Row> {
+    pub(super) fn accepted(&self) -> Vec<Row> {
         let key = new_id().to_string();
         vec![
             self.lease(),
@@ -78,7 +82,8 @@ impl Turn {
         ]
     }
 
-    pub(super) fn acting(&self, call: &Value) -> Vec<Row> {
+    pub(super) fn acting(&mut self, call: &Value) -> Vec<Row> {
+        self.call = new_id().to_string();
         let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
         let context = format!(r#"{{"tenant_id":"{0}","trace_id":"{0}","invocation_id":"{0}","now_iso":"{NOW}","run_id":"{0}"}}"#, self.id);
         vec![
@@ -112,4 +117,17 @@ impl Turn {
             self.event("final", &format!(r#"{{"turn_id":"{}","message":{}}}"#, self.id, Value::from(text))),
         ]
     }
+}
+
+/// Messages of an older conversation, as rows.
+pub(super) fn history(conversation: Uuid, messages: &[Past]) -> Vec<Row> {
+    let conversation = conversation.to_string();
+    let calls = |past: &Past| match &past.call {
+        Some(id) if past.role == "tool" => Value::from(id.as_str()).to_string(),
+        Some(id) => {
+            json!({"index": 0, "id": id, "type": "function", "function": {"name": "test_echo", "arguments": past.arguments}}).to_string()
+        }
+        None => String::new(),
+    };
+    messages.iter().map(|past| row(MESSAGE, [&new_id().to_string(), &conversation, past.role, &past.content, &calls(past), NOW])).collect()
 }

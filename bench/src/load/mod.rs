@@ -1,18 +1,22 @@
-//! The load: so many chats at once, each sending its next message when the last was answered, a new chat every five turns.
+//! The load: so many chats at once, each sending its next message when the last was answered, a new chat every few turns.
 
+mod comparison;
 mod process;
-mod table;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-pub use process::{Child, cpu_seconds, resident_mib};
-pub use table::{Comparison, median};
+pub use comparison::{Bars, Comparison, Line, median};
+pub use process::{Child, cpu_seconds, peak_mib};
 
-const TURNS_PER_CHAT: u32 = 5;
+const TURNS_PER_CHAT: u64 = 5;
+/// Two hundred messages become two hundred and forty.
+pub const TURNS_PER_OLDER_CHAT: u64 = 10;
 
 /// Numbers every turn of this process, so that no round repeats another's keys.
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
@@ -23,18 +27,41 @@ pub struct Target {
     pub url: String,
     pub key: Option<String>,
     pub pid: u32,
+    /// Older conversations to go on with; a chat takes the next one instead of beginning anew.
+    pub older: Option<Arc<Older>>,
+}
+
+/// Conversations that were there before, each given out once: going on with one makes it longer.
+#[derive(Debug)]
+pub struct Older {
+    ids: Vec<Uuid>,
+    given: AtomicUsize,
+}
+
+impl Older {
+    pub const fn new(ids: Vec<Uuid>) -> Self {
+        Self { ids, given: AtomicUsize::new(0) }
+    }
+
+    fn next(&self) -> Result<String, String> {
+        let at = self.given.fetch_add(1, Ordering::Relaxed);
+        self.ids.get(at).map(Uuid::to_string).ok_or_else(|| "all older conversations are used up".to_owned())
+    }
 }
 
 /// What one run measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
+    /// Ended inside the window.
     pub turns: u64,
-    pub seconds: f64,
+    /// Answered in all, before and after the window too.
+    pub answered: u64,
     pub cpu_ms_per_turn: f64,
     pub turns_per_second: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
-    pub resident_mib: f64,
+    /// The most memory the server has held since it began.
+    pub peak_mib: f64,
 }
 
 /// How hard, and for how long.
@@ -58,10 +85,11 @@ impl Load {
         let cpu_before = cpu_seconds(target.pid)?;
         tokio::time::sleep_until(end.into()).await;
         let cpu = cpu_seconds(target.pid)? - cpu_before;
-        let resident_mib = resident_mib(target.pid)?;
-        let mut latencies = Vec::new();
+        let (mut latencies, mut answered) = (Vec::new(), 0);
         for chat in chats {
-            latencies.extend(chat.await.map_err(|error| error.to_string())??);
+            let (of_chat, turns) = chat.await.map_err(|error| error.to_string())??;
+            latencies.extend(of_chat);
+            answered += turns;
         }
         latencies.sort_by(f64::total_cmp);
         let turns = latencies.len() as u64;
@@ -72,23 +100,32 @@ impl Load {
         let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
         Ok(Measured {
             turns,
-            seconds,
+            answered,
             cpu_ms_per_turn: cpu * 1000.0 / turns as f64,
             turns_per_second: turns as f64 / seconds,
             p50_ms: at(0.5),
             p99_ms: at(0.99),
-            resident_mib,
+            peak_mib: peak_mib(target.pid)?,
         })
     }
 }
 
-/// One chat; the latencies in milliseconds of the turns that ended inside the window.
+/// One chat; the latencies in milliseconds of the turns that ended inside the window, and how many were answered in all.
 #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
-async fn chat(target: Target, client: reqwest::Client, shape: &'static str, begin: Instant, end: Instant) -> Result<Vec<f64>, String> {
-    let mut latencies = Vec::new();
+async fn chat(
+    target: Target,
+    client: reqwest::Client,
+    shape: &'static str,
+    begin: Instant,
+    end: Instant,
+) -> Result<(Vec<f64>, u64), String> {
+    let (mut latencies, mut turns) = (Vec::new(), 0);
     let mut conversation: Option<String> = None;
-    let mut turns = 0;
+    let per_chat = if target.older.is_some() { TURNS_PER_OLDER_CHAT } else { TURNS_PER_CHAT };
     while Instant::now() < end {
+        if turns % per_chat == 0 {
+            conversation = target.older.as_deref().map(Older::next).transpose()?;
+        }
         let number = SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let mut body = json!({"message": format!("Turn {number} {shape}")});
         if let Some(id) = &conversation {
@@ -101,11 +138,8 @@ async fn chat(target: Target, client: reqwest::Client, shape: &'static str, begi
             latencies.push((ended - started).as_secs_f64() * 1000.0);
         }
         turns += 1;
-        if turns % TURNS_PER_CHAT == 0 {
-            conversation = None;
-        }
     }
-    Ok(latencies)
+    Ok((latencies, turns))
 }
 
 /// One turn, read to its end. The conversation's id; an error when the answer is not the expected one.

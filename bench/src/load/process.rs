@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 /// Kernel clock ticks per second; fixed at 100 on every Linux this runs on.
 const TICKS: f64 = 100.0;
-const PAGE_MIB: f64 = 4096.0 / 1024.0 / 1024.0;
 
 /// A child process that is stopped when dropped.
 pub struct Child {
@@ -64,9 +63,10 @@ pub fn cpu_seconds(pid: u32) -> Result<f64, String> {
     Ok((field(11)? + field(12)?) / TICKS)
 }
 
-/// Memory a process holds.
-pub fn resident_mib(pid: u32) -> Result<f64, String> {
-    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).map_err(|error| error.to_string())?;
-    let pages: f64 = statm.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or("an odd /proc/statm")?;
-    Ok(pages * PAGE_MIB)
+/// The most memory a process has held so far.
+pub fn peak_mib(pid: u32) -> Result<f64, String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("an odd /proc/status")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().map_err(|_| "an odd /proc/status")?;
+    Ok(kib / 1024.0)
 }

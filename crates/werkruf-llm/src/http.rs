@@ -14,13 +14,13 @@ pub struct HttpLimits {
     pub connect: Duration,
     /// How long an unused connection is kept.
     pub keep: Duration,
-    /// Unused connections kept per host.
+    /// Unused connections kept per host. Fewer than there are turns at once means a new connection for most requests.
     pub spare: usize,
 }
 
 impl Default for HttpLimits {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), keep: Duration::from_secs(55), spare: 64 }
+        Self { connect: Duration::from_secs(10), keep: Duration::from_secs(55), spare: 1024 }
     }
 }
 

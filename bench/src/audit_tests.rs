@@ -1,0 +1,61 @@
+use std::path::PathBuf;
+
+use werkruf_contract::Clock;
+use werkruf_store::{People, SqliteStore};
+
+use super::{Expected, audit, open};
+use crate::seed::{self, Seedbed};
+
+async fn seeded(name: &str) -> (PathBuf, Expected) {
+    let folder = std::env::temp_dir().join(format!("werkruf-audit-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("a.db");
+    let clock = Clock::system(0);
+    let store = SqliteStore::open(&file, &clock).unwrap();
+    store.ensure_tenant(clock.new_id(), "demo".to_owned(), clock.now()).await.unwrap();
+    drop(store);
+    let seedbed = Seedbed::open(&file).await.unwrap();
+    let mut expected = seed::calls(&seedbed, 30).await.unwrap();
+    let past = seed::past();
+    seed::history(&seedbed, &[clock.new_id(), clock.new_id()], &past).await.unwrap();
+    expected.older_messages(2 * past.len() as u64);
+    (file, expected)
+}
+
+#[tokio::test]
+async fn what_was_seeded_is_sound_and_counted() {
+    let (file, expected) = seeded("sound").await;
+    assert_eq!(audit(&file, &expected).unwrap(), Vec::<String>::new());
+    let mut more = expected;
+    more.turns(1, 1);
+    assert_eq!(audit(&file, &more).unwrap().len(), 11);
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn every_damage_is_seen() {
+    let (file, expected) = seeded("damage").await;
+    let damages = [
+        ("UPDATE turns SET status = 'failed' WHERE rowid = 1", "completed turns"),
+        ("UPDATE tool_calls SET attempt = 2 WHERE rowid = 1", "calls that succeeded at once"),
+        ("UPDATE leases SET owner = 'x' WHERE epoch > 0", "leases still held"),
+        ("DELETE FROM events WHERE type = 'init'", "beginnings"),
+        ("UPDATE messages SET tool_call_id = 'other' WHERE tool_call_id = 'seed_3'", "calls whose result does not follow directly"),
+        ("UPDATE messages SET seq = seq + 1000 WHERE role = 'user'", "conversations with holes among their messages"),
+        ("UPDATE messages SET seq = NULL WHERE role = 'user'", "messages without a place"),
+    ];
+    for (sql, what) in damages {
+        let copy = file.with_file_name("copy.db");
+        std::fs::copy(&file, &copy).unwrap();
+        damage(&copy, sql);
+        let wrong = audit(&copy, &expected).unwrap();
+        assert!(wrong.iter().any(|line| line.starts_with(what)), "{sql}: {wrong:?}");
+    }
+    assert!(open(&file.with_file_name("nothing.db")).is_err());
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "damage is done from outside")]
+fn damage(file: &std::path::Path, sql: &str) {
+    assert!(rusqlite::Connection::open(file).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
+}

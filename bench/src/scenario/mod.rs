@@ -1,0 +1,107 @@
+//! What is measured, one after another; each alternates between its two servers, round by round, and is audited afterwards.
+
+mod many;
+mod stored;
+mod turns;
+
+use std::time::Duration;
+
+use crate::audit::{Expected, audit};
+use crate::load::{Bars, Comparison, Load, Target};
+use crate::stage::Stage;
+
+/// How long and how hard.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub rounds: usize,
+    pub seconds: u64,
+    pub chats: usize,
+    /// Only these; all when empty.
+    pub only: Vec<String>,
+    /// With a million stored calls too.
+    pub million: bool,
+}
+
+/// The names `only` takes.
+pub const NAMES: [&str; 5] = ["one-call", "ten-calls", "history", "thousand", "stored"];
+
+impl Plan {
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub comparisons: Vec<Comparison>,
+    /// What the auditor found wrong.
+    pub wrong: Vec<String>,
+    pub audited: Vec<String>,
+}
+
+impl Findings {
+    fn judge(&mut self, stage: &Stage, file: &str, expected: &Expected) -> Result<(), String> {
+        let wrong = audit(&stage.file(file), expected)?;
+        self.wrong.extend(wrong.into_iter().map(|what| format!("{file}: {what}")));
+        self.audited.push(file.to_owned());
+        Ok(())
+    }
+}
+
+/// One scenario: its load, its words, its bars.
+struct Scenario {
+    name: &'static str,
+    title: String,
+    sides: [&'static str; 2],
+    bars: Bars,
+    load: Load,
+    /// Calls in each turn.
+    calls: u64,
+}
+
+impl Scenario {
+    /// Alternates between the two; what each was asked for is added to its expectations.
+    #[expect(clippy::print_stderr, reason = "progress for the person who waits")]
+    async fn run(
+        &self,
+        rounds: usize,
+        client: &reqwest::Client,
+        targets: [&Target; 2],
+        expected: [Option<&mut Expected>; 2],
+    ) -> Result<Comparison, String> {
+        let mut done = Vec::with_capacity(rounds);
+        for round in 1..=rounds {
+            eprintln!("{}: round {round} of {rounds}", self.name);
+            let below = self.load.run(targets[0], client).await.map_err(|error| format!("{}: {error}", self.sides[0]))?;
+            let ours = self.load.run(targets[1], client).await.map_err(|error| format!("{}: {error}", self.sides[1]))?;
+            done.push([below, ours]);
+        }
+        for (side, expected) in expected.into_iter().enumerate() {
+            if let Some(expected) = expected {
+                expected.turns(done.iter().map(|round| round[side].answered).sum(), self.calls);
+            }
+        }
+        Ok(Comparison { name: self.name, title: self.title.clone(), sides: self.sides, bars: self.bars, rounds: done })
+    }
+}
+
+/// Runs everything the plan asks for.
+#[expect(clippy::disallowed_methods, reason = "the load has a client of its own")]
+pub async fn run(plan: &Plan) -> Result<Findings, String> {
+    let stage = Stage::new()?;
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1024).build().map_err(|error| error.to_string())?;
+    let mut findings = Findings::default();
+    turns::run(plan, &stage, &client, &mut findings).await?;
+    if plan.wants("thousand") {
+        many::run(plan, &stage, &client, &mut findings).await?;
+    }
+    if plan.wants("stored") {
+        stored::run(plan, &stage, &client, &mut findings).await?;
+    }
+    Ok(findings)
+}
+
+fn load(plan: &Plan, chats: usize, shape: &'static str) -> Load {
+    Load { chats, warm_up: Duration::from_secs(1), window: Duration::from_secs(plan.seconds), shape }
+}

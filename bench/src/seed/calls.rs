@@ -1,0 +1,181 @@
+//! Calls that ended long ago, ten to a turn, each with its rows in the history and in the log.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+use werkruf_contract::{CallKind, CallStatus, Effect, EventType, TurnStatus};
+use werkruf_store::{
+    CallRow, ConversationRef, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnWrite,
+    Turns,
+};
+
+use super::{AT_ONCE, Seedbed};
+use crate::audit::Expected;
+
+/// Calls of one stored turn.
+const PER_TURN: u64 = 10;
+
+/// Writes so many calls, and says what now stands in the database.
+pub async fn calls(seedbed: &Seedbed, count: u64) -> Result<Expected, String> {
+    let turns = count.div_ceil(PER_TURN);
+    let writes = (0..turns).map(|number| turn(seedbed, number));
+    stream::iter(writes).buffer_unordered(AT_ONCE).try_for_each(|()| async { Ok(()) }).await.map_err(|error| error.to_string())?;
+    let mut expected = Expected::default();
+    expected.turns(turns, PER_TURN);
+    Ok(expected)
+}
+
+/// One turn of ten steps, whole: commit A, then everything else at once.
+async fn turn(seedbed: &Seedbed, number: u64) -> Result<(), StoreError> {
+    let past = PastTurn { seedbed, turn_id: seedbed.clock.new_id(), conversation_id: seedbed.clock.new_id(), now: seedbed.clock.now() };
+    let opened = seedbed.store.open_turn(past.open(number)).await?;
+    let Opened::Stored { fence: Some(fence), .. } = opened else {
+        return Err(StoreError::Broken("a seeded turn did not begin".to_owned()));
+    };
+    let mut write = TurnWrite::new(fence, Some(past.conversation_id), past.turn_id, "1".to_owned(), past.now);
+    for step in 1..=u32::try_from(PER_TURN).unwrap_or_default() {
+        past.step(&mut write, step);
+    }
+    past.end(&mut write);
+    seedbed.store.write(write).await.map(drop)
+}
+
+struct PastTurn<'a> {
+    seedbed: &'a Seedbed,
+    turn_id: Uuid,
+    conversation_id: Uuid,
+    now: Timestamp,
+}
+
+impl PastTurn<'_> {
+    fn open(&self, number: u64) -> OpenTurn {
+        let id = self.conversation_id;
+        let init = json!({"chatId": id, "conversation_id": id, "turn_id": self.turn_id, "created": true}).to_string();
+        OpenTurn {
+            tenant_id: self.seedbed.tenant_id,
+            user_id: "1".to_owned(),
+            turn_id: self.turn_id,
+            kind: TurnKind::Chat,
+            conversation: ConversationRef::New { id, channel: "api".to_owned(), title: format!("Turn {number}") },
+            assistant: "default".to_owned(),
+            key_id: None,
+            message: Some(self.message("user", format!("Turn {number} steps=10"), None)),
+            inbox: Some(InboxEntry {
+                channel: "api".to_owned(),
+                account: "chat:1".to_owned(),
+                external_id: format!("seed-{number}"),
+                fingerprint: format!("{number:064x}"),
+                expires_at: self.now + jiff::SignedDuration::from_hours(24),
+            }),
+            start: true,
+            owner: "seed".to_owned(),
+            calls: Vec::new(),
+            approvals: Vec::new(),
+            client: None,
+            results: Vec::new(),
+            unanswered: None,
+            events: vec![NewEvent { kind: EventType::Init, data: init }],
+            now: self.now,
+        }
+    }
+
+    fn step(&self, write: &mut TurnWrite, step: u32) {
+        let (id, name) = (self.seedbed.clock.new_id(), format!("seed_{step}"));
+        let arguments = json!({"value": format!("step {step} call 0")}).to_string();
+        let mut asked = self.message("assistant", String::new(), None);
+        asked.tool_calls = Some(format!(r#"[{{"id":"{name}","name":"test_echo","args":{arguments}}}]"#));
+        write.messages.push(asked);
+        write.messages.push(self.message("tool", arguments.clone(), Some(name.clone())));
+        write.calls.push(self.call(id, name.clone(), arguments, step));
+        let started = json!({"tool": "test_echo", "job_id": id, "call_id": name, "step": step});
+        let finished = json!({"tool": "test_echo", "job_id": id, "call_id": name, "status": "succeeded", "took_ms": 0, "cache_hit": false});
+        write.events.push(NewEvent { kind: EventType::ToolStarted, data: started.to_string() });
+        write.events.push(NewEvent { kind: EventType::ToolFinished, data: finished.to_string() });
+        write.usage.push(self.usage());
+    }
+
+    fn end(&self, write: &mut TurnWrite) {
+        let text = "Done long ago.".to_owned();
+        write.messages.push(self.message("assistant", text.clone(), None));
+        write.usage.push(self.usage());
+        let last = json!({"conversation_id": self.conversation_id, "turn_id": self.turn_id, "created": true, "status": "completed",
+            "message": {"role": "assistant", "content": text}});
+        write.events.push(NewEvent { kind: EventType::Final, data: last.to_string() });
+        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 11, error: None, message: Some(text), seen: None });
+    }
+
+    fn message(&self, role: &'static str, content: String, answers: Option<String>) -> NewMessage {
+        let (tool_name, status) = (answers.is_some().then(|| "test_echo".to_owned()), answers.is_some().then_some("success"));
+        let id = self.seedbed.clock.new_id();
+        NewMessage { id, role, content, tool_calls: None, tool_call_id: answers, tool_name, status, metadata: None, tokens: None }
+    }
+
+    fn call(&self, id: Uuid, name: String, arguments: String, step: u32) -> CallRow {
+        CallRow {
+            id,
+            tenant_id: self.seedbed.tenant_id,
+            conversation_id: Some(self.conversation_id),
+            turn_id: self.turn_id,
+            step,
+            output_index: 0,
+            response_id: None,
+            kind: CallKind::Function,
+            tool_name: "test_echo".to_owned(),
+            call_id: Some(name),
+            item_id: None,
+            status: CallStatus::Succeeded,
+            request: Some(arguments.clone()),
+            raw_arguments: Some(arguments.clone()),
+            repairs: None,
+            response: Some(arguments),
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: Effect::Read,
+            attempt: 1,
+            cache_hit: false,
+            dedupe_key: Some(scattered(id)),
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: Some(id.to_string()),
+            permission: Some(r#"{"needs":null,"granted":true,"scope":"all"}"#.to_owned()),
+            context: json!({"tenant_id": self.seedbed.tenant_id, "trace_id": self.turn_id, "invocation_id": id}).to_string(),
+            trace_id: Some(self.turn_id.to_string()),
+            run_id: Some(format!("run_{}", self.turn_id)),
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: self.now,
+            updated_at: self.now,
+            started_at: Some(self.now),
+            finished_at: Some(self.now),
+        }
+    }
+
+    fn usage(&self) -> NewUsage {
+        NewUsage {
+            id: self.seedbed.clock.new_id(),
+            call_id: None,
+            key_id: None,
+            provider: "openai".to_owned(),
+            model: "fixed".to_owned(),
+            operation: "chat",
+            tokens_prompt: 100,
+            tokens_cached: 0,
+            tokens_completion: 31,
+            tokens_reasoning: 0,
+            tokens_total: 131,
+            estimated: false,
+            cost_nano_usd: None,
+        }
+    }
+}
+
+/// Like a digest: neighbours in time lie far apart.
+fn scattered(id: Uuid) -> String {
+    let mixed = id.as_u128().wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    format!("{mixed:032x}{:032x}", mixed.rotate_left(64))
+}

@@ -1,0 +1,73 @@
+//! Conversations of two hundred messages: fifty one-call turns, as the load leaves them behind.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde_json::json;
+use uuid::Uuid;
+use werkruf_store::{Histories, NewHistory, NewMessage};
+
+use super::{AT_ONCE, Seedbed};
+
+/// Messages in each.
+pub const HISTORY: usize = 200;
+
+/// A message of long ago.
+#[derive(Debug, Clone)]
+pub struct Past {
+    pub role: &'static str,
+    pub content: String,
+    /// The call an assistant made, or a tool message answers.
+    pub call: Option<String>,
+    pub arguments: String,
+}
+
+/// Two hundred of them: question, call, result, answer.
+pub fn past() -> Vec<Past> {
+    let answer: String = (1..=31).map(|piece| format!("piece {piece} ")).collect();
+    (0..HISTORY / 4)
+        .flat_map(|turn| {
+            let (id, arguments) = (Some(format!("past_{turn}")), json!({"value": format!("step 0 call {turn}")}).to_string());
+            let said = |role, content: &str, call| Past { role, content: content.to_owned(), call, arguments: arguments.clone() };
+            [
+                said("user", &format!("Turn {turn} of long ago"), None),
+                said("assistant", "", id.clone()),
+                said("tool", &arguments, id),
+                said("assistant", &answer, None),
+            ]
+        })
+        .collect()
+}
+
+/// Writes a conversation of these messages under each id.
+pub async fn history(seedbed: &Seedbed, conversations: &[Uuid], messages: &[Past]) -> Result<(), String> {
+    let writes = conversations.iter().map(|id| {
+        let history = NewHistory {
+            tenant_id: seedbed.tenant_id,
+            id: *id,
+            user_id: "1".to_owned(),
+            channel: "api".to_owned(),
+            assistant: "default".to_owned(),
+            title: "Long ago".to_owned(),
+            messages: messages.iter().map(|past| message(seedbed, past)).collect(),
+            now: seedbed.clock.now(),
+        };
+        seedbed.store.put_history(history)
+    });
+    stream::iter(writes).buffer_unordered(AT_ONCE / 16).try_for_each(|_| async { Ok(()) }).await.map_err(|error| error.to_string())
+}
+
+fn message(seedbed: &Seedbed, past: &Past) -> NewMessage {
+    let result = past.role == "tool";
+    let arguments = || serde_json::from_str::<serde_json::Value>(&past.arguments).unwrap_or_default();
+    let calls = past.call.as_ref().filter(|_| !result).map(|id| json!([{"id": id, "name": "test_echo", "args": arguments()}]).to_string());
+    NewMessage {
+        id: seedbed.clock.new_id(),
+        role: past.role,
+        content: past.content.clone(),
+        tool_calls: calls,
+        tool_call_id: past.call.clone().filter(|_| result),
+        tool_name: result.then(|| "test_echo".to_owned()),
+        status: result.then_some("success"),
+        metadata: None,
+        tokens: None,
+    }
+}

@@ -1,0 +1,72 @@
+//! The processes of a run: models, floors and Werkrufs, each with its own file in one temporary folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::load::{Child, Older, Target};
+
+const KEY: &str = "bench-admin-key-0123456789";
+
+/// Where the programs lie and where their files go. Dropping it removes the files.
+pub struct Stage {
+    bin: PathBuf,
+    folder: PathBuf,
+}
+
+impl Stage {
+    /// A new folder; the other programs lie beside this one.
+    pub fn new() -> Result<Self, String> {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let bin = this.parent().map(Path::to_owned).ok_or("no folder")?;
+        let folder = std::env::temp_dir().join(format!("werkruf-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        Ok(Self { bin, folder })
+    }
+
+    /// A file of this run.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A model whose every answer begins after so many milliseconds.
+    pub fn model(&self, latency_ms: u64) -> Result<Child, String> {
+        Child::start(&self.bin.join("fake-model"), &["--latency-ms", &latency_ms.to_string()], &[])
+    }
+
+    /// A floor on this file.
+    pub fn floor(&self, model: &Child, file: &Path) -> Result<Child, String> {
+        Child::start(&self.bin.join("floor"), &[&model.url, &file.to_string_lossy()], &[])
+    }
+
+    /// Werkruf as shipped, on this file.
+    pub fn werkruf(&self, model: &Child, file: &Path) -> Result<Child, String> {
+        let database = format!("sqlite:{}", file.display());
+        let environment = [
+            ("OPENAI_BASE_URL", model.url.as_str()),
+            ("OPENAI_MODEL", "fixed"),
+            ("WERKRUF_ADMIN_KEY", KEY),
+            ("WERKRUF_TEST_TOOLS", "1"),
+            ("WERKRUF_SAMPLE_DATA", "on"),
+            // One person cannot send hundreds of messages a second; everything else is as shipped.
+            ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
+        ];
+        Child::start(&self.bin.join("werkruf"), &["serve", "--listen", "127.0.0.1:0", "--database", &database], &environment)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Left behind it would only lie in the temporary folder.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A floor as the load sees it.
+pub fn floor_target(floor: &Child, older: Option<Arc<Older>>) -> Target {
+    Target { url: floor.url.clone(), key: None, pid: floor.pid(), older }
+}
+
+/// A Werkruf as the load sees it.
+pub fn werkruf_target(werkruf: &Child, older: Option<Arc<Older>>) -> Target {
+    Target { url: werkruf.url.clone(), key: Some(KEY.to_owned()), pid: werkruf.pid(), older }
+}
