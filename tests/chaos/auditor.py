@@ -169,11 +169,12 @@ class Audit:
         """A lease counts on from what is stored, and was claimed at least once for every turn that began and every takeover."""
         events, messages = group(self.events, "conversation_id"), group(self.messages, "conversation_id")
         claims = collections.Counter()
-        for turn in self.turns.values():
+        for turn in filter(began, self.turns.values()):
             claims[turn["conversation_id"] or turn["id"]] += 1 + turn["takeovers"]
         for lease in self.leases:
             stream = lease["conversation_id"]
-            next_numbers = (len(events[stream]) + 1, len(messages[stream]) + 1)
+            placed = [m for m in messages[stream] if m["seq"] is not None]
+            next_numbers = (len(events[stream]) + 1, len(placed) + 1)
             if (lease["next_event_seq"], lease["next_message_seq"]) != next_numbers:
                 self.say("I5", "", f"the lease of {stream} counts on from {lease['next_event_seq']} and {lease['next_message_seq']}, not {next_numbers}")
             if lease["epoch"] < claims[stream]:
@@ -237,7 +238,7 @@ class Audit:
             if len(reported) > asked[run] or any(tokens != TOKENS for tokens in reported):
                 self.say("I8", turns[0], f"{asked[run]} model requests, reported as {reported}")
         # Whoever goes on with a turn books one request that may have been out; each of them claimed the lease once more.
-        begun = collections.Counter(turn["conversation_id"] for turn in self.turns.values())
+        begun = collections.Counter(turn["conversation_id"] for turn in self.turns.values() if began(turn))
         for lease in self.leases:
             stream = lease["conversation_id"]
             if extra[stream] > lease["epoch"] - begun[stream]:
@@ -251,6 +252,11 @@ class Audit:
                 continue
             if not client["text"] == turn["message"] == last.get(turn["id"]):
                 self.say("I9", turn["id"], f"heard {client['text']!r}, stored {turn['message']!r} and {last.get(turn['id'])!r}")
+
+
+def began(turn):
+    """A turn that was canceled while it waited behind another never held the lease."""
+    return turn["status"] != "canceled" or turn["step"] > 0
 
 
 def group(rows, by):

@@ -73,6 +73,8 @@ impl PastTurn<'_> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
+            sent: None,
+            after: None,
             results: Vec::new(),
             unanswered: None,
             events: vec![NewEvent { kind: EventType::Init, data: init }],

@@ -129,14 +129,14 @@ pub trait People: Send + Sync {
     fn tenants(&self) -> Answer<'_, Vec<TenantRow>>;
     /// Makes the tenant when it is new.
     fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow>;
-    /// A person with all roles and the permissions of all of them, as of now.
+    /// A person with all roles and the permissions of all of them, as of now; what a token said counts until it ends.
     fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>>;
     /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
     fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow>;
-    /// What a token says about a person's roles; it stands until the next token.
+    /// What a token says about a person's roles; it stands until the token ends, another one comes, or the person is written.
     fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()>;
-    /// Branches, roles and users in one transaction; the same id replaces.
+    /// Branches, roles and users in one transaction; the same id replaces, and ends what a token said about that user.
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()>;
     fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow>;
     fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>>;

@@ -45,7 +45,7 @@ pub struct UserRow {
     pub id: i64,
     pub first_name: String,
     pub last_name: String,
-    /// What the last token said about roles.
+    /// What the last token said about roles, even where that token has ended.
     pub token_roles: Option<TokenRoles>,
 }
 
@@ -55,6 +55,16 @@ pub struct TokenRoles {
     pub names: Vec<String>,
     /// Nothing but these, even where the tenant has none of them. Otherwise the roles given here stand in that case.
     pub only: bool,
+    /// When the token ends, and with it what it said. Has a column of its own.
+    #[serde(skip)]
+    pub until: Timestamp,
+}
+
+impl TokenRoles {
+    /// Whether noting `said` would change nothing: the same roles, for at least as long.
+    pub fn covers(&self, said: &Self) -> bool {
+        (&self.names, self.only) == (&said.names, said.only) && self.until >= said.until
+    }
 }
 
 /// A row of `conversations`.

@@ -25,7 +25,7 @@ const ERASED: &[(&str, &str)] = &[
     ("outbox", "channel account recipient body status error_code external_id"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client seen sent"),
-    ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles"),
+    ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
 ];
 
 /// Columns that stay, and why.
@@ -97,10 +97,10 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
     let sql = format!(
         "PRAGMA foreign_keys = ON;
          INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
-           token_roles) VALUES
+           token_roles, token_roles_until) VALUES
            ('{tenant}', 1, '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}',
-            '{{\"names\": [\"{mark}\"], \"only\": false}}'),
-           ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL);
+            '{{\"names\": [\"{mark}\"], \"only\": false}}', '{mark}'),
+           ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',

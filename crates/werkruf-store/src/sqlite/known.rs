@@ -1,11 +1,13 @@
 //! What is asked for with every request and changes rarely: principals and keys, kept in memory.
 //!
 //! Only this process writes the file, so dropping everything on any write about people keeps it true. What
-//! was read before such a write began is not kept after it: the generation has moved on.
+//! was read before such a write began is not kept after it: the generation has moved on. A person whose rights come
+//! from a token is kept no longer than the token lives.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use werkruf_contract::{Principal, Uuid};
 
 use crate::{KeyRow, TenantRow};
@@ -21,11 +23,17 @@ pub(super) struct Known {
 #[derive(Default)]
 struct Inner {
     generation: u64,
-    principals: HashMap<Uuid, HashMap<String, Arc<Principal>>>,
+    principals: HashMap<Uuid, HashMap<String, Person>>,
     people: usize,
     keys: HashMap<String, KeyRow>,
     /// By the name they were asked for, slug or id.
     tenants: HashMap<String, TenantRow>,
+}
+
+struct Person {
+    principal: Arc<Principal>,
+    /// `None`: until something about people is written.
+    until: Option<Timestamp>,
 }
 
 /// When a read began.
@@ -43,12 +51,14 @@ impl Known {
         *inner = Inner { generation, ..Inner::default() };
     }
 
-    pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str) -> Result<Arc<Principal>, Generation> {
+    pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str, now: Timestamp) -> Result<Arc<Principal>, Generation> {
         let inner = self.lock();
-        inner.principals.get(&tenant_id).and_then(|people| people.get(user_id)).cloned().ok_or(Generation(inner.generation))
+        let kept = inner.principals.get(&tenant_id).and_then(|people| people.get(user_id));
+        let true_now = kept.filter(|person| person.until.is_none_or(|until| now < until));
+        true_now.map(|person| Arc::clone(&person.principal)).ok_or(Generation(inner.generation))
     }
 
-    pub(super) fn keep_principal(&self, since: Generation, principal: &Arc<Principal>) {
+    pub(super) fn keep_principal(&self, since: Generation, principal: &Arc<Principal>, until: Option<Timestamp>) {
         let mut inner = self.lock();
         if inner.generation != since.0 {
             return;
@@ -58,7 +68,8 @@ impl Known {
             inner.people = 0;
         }
         let people = inner.principals.entry(principal.tenant_id).or_default();
-        if people.insert(principal.user_id.clone(), Arc::clone(principal)).is_none() {
+        let person = Person { principal: Arc::clone(principal), until };
+        if people.insert(principal.user_id.clone(), person).is_none() {
             inner.people += 1;
         }
     }

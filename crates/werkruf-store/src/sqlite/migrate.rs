@@ -28,7 +28,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "approvals", sql: include_str!("migrations/0003_approvals.sql") },
     Migration { version: 4, name: "token_roles", sql: include_str!("migrations/0004_token_roles.sql") },
     Migration { version: 5, name: "clients", sql: include_str!("migrations/0005_clients.sql") },
-    Migration { version: 6, name: "sent", sql: include_str!("migrations/0006_sent.sql") },
+    Migration { version: 6, name: "token_roles_until", sql: include_str!("migrations/0006_token_roles_until.sql") },
+    Migration { version: 7, name: "sent", sql: include_str!("migrations/0007_sent.sql") },
 ];
 
 impl Migration {

@@ -67,6 +67,26 @@ fn a_database_of_another_program_is_left_alone() {
     assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
+/// Nobody knows when those tokens end.
+#[test]
+fn what_tokens_said_before_their_end_was_kept_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    migrate(&connection, &path, &MIGRATIONS[..5], Timestamp::UNIX_EPOCH).unwrap();
+    let people = r#"INSERT INTO tenants (id, slug, created_at) VALUES ('t', 'demo', '');
+        INSERT INTO roles (tenant_id, id, name) VALUES ('t', 1, 'guest'), ('t', 2, 'admin');
+        INSERT INTO users (tenant_id, id, first_name, last_name, locale, token_roles)
+          VALUES ('t', 1, 'A', 'B', 'de-DE', '{"names": ["admin"], "only": false}');
+        INSERT INTO user_roles (tenant_id, user_id, role_id) VALUES ('t', 1, 1);"#;
+    connection.execute_batch(people).unwrap();
+    let held = || connection.query_row("SELECT group_concat(role_id) FROM held_roles", [], |row| row.get::<_, String>(0)).unwrap();
+    assert_eq!(held(), "2");
+    migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(held(), "1");
+    assert!(connection.execute("UPDATE users SET token_roles = '{}'", []).is_err(), "never without an end");
+}
+
 #[test]
 fn versions_count_from_one_without_holes() {
     assert!(MIGRATIONS.iter().map(|step| step.version).eq(1..=i64::try_from(MIGRATIONS.len()).unwrap()));

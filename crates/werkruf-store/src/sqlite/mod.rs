@@ -50,6 +50,8 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
     known: Known,
+    /// What a token said about roles ends by it.
+    clock: Clock,
     path: PathBuf,
     /// Held for life; the operating system lets go of it with the process.
     _lock: std::fs::File,
@@ -68,6 +70,7 @@ impl SqliteStore {
             readers: Readers::new(readers),
             writer: Writer::start(connection)?,
             known: Known::default(),
+            clock: clock.clone(),
             path: path.to_owned(),
             _lock: lock,
         }))

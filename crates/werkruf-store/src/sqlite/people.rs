@@ -10,7 +10,7 @@ use super::SqliteStore;
 use super::people_write as write;
 use super::records::List;
 use super::row::{self, Columns, all, first};
-use super::text::Id;
+use super::text::{Id, Stamp};
 use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
 
 impl People for SqliteStore {
@@ -42,15 +42,16 @@ impl People for SqliteStore {
 
     fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
-            let since = match self.known.principal(tenant_id, &user_id) {
+            let now = self.clock.now();
+            let since = match self.known.principal(tenant_id, &user_id, now) {
                 Ok(principal) => return Ok(Some(principal)),
                 Err(since) => since,
             };
-            let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id)).await?.map(Arc::new);
-            if let Some(principal) = &found {
-                self.known.keep_principal(since, principal);
-            }
-            Ok(found)
+            let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id, now)).await?;
+            let Some((principal, until)) = found else { return Ok(None) };
+            let principal = Arc::new(principal);
+            self.known.keep_principal(since, &principal, until);
+            Ok(Some(principal))
         })
     }
 
@@ -146,24 +147,34 @@ pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
 pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
     let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
     let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<TokenRoles>(&text)).transpose();
-    let token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
+    let mut token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
+    if let (Some(roles), Some(until)) = (&mut token_roles, c.time_or_null()?) {
+        roles.until = until;
+    }
     Ok(UserRow { id, first_name, last_name, token_roles })
 }
 
 pub(super) fn by_external_id(c: &Connection, tenant: &Id, external_id: &str) -> Result<Option<UserRow>, StoreError> {
-    let mut statement =
-        c.prepare_cached("SELECT id, first_name, last_name, token_roles FROM users WHERE tenant_id = ?1 AND external_id = ?2")?;
+    let mut statement = c.prepare_cached(
+        "SELECT id, first_name, last_name, token_roles, token_roles_until FROM users WHERE tenant_id = ?1 AND external_id = ?2",
+    )?;
     first(&mut statement, params![tenant, external_id], user)
 }
 
-fn principal(c: &Connection, tenant_id: Uuid, user_id: String) -> Result<Option<Principal>, StoreError> {
+/// The person as of now, and when that changes by itself: a token that lives now ends.
+fn principal(
+    c: &Connection,
+    tenant_id: Uuid,
+    user_id: String,
+    now: Timestamp,
+) -> Result<Option<(Principal, Option<Timestamp>)>, StoreError> {
     let Ok(number) = user_id.parse::<i64>() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
     // One snapshot: a role and its permissions are of the same moment.
     let snapshot = c.unchecked_transaction()?;
     let mut person = snapshot.prepare_cached(
         "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
-           coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug
+           coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug, users.token_roles_until
          FROM users JOIN tenants ON tenants.id = users.tenant_id
            LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
          WHERE users.tenant_id = ?1 AND users.id = ?2",
@@ -171,23 +182,26 @@ fn principal(c: &Connection, tenant_id: Uuid, user_id: String) -> Result<Option<
     let found = first(&mut person, params![tenant, number], |columns| {
         let name = format!("{} {}", columns.text()?, columns.text()?).trim().to_owned();
         let (branch_id, locale, time_zone) = (columns.int_or_null()?, columns.text()?, columns.text()?);
-        let tenant_slug = columns.text()?;
-        Ok(Principal { tenant_id, tenant_slug, user_id, name, roles: Vec::new(), branch_id, locale, time_zone, permissions: Vec::new() })
+        let (tenant_slug, until) = (columns.text()?, columns.time_or_null()?);
+        let principal =
+            Principal { tenant_id, tenant_slug, user_id, name, roles: Vec::new(), branch_id, locale, time_zone, permissions: Vec::new() };
+        Ok((principal, until.filter(|until| *until > now)))
     })?;
-    let Some(mut principal) = found else { return Ok(None) };
+    let Some((mut principal, until)) = found else { return Ok(None) };
+    let now = Stamp::from(now);
     let mut roles = snapshot.prepare_cached(
         "SELECT roles.id, roles.name FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
-         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY roles.id",
+         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 AND since <= ?3 AND ?3 < until ORDER BY roles.id",
     )?;
-    principal.roles = all(&mut roles, params![tenant, number], |columns| Ok(Role { id: columns.int()?, name: columns.text()? }))?;
+    principal.roles = all(&mut roles, params![tenant, number, now], |columns| Ok(Role { id: columns.int()?, name: columns.text()? }))?;
     let mut permissions = snapshot.prepare_cached(
         "SELECT entity, entity_type, access, scope FROM held_roles
          JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
-         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY permissions.role_id, permissions.position",
+         WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 AND since <= ?3 AND ?3 < until ORDER BY permissions.role_id, permissions.position",
     )?;
-    principal.permissions = all(&mut permissions, params![tenant, number], |columns| {
+    principal.permissions = all(&mut permissions, params![tenant, number, now], |columns| {
         let (entity, entity_type) = (columns.text()?, columns.text()?);
         Ok(Permission { entity, entity_type, access: columns.word(Access::parse)?, scope: columns.word(Scope::parse)? })
     })?;
-    Ok(Some(principal))
+    Ok(Some((principal, until)))
 }

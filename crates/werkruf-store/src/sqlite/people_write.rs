@@ -29,7 +29,8 @@ pub(super) fn make_guest(
     external_id: Option<&str>,
     role: &str,
 ) -> Result<UserRow, StoreError> {
-    let mut by_number = c.prepare_cached("SELECT id, first_name, last_name, token_roles FROM users WHERE tenant_id = ?1 AND id = ?2")?;
+    let mut by_number =
+        c.prepare_cached("SELECT id, first_name, last_name, token_roles, token_roles_until FROM users WHERE tenant_id = ?1 AND id = ?2")?;
     if let Some(number) = user_id
         && let Some(known) = first(&mut by_number, params![tenant, number], user)?
     {
@@ -46,7 +47,7 @@ pub(super) fn make_guest(
     let mut insert = c.prepare_cached(
         "INSERT INTO users (tenant_id, id, first_name, last_name, external_id, locale)
          VALUES (?1, coalesce(?2, (SELECT coalesce(max(id), 0) + 1 FROM users WHERE tenant_id = ?1)), 'Guest', '', ?3, 'en-US')
-         RETURNING id, first_name, last_name, token_roles",
+         RETURNING id, first_name, last_name, token_roles, token_roles_until",
     )?;
     let made = first(&mut insert, params![tenant, user_id, external_id], user)?
         .ok_or_else(|| StoreError::Broken("a guest was not stored".to_owned()))?;
@@ -54,11 +55,11 @@ pub(super) fn make_guest(
     Ok(made)
 }
 
-/// What a token says about roles stands until another token says otherwise.
+/// What a token says about roles stands until the token ends, another one says otherwise, or [`put`] names the person.
 pub(super) fn hold_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: Option<&TokenRoles>) -> Result<(), StoreError> {
     let text = roles.map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
-    let mut statement = c.prepare_cached("UPDATE users SET token_roles = ?3 WHERE tenant_id = ?1 AND id = ?2")?;
-    match statement.execute(params![tenant, user_id, text])? {
+    let mut statement = c.prepare_cached("UPDATE users SET token_roles = ?3, token_roles_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?;
+    match statement.execute(params![tenant, user_id, text, stamp_or_null(roles.map(|roles| roles.until))])? {
         1 => Ok(()),
         _ => Err(StoreError::Moved { what: "user", id: user_id.to_string() }),
     }
@@ -119,7 +120,8 @@ fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreEr
            branch_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
          ON CONFLICT (tenant_id, id) DO UPDATE SET first_name = excluded.first_name, last_name = excluded.last_name,
            email = excluded.email, phone = excluded.phone, whatsapp_user_id = excluded.whatsapp_user_id,
-           external_id = excluded.external_id, locale = excluded.locale, time_zone = excluded.time_zone, branch_id = excluded.branch_id",
+           external_id = excluded.external_id, locale = excluded.locale, time_zone = excluded.time_zone, branch_id = excluded.branch_id,
+           token_roles = NULL, token_roles_until = NULL",
     )?
     .execute(params![
         tenant,

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
+use serde_json::json;
 use tempfile::TempDir;
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Grant};
 
 use super::{Counts, SqliteStore};
 use crate::story::{World, tell};
-use crate::{ConversationRef, Records, StoreError, Turns};
+use crate::{ConversationRef, People, Reach, Records, StoreError, Target, TokenRoles, Turns, Workspace};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -54,6 +57,8 @@ tell! {
     a_bad_batch_is_not_written_at_all,
     a_guest_is_made_once,
     a_token_decides_the_roles_until_the_next_one,
+    what_a_token_said_ends_with_it,
+    writing_a_person_ends_what_a_token_said,
     keys_are_found_by_digest_until_deleted,
     tenants_and_settings_are_remembered,
     a_reach_never_shows_more_than_its_grant,
@@ -238,6 +243,29 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
         // The names inside one person's row, and the one person's roles found by them.
         let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
         assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
+    }
+}
+
+#[tokio::test]
+async fn memory_does_not_outlive_a_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let second = Arc::new(AtomicI64::new(1000));
+    let told = Arc::clone(&second);
+    let clock = Clock::driven(move || Timestamp::from_second(told.load(Ordering::SeqCst)).unwrap(), 1);
+    let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+    let tenant = store.ensure_tenant(clock.new_id(), "demo".to_owned(), clock.now()).await.unwrap().id;
+    let people = json!({"roles": [{"id": 1, "name": "guest"}, {"id": 2, "name": "admin"}],
+        "users": [{"id": 1, "first_name": "A", "last_name": "B", "locale": "de-DE", "role_ids": [1]}]});
+    store.put_people(tenant, serde_json::from_value(people).unwrap()).await.unwrap();
+    let until = Timestamp::from_second(2000).unwrap();
+    store.hold_token_roles(tenant, 1, Some(TokenRoles { names: vec!["admin".to_owned()], only: false, until })).await.unwrap();
+    for (now, role) in [(1000, "admin"), (1000, "admin"), (1999, "admin"), (2000, "guest"), (2001, "guest")] {
+        second.store(now, Ordering::SeqCst);
+        let who = store.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
+        assert_eq!(who.roles.iter().map(|role| role.name.as_str()).collect::<Vec<_>>(), [role], "at {now}");
+        let reach = Reach { caller: 1, caller_branch: None, grant: Grant::Own, target: Target::Own };
+        let seen = store.person(tenant, reach).await.unwrap().unwrap();
+        assert_eq!(seen.roles, [role], "at {now}");
     }
 }
 

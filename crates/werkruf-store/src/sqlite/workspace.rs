@@ -38,7 +38,7 @@ impl Workspace for SqliteStore {
     }
 
     fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>> {
-        Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach)))
+        Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach, self.clock.now())))
     }
 
     fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>> {
@@ -159,7 +159,7 @@ const PERSON: &str = "SELECT users.id, users.first_name, users.last_name, users.
 
 const ROLES: &str = "SELECT roles.name FROM held_roles
        JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
-     WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 ORDER BY roles.id";
+     WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 AND since <= ?3 AND ?3 < until ORDER BY roles.id";
 
 /// Whatever a tool may have run, for the test that looks at the plans.
 #[cfg(test)]
@@ -262,7 +262,7 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Fou
     Ok(found)
 }
 
-fn person(c: &Connection, tenant_id: Uuid, reach: &Reach) -> Result<Option<PersonRow>, StoreError> {
+fn person(c: &Connection, tenant_id: Uuid, reach: &Reach, now: Timestamp) -> Result<Option<PersonRow>, StoreError> {
     let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
     let snapshot = c.unchecked_transaction()?;
@@ -278,6 +278,6 @@ fn person(c: &Connection, tenant_id: Uuid, reach: &Reach) -> Result<Option<Perso
         })
     })?;
     let Some(mut person) = found else { return Ok(None) };
-    person.roles = all(&mut *snapshot.prepare_cached(ROLES)?, params![tenant, id], |columns| columns.text())?;
+    person.roles = all(&mut *snapshot.prepare_cached(ROLES)?, params![tenant, id, Stamp::from(now)], |columns| columns.text())?;
     Ok(Some(person))
 }

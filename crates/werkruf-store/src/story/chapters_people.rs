@@ -1,5 +1,6 @@
 //! Tenants, people, rights, keys, settings.
 
+use jiff::SignedDuration;
 use serde_json::json;
 use werkruf_contract::{Access, Need, Scope};
 
@@ -84,7 +85,8 @@ pub(crate) async fn a_guest_is_made_once<S: Store>(world: World<S>) {
 pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world: World<S>) {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
-    let said = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only });
+    let until = world.now + SignedDuration::from_hours(1);
+    let said = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only, until });
     let held = async |roles: Option<TokenRoles>| {
         world.store.hold_token_roles(world.tenant, 1, roles.clone()).await.unwrap();
         assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, roles);
@@ -98,10 +100,59 @@ pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world
     assert_eq!(held(said(&["pilot"], false)).await, ["employee", "lead"], "nothing is left: what was given here stands");
     assert_eq!(held(said(&["pilot"], true)).await, Vec::<String>::new(), "these only");
     assert_eq!(held(said(&["guest"], true)).await, ["guest"]);
+    assert_eq!(held(said(&[], true)).await, Vec::<String>::new(), "none at all");
     assert_eq!(held(None).await, ["employee", "lead"], "what was given here was never touched");
     assert_eq!(world.store.principal(world.tenant, "2".to_owned()).await.unwrap().unwrap().roles.len(), 1, "another person");
     let nobody = world.store.hold_token_roles(world.tenant, 99, None).await;
     assert!(matches!(nobody, Err(StoreError::Moved { what: "user", .. })));
+}
+
+pub(crate) async fn what_a_token_said_ends_with_it<S: Store>(world: World<S>) {
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    world.store.put_people(world.tenant, people()).await.unwrap();
+    let held = async |only, until| {
+        let said = TokenRoles { names: vec!["guest".to_owned()], only, until };
+        world.store.hold_token_roles(world.tenant, 1, Some(said)).await.unwrap();
+        let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+        (who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>(), who.permissions.len())
+    };
+    let (past, future) = (world.now, world.now + SignedDuration::from_hours(1));
+    for only in [false, true] {
+        assert_eq!(held(only, future).await, (vec!["guest".to_owned()], 0));
+        assert_eq!(held(only, past).await, (vec!["employee".to_owned(), "lead".to_owned()], 2), "what was given here");
+    }
+}
+
+pub(crate) async fn writing_a_person_ends_what_a_token_said<S: Store>(world: World<S>) {
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    world.store.put_people(world.tenant, people()).await.unwrap();
+    let hold = async || {
+        let said = TokenRoles { names: vec!["lead".to_owned()], only: false, until: world.now + SignedDuration::from_hours(1) };
+        world.store.hold_token_roles(world.tenant, 1, Some(said)).await.unwrap();
+        assert!(world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap().has_role("lead"));
+    };
+    let roles = async || {
+        let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
+        who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>()
+    };
+    let mut batch = people();
+    batch.users.truncate(1);
+    batch.users[0].role_ids = vec![3];
+    hold().await;
+    world.store.put_people(world.tenant, batch).await.unwrap();
+    assert_eq!(roles().await, ["guest"]);
+    assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, None);
+
+    let import = async |users| {
+        let batch = serde_json::from_value(json!({"tenant": "demo", "users": users})).unwrap();
+        world.store.import(batch, world.id(), world.now).await.unwrap().unwrap();
+    };
+    let user = |id: i64, external: Option<&str>| json!({"id": id, "first_name": "A", "last_name": "B", "locale": "de-DE", "external_id": external, "role_ids": [1]});
+    hold().await;
+    import(json!([user(2, None)])).await;
+    assert_eq!(roles().await, ["lead"], "another person was written");
+    import(json!([user(1, Some("sub-1"))])).await;
+    assert_eq!(roles().await, ["employee"]);
 }
 
 pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: World<S>) {

@@ -3,6 +3,7 @@
 //! Tenant and roles are read only from claims the configuration names. Of Supabase's claims these are in
 //! `app_metadata`: `user_metadata` is written by the users themselves.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 use werkruf_store::TokenRoles;
@@ -13,6 +14,8 @@ use crate::config::{IssuerKind, TokenIssuer};
 /// Clocks differ.
 const LEEWAY_S: f64 = 30.0;
 const LONGEST_SUBJECT: usize = 255;
+/// The token's time is over.
+pub(super) const EXPIRED: TokenFault = TokenFault::Refused("it has expired");
 
 /// Who a token says somebody is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct TokenPerson {
     pub tenant: Option<String>,
     /// `None`: the token says nothing about roles.
     pub roles: Option<TokenRoles>,
+    /// From then on the token is refused.
+    pub until: Timestamp,
 }
 
 type Claims = Map<String, Value>;
@@ -38,12 +43,12 @@ pub(super) fn is_from(issuer: &TokenIssuer, claims: &Claims) -> bool {
 }
 
 /// Everything but the signature and the issuer.
-pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now_s: f64) -> Result<(), TokenFault> {
+pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Result<(), TokenFault> {
     let refused = |reason| Err(TokenFault::Refused(reason));
-    let Some(expires) = claims.get("exp").and_then(Value::as_f64) else { return refused("it says no time of expiry") };
-    if now_s >= expires + LEEWAY_S {
-        return refused("it has expired");
+    if now >= end(claims)? {
+        return Err(EXPIRED);
     }
+    let now_s = now.as_duration().as_secs_f64();
     match claims.get("nbf") {
         None | Some(Value::Null) => {}
         Some(begins) if begins.as_f64().is_some_and(|begins| now_s >= begins - LEEWAY_S) => {}
@@ -67,6 +72,15 @@ pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now_s: f64) -> Result
     subject(issuer, claims).map(|_| ())
 }
 
+/// When the token ends, leeway included: what it says counts exactly as long as it is taken.
+fn end(claims: &Claims) -> Result<Timestamp, TokenFault> {
+    let expires = claims.get("exp").and_then(Value::as_f64).ok_or(TokenFault::Refused("it says no time of expiry"))?;
+    let end = SignedDuration::try_from_secs_f64(expires + LEEWAY_S).ok().and_then(|end| Timestamp::from_duration(end).ok());
+    // Whole milliseconds, as the clock and the tables have them.
+    let end = end.and_then(|end| Timestamp::from_millisecond(end.as_millisecond()).ok());
+    Ok(end.unwrap_or(if expires > 0.0 { Timestamp::MAX } else { Timestamp::MIN }))
+}
+
 fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> {
     let refused = TokenFault::Refused("it names no person");
     let subject = claims.get("sub").and_then(Value::as_str).ok_or(refused)?;
@@ -79,16 +93,22 @@ fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> 
 
 /// Who a checked token is.
 pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenPerson, TokenFault> {
-    let tenant = issuer.tenant_claims.iter().find_map(|name| claim(claims, name)).and_then(text);
+    let until = end(claims)?;
+    // A claim nobody can read is not one that is missing: the default tenant would be a guess.
+    let tenant = match issuer.tenant_claims.iter().find_map(|name| claim(claims, name)) {
+        Some(said) => Some(text(said).ok_or(TokenFault::Refused("its claim for the tenant is not the name of one"))?),
+        None => None,
+    };
     let anonymous = claims.get("is_anonymous").and_then(Value::as_bool) == Some(true);
     let roles = if anonymous {
         // Signed in without saying who: never more than a guest, whatever else the token or the table says.
-        Some(TokenRoles { names: vec![guest_role.to_owned()], only: true })
+        Some(TokenRoles { names: vec![guest_role.to_owned()], only: true, until })
     } else {
-        let said = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names);
-        said.filter(|names| !names.is_empty()).map(|names| TokenRoles { names, only: false })
+        let said = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names).transpose()?;
+        // An empty list is a word too: no roles, and not those given here.
+        said.map(|names| TokenRoles { only: names.is_empty(), names, until })
     };
-    Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles })
+    Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles, until })
 }
 
 /// A claim by its name, or by the path to it: `app_metadata.tenant_id`. Some issuers' names hold dots, so the whole name comes first.
@@ -111,13 +131,13 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// A list of names, or one text with commas between them.
-fn names(value: &Value) -> Vec<String> {
+fn names(value: &Value) -> Result<Vec<String>, TokenFault> {
     let mut names: Vec<String> = match value {
         Value::Array(many) => many.iter().filter_map(text).collect(),
         Value::String(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-        _ => Vec::new(),
+        _ => return Err(TokenFault::Refused("its claim for roles is neither a list nor a text")),
     };
     names.sort();
     names.dedup();
-    names
+    Ok(names)
 }

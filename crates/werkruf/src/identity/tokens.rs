@@ -44,7 +44,7 @@ impl Tokens {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
         let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
-        claims::check(&trusted.issuer, &token.claims, seconds(&self.clock))?;
+        claims::check(&trusted.issuer, &token.claims, self.clock.now())?;
         let key = trusted.key(&token).await?;
         if !token.is_signed_by(&key) {
             return Err(TokenFault::Refused("its signature is wrong"));
@@ -69,10 +69,6 @@ impl Trusted {
             },
         }
     }
-}
-
-fn seconds(clock: &Clock) -> f64 {
-    clock.now().as_duration().as_secs_f64()
 }
 
 #[cfg(test)]

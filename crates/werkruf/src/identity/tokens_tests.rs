@@ -7,6 +7,7 @@ use axum::Router;
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -175,9 +176,12 @@ async fn reason(tokens: &Tokens, token: &str) -> &'static str {
 #[tokio::test]
 async fn a_good_token_is_the_person_its_issuer_wrote_down() {
     let tokens = by_secret();
-    let (person, _) = tokens.admit(&secret_token(&claims())).await.unwrap();
+    let said = with("exp", json!(4_102_444_800_i64));
+    let until = Timestamp::from_second(4_102_444_830).unwrap();
+    let (person, _) = tokens.admit(&secret_token(&said)).await.unwrap();
     assert_eq!((person.subject.as_str(), person.tenant.as_deref()), (SUBJECT, Some("acme")));
-    assert_eq!(person.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false }), "never from user_metadata");
+    assert_eq!(person.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
+    assert_eq!(person.until, until, "its roles count as long as it is taken");
     let several = with("app_metadata/roles", json!(["lead", "editor", "lead", 3]));
     let (person, _) = tokens.admit(&secret_token(&several)).await.unwrap();
     assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
@@ -187,7 +191,31 @@ async fn a_good_token_is_the_person_its_issuer_wrote_down() {
     let mut anonymous = with("is_anonymous", json!(true));
     anonymous["app_metadata"]["roles"] = json!(["admin"]);
     let (person, _) = tokens.admit(&secret_token(&anonymous)).await.unwrap();
-    assert_eq!(person.roles, Some(TokenRoles { names: vec!["guest".to_owned()], only: true }));
+    let roles = person.roles.unwrap();
+    assert_eq!((roles.names, roles.only), (vec!["guest".to_owned()], true));
+}
+
+#[tokio::test]
+async fn a_claim_that_says_nothing_is_not_one_that_is_missing() {
+    let tokens = by_secret();
+    for empty in [json!([]), json!(""), json!(" , "), json!([3])] {
+        let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
+        let roles = person.roles.unwrap();
+        assert_eq!((roles.names, roles.only), (Vec::new(), true), "{empty}: no roles, and not those of the next claim");
+    }
+    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
+    assert_eq!(person.roles.unwrap().names, ["editor"], "null is missing");
+    for wrong in [json!(42), json!(true), json!({"admin": true})] {
+        assert!(reason(&tokens, &secret_token(&with("app_metadata/roles", wrong.clone()))).await.contains("roles"), "{wrong}");
+    }
+    for wrong in [json!(42), json!(["acme"]), json!({"id": "acme"}), json!(false), json!("")] {
+        assert!(reason(&tokens, &secret_token(&with("app_metadata/tenant_id", wrong.clone()))).await.contains("tenant"), "{wrong}");
+    }
+    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
+    assert_eq!(person.tenant, None);
+    let (person, _) = tokens.admit(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
+    assert_eq!(person.until, Timestamp::MAX);
+    assert!(reason(&tokens, &secret_token(&with("exp", json!(-1e300)))).await.contains("expired"));
 }
 
 #[tokio::test]

@@ -5,6 +5,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::{Method, RequestBuilder, Response};
 use ring::hmac;
 use serde_json::{Value, json};
+use tower::ServiceExt;
+use werkruf::api;
+use werkruf::app::App;
+use werkruf::config::{Config, Flags};
+use werkruf_contract::Clock;
+use werkruf_store::SqliteStore;
 
 use crate::support::{House, body, refusal};
 
@@ -86,6 +92,69 @@ async fn the_tokens_roles_count_when_a_call_runs() {
     assert_eq!(invoke(&anonymous).await["error"]["code"], "permission_denied", "somebody anonymous is a guest");
 }
 
+/// A key of user 7.
+async fn key(house: &House) -> String {
+    let wish = json!({"tenant": "acme", "user_id": "7", "scopes": ["chat", "read", "tools"]});
+    let made = house.operator(Method::POST, "/api/keys").json(&wish).send().await.unwrap();
+    body(made).await["key"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn writing_the_person_ends_what_a_token_said() {
+    let house = house("").await;
+    let key = key(&house).await;
+    let invoke = async |credential: &str| {
+        let request = house.with_key(credential, Method::POST, "/api/tools/get_requests/invoke");
+        body(request.json(&json!({"input": {"userId": 7}})).send().await.unwrap()).await
+    };
+    assert_eq!(invoke(&key).await["error"]["code"], "permission_denied");
+    let editor = token(&json!({"tenant_id": "acme", "role": "editor"}), |_| ());
+    assert_eq!(invoke(&editor).await["status"], "ok");
+    assert_eq!(invoke(&key).await["status"], "ok", "the person's rights are what the issuer said, while the token lives");
+    let person = json!({"tenant": "acme", "users": [{"id": 7, "first_name": "Uta", "last_name": "Kern", "external_id": SUBJECT,
+        "locale": "de-DE", "branch_id": 1, "role_ids": [3]}]});
+    assert_eq!(house.operator(Method::POST, "/api/workspace/import").json(&person).send().await.unwrap().status(), 200);
+    assert_eq!(invoke(&key).await["error"]["code"], "permission_denied");
+    assert_eq!(invoke(&editor).await["status"], "ok", "a token that lives says it again");
+    let nothing = token(&json!({"tenant_id": "acme", "roles": [], "role": "editor"}), |_| ());
+    assert_eq!(invoke(&nothing).await["error"]["code"], "permission_denied", "an empty list is no roles");
+}
+
+/// The same database an hour later, by this server's clock.
+#[tokio::test]
+async fn a_tokens_roles_end_with_it_for_every_credential() {
+    let house = house("").await;
+    let key = key(&house).await;
+    let soon = Clock::system(0).now().as_second() + 60;
+    let editor = token(&json!({"tenant_id": "acme", "role": "editor"}), |claims| claims["exp"] = json!(soon));
+    let input = json!({"input": {"userId": 7}});
+    for credential in [&editor, &key] {
+        let request = house.with_key(credential, Method::POST, "/api/tools/get_requests/invoke").json(&input);
+        assert_eq!(body(request.send().await.unwrap()).await["status"], "ok");
+    }
+    let copy = house.folder.path().join("copy.db");
+    let made = house.operator(Method::POST, "/api/admin/backup").json(&json!({"path": copy})).send().await.unwrap();
+    assert_eq!(made.status(), 200);
+    for (offset, expected) in [(0, json!("ok")), (3600, json!("permission_denied"))] {
+        let fresh = house.folder.path().join(format!("{offset}.db"));
+        SqliteStore::restore(&copy, &fresh, false, &Clock::system(0)).unwrap();
+        let flags = Flags { database: Some(format!("sqlite:{}", fresh.display())), ..house.app.config.flags.clone() };
+        let mut config = Config::load(&flags, &house.app.config.environment).unwrap();
+        config.clock_offset_s = offset;
+        let app = App::open(config).await.unwrap();
+        let request = http::Request::post("/api/tools/get_requests/invoke")
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(input.to_string()))
+            .unwrap();
+        let answer = api::router(app).oneshot(request).await.unwrap();
+        let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let answer: Value = serde_json::from_slice(&bytes).unwrap();
+        let said = answer["error"].get("code").unwrap_or(&answer["status"]);
+        assert_eq!(*said, expected, "{offset}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn who_is_not_known_or_no_person_stays_out() {
     let house = house("").await;
@@ -99,6 +168,7 @@ async fn who_is_not_known_or_no_person_stays_out() {
         let key = token(&metadata, |claims| (claims["role"], claims["aud"]) = (json!(role), json!(audience)));
         assert_eq!(ask(key).await, (401, "unauthorized".to_owned()), "{role}");
     }
+    assert_eq!(ask(token(&json!({"tenant_id": 42}), |_| ())).await, (401, "unauthorized".to_owned()), "not the default tenant");
     let expired = token(&metadata, |claims| claims["exp"] = json!(1));
     assert_eq!(ask(expired).await, (401, "unauthorized".to_owned()));
 }
