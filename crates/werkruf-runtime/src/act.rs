@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
+use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, AskedCall, HistoryCall, Message};
 use werkruf_store::{NewMessage, StoreError, TurnChange, crash};
 
@@ -12,7 +13,6 @@ use crate::approve::park;
 use crate::ask::Stop;
 use crate::corridor::{Arguments, Asked, Finished, Plan, Walk};
 use crate::ground::{Draft, Ground};
-use crate::history::stored_form;
 use crate::provided::record_items;
 use crate::record::announce;
 use crate::turn::{Limit, REPEATS, Turn, assistant_message};
@@ -46,7 +46,7 @@ impl Turn {
         let prepared = walk.prepare(ours).await?;
         let mut draft = ground.draft();
         let tokens = answer.usage.map(|usage| usage.output_tokens);
-        draft.write.messages.push(assistant_message(&ground, &answer.text, Some(stored_form(&calls)), answer.carry.as_ref(), tokens));
+        draft.write.messages.push(assistant_message(&ground, &answer.text, Some(column(&calls)), answer.carry.as_ref(), tokens));
         draft.write.usage.append(&mut self.progress.usage);
         draft.write.turn =
             Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, seen: None });
@@ -176,17 +176,21 @@ impl Turn {
 
 /// Placeholders for results that the client will send: the history is whole before they come.
 pub(crate) fn expect_results(ground: &Ground, draft: &mut Draft, theirs: &[ClientCall]) {
-    for call in theirs {
-        draft.write.messages.push(NewMessage {
-            id: ground.clock.new_id(),
-            role: "tool",
-            content: json!({"status": "waiting for the client"}).to_string(),
-            tool_calls: None,
-            tool_call_id: Some(call.id.clone()),
-            tool_name: Some(call.name.clone()),
-            status: Some("pending"),
-            metadata: None,
-            tokens: None,
-        });
+    let content = json!({"status": "waiting for the client"}).to_string();
+    draft.write.messages.extend(theirs.iter().map(|call| result(ground, call, content.clone(), "pending")));
+}
+
+/// What stands for the result of a client's call.
+pub(crate) fn result(ground: &Ground, call: &ClientCall, content: String, status: &'static str) -> NewMessage {
+    NewMessage {
+        id: ground.clock.new_id(),
+        role: "tool",
+        content,
+        tool_calls: None,
+        tool_call_id: Some(call.id.clone()),
+        tool_name: Some(call.name.clone()),
+        status: Some(status),
+        metadata: None,
+        tokens: None,
     }
 }

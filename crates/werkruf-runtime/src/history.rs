@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use werkruf_contract::Uuid;
 use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
 use werkruf_llm::{HistoryCall, Message};
@@ -68,14 +67,6 @@ fn brought_row(message: StoredMessage) -> MessageRow {
     }
 }
 
-#[derive(Deserialize)]
-struct StoredCall<'a> {
-    id: String,
-    name: String,
-    #[serde(borrow)]
-    args: &'a RawValue,
-}
-
 /// The messages in order. Orphaned results are left out, missing ones are made up.
 pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
     let mut out = Vec::with_capacity(rows.len() + 4);
@@ -92,7 +83,7 @@ pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
         close(&mut out, &mut open);
         match row.role.as_str() {
             "assistant" => {
-                open = row.tool_calls.as_deref().map(stored_calls).unwrap_or_default();
+                open = row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default();
                 out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: Kept::of(row).carry });
             }
             _ => {
@@ -150,38 +141,6 @@ fn close(out: &mut Vec<Message>, open: &mut Vec<HistoryCall>) {
     }
 }
 
-fn stored_calls(text: &str) -> Vec<HistoryCall> {
-    let calls: Vec<StoredCall<'_>> = serde_json::from_str(text).unwrap_or_default();
-    calls
-        .into_iter()
-        .map(|call| {
-            let raw = call.args.get();
-            // Arguments that were no JSON are kept as a JSON string, and go back as the model wrote them.
-            let arguments =
-                if raw.starts_with('"') { serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned()) } else { raw.to_owned() };
-            HistoryCall { id: call.id, name: call.name, arguments }
-        })
-        .collect()
-}
-
-/// The `tool_calls` column of an assistant message.
-pub(crate) fn stored_form(calls: &[HistoryCall]) -> String {
-    let mut out = String::from("[");
-    for (at, call) in calls.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
-        let args = match serde_json::from_str::<&RawValue>(&call.arguments) {
-            Ok(raw) if raw.get().starts_with(['{', '[']) => raw.get().to_owned(),
-            Ok(_) | Err(_) => quoted(&call.arguments),
-        };
-        out.push_str(&format!(r#"{{"id":{},"name":{},"args":{args}}}"#, quoted(&call.id), quoted(&call.name)));
-    }
-    out.push(']');
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -189,7 +148,9 @@ mod tests {
     use werkruf_llm::{HistoryCall, Message};
     use werkruf_store::MessageRow;
 
-    use super::{INTERRUPTED, messages, stored_form, within};
+    use werkruf_llm::history_formats::column;
+
+    use super::{INTERRUPTED, messages, within};
 
     fn row(role: &str, content: &str, tool_calls: Option<String>, tool_call_id: Option<&str>) -> MessageRow {
         MessageRow {
@@ -230,7 +191,7 @@ mod tests {
         let rows = [
             row("user", "hi", None, None),
             row("tool", "orphan", None, Some("zzz")),
-            row("assistant", "", Some(stored_form(&calls)), None),
+            row("assistant", "", Some(column(&calls)), None),
             row("tool", "1", None, Some("a")),
             row("user", "and?", None, None),
         ];

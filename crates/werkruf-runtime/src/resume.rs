@@ -6,10 +6,10 @@ use werkruf_contract::{
     AssistantReset, CallStatus, ClientCall, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType,
     TurnError, TurnStatus, Uuid, Words,
 };
-use werkruf_llm::history_formats::StoredCall;
+use werkruf_llm::HistoryCall;
 use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, Replacement, StoreError, TurnRow, crash};
 
-use crate::act::expect_results;
+use crate::act::{expect_results, result};
 use crate::approve::{Await, Word, park, word};
 use crate::ask::Stop;
 use crate::attempt::Run;
@@ -71,20 +71,15 @@ impl Left {
                     draft.write.replacements.push(Replacement { tool_call_id: call.id, content: UNANSWERED.to_owned(), status: "error" });
                 }
                 Some(_) => {}
-                None => {
-                    expect_results(ground, draft, std::slice::from_ref(&call));
-                    if let Some(message) = draft.write.messages.last_mut() {
-                        (message.content, message.status) = (UNANSWERED.to_owned(), Some("error"));
-                    }
-                }
+                None => draft.write.messages.push(result(ground, &call, UNANSWERED.to_owned(), "error")),
             }
         }
     }
 
     /// The calls of the turn's answers, step by step, as the history has them.
-    fn steps(&self) -> Vec<Vec<StoredCall>> {
+    fn steps(&self) -> Vec<Vec<HistoryCall>> {
         let own = self.history.iter().filter(|row| row.turn_id == Some(self.turn.id)).filter_map(|row| row.tool_calls.as_deref());
-        own.map(|column| StoredCall::of_column(column).unwrap_or_default()).collect()
+        own.map(|column| HistoryCall::of_column(column).unwrap_or_default()).collect()
     }
 
     /// The calls of the last step that a client is to run: those the registry does not have.
@@ -222,7 +217,7 @@ pub(crate) fn poison(words: &Words) -> TurnError {
 }
 
 /// Under which id the history knows a call: our own spelling, else the wire's.
-fn id_of(call: &CallRow, step: &[StoredCall]) -> Option<String> {
+fn id_of(call: &CallRow, step: &[HistoryCall]) -> Option<String> {
     let known = |id: &str| step.iter().any(|stored| stored.id == id);
     let made = format!("call_{}", call.id);
     if known(&made) { Some(made) } else { call.call_id.clone().filter(|id| known(id)) }

@@ -206,7 +206,6 @@ impl Turn {
     /// What the model is asked next.
     pub(crate) fn question(&self) -> Question<'_> {
         let brought = self.brought.as_deref();
-        let wished = |wish: fn(&Brought) -> Option<f64>| brought.and_then(wish);
         let request = ModelRequest {
             model: self.assistant.model.clone(),
             system: self.system.clone(),
@@ -216,7 +215,7 @@ impl Turn {
             parallel_tool_calls: brought.and_then(|brought| brought.parallel_tool_calls),
             locale: self.locale.clone(),
             today: self.today,
-            temperature: wished(|brought| brought.temperature).or(self.assistant.temperature),
+            temperature: brought.and_then(|brought| brought.temperature).or(self.assistant.temperature),
             max_output_tokens: self.assistant.max_output_tokens,
             fewer_tokens: brought.and_then(|brought| brought.max_output_tokens),
             options: self.options.clone(),

@@ -4,14 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A call as history keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredCall {
-    pub id: String,
-    pub name: String,
-    /// The exact text the model wrote, JSON or not.
-    pub arguments: String,
-}
+use crate::HistoryCall;
 
 #[derive(Deserialize)]
 struct Kept<'a> {
@@ -21,7 +14,7 @@ struct Kept<'a> {
     args: &'a RawValue,
 }
 
-impl StoredCall {
+impl HistoryCall {
     /// The arguments, where they are the object a tool takes.
     pub(super) fn object(&self) -> Option<Value> {
         serde_json::from_str::<Value>(&self.arguments).ok().filter(Value::is_object)
@@ -45,10 +38,10 @@ impl StoredCall {
     }
 }
 
-/// The column: `[{id, name, args}]`, with arguments spliced in as they are.
-pub(super) fn column(calls: &[StoredCall]) -> String {
+/// The column: `[{id, name, args}]`, with arguments spliced in as they are; a JSON string where they are no JSON.
+pub fn column(calls: &[HistoryCall]) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
-    let one = |call: &StoredCall| {
+    let one = |call: &HistoryCall| {
         let args = match serde_json::from_str::<&RawValue>(&call.arguments) {
             Ok(raw) if raw.get().starts_with(['{', '[']) && raw.get().len() == call.arguments.len() => raw.get().to_owned(),
             Ok(_) | Err(_) => quoted(&call.arguments),

@@ -40,7 +40,7 @@ pub(super) fn parts(message: &StoredMessage) -> Option<&Value> {
 
 /// Parts where there are some, else the text.
 pub(super) fn whole(message: &StoredMessage) -> Value {
-    parts(message).cloned().unwrap_or_else(|| Value::from(message.shown()))
+    parts(message).cloned().unwrap_or_else(|| Value::from(message.content.as_str()))
 }
 
 /// Metadata without what `whole` already says.

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pairs::{MADE_UP, Pairing};
-use super::{FormatFault, ResultStatus, Role, StoredCall, StoredMessage, content, text_at};
+use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, content, text_at};
 
 const KEPT: &str = "langchain";
 const OURS: &str = "werkruf";
@@ -97,21 +97,21 @@ fn parse(kind: &str, data: &Map<String, Value>) -> Result<StoredMessage, String>
     Ok(message)
 }
 
-fn calls(data: &Map<String, Value>) -> Vec<StoredCall> {
+fn calls(data: &Map<String, Value>) -> Vec<HistoryCall> {
     let list = |name: &str| data.get(name).and_then(Value::as_array).into_iter().flatten();
     list("tool_calls").chain(list("invalid_tool_calls")).map(one_call).collect()
 }
 
-fn one_call(value: &Value) -> StoredCall {
+fn one_call(value: &Value) -> HistoryCall {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    StoredCall { id: text("id"), name: text("name"), arguments: super::calls::arguments(value.get("args")) }
+    HistoryCall { id: text("id"), name: text("name"), arguments: super::calls::arguments(value.get("args")) }
 }
 
 /// The calls in their first order and spelling, where these are known and still the same calls.
-fn exact(said: Vec<StoredCall>, spelled: Option<&Value>) -> Vec<StoredCall> {
+fn exact(said: Vec<HistoryCall>, spelled: Option<&Value>) -> Vec<HistoryCall> {
     let Some(spelled) = spelled.and_then(Value::as_array) else { return said };
-    let spelled: Vec<StoredCall> = spelled.iter().map(one_call).collect();
-    let same = |one: &StoredCall| said.iter().any(|two| one.id == two.id && one.asks_the_same(two));
+    let spelled: Vec<HistoryCall> = spelled.iter().map(one_call).collect();
+    let same = |one: &HistoryCall| said.iter().any(|two| one.id == two.id && one.asks_the_same(two));
     if spelled.len() == said.len() && spelled.iter().all(same) { spelled } else { said }
 }
 
@@ -161,17 +161,17 @@ fn ours(message: &StoredMessage, data: &Map<String, Value>) -> Map<String, Value
         ours.insert("metadata".to_owned(), metadata.into());
     }
     if calls(data) != message.calls {
-        let spelled = |call: &StoredCall| json!({"id": call.id, "name": call.name, "args": call.arguments});
+        let spelled = |call: &HistoryCall| json!({"id": call.id, "name": call.name, "args": call.arguments});
         ours.insert("calls".to_owned(), message.calls.iter().map(spelled).collect());
     }
     ours
 }
 
 /// Calls with an object for arguments, and those without, with LangChain's own words about them.
-fn split_calls(calls: &[StoredCall]) -> (Vec<Value>, Vec<Value>) {
+fn split_calls(calls: &[HistoryCall]) -> (Vec<Value>, Vec<Value>) {
     let (mut valid, mut invalid) = (Vec::new(), Vec::new());
     for call in calls {
-        let StoredCall { id, name, arguments } = call;
+        let HistoryCall { id, name, arguments } = call;
         match call.object() {
             Some(args) => valid.push(json!({"name": name, "args": args, "id": id, "type": "tool_call"})),
             None => {

@@ -13,7 +13,9 @@ mod responses;
 
 use serde_json::{Map, Value};
 
-pub use calls::StoredCall;
+pub use calls::column;
+
+use crate::HistoryCall;
 
 /// A shape others speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +99,7 @@ pub struct StoredMessage {
     pub role: Role,
     pub content: String,
     /// What an assistant asked for.
-    pub calls: Vec<StoredCall>,
+    pub calls: Vec<HistoryCall>,
     /// Which call a result belongs to.
     pub call_id: Option<String>,
     pub tool_name: Option<String>,
@@ -115,12 +117,6 @@ impl StoredMessage {
     /// The `tool_calls` column.
     pub fn tool_calls_column(&self) -> Option<String> {
         (!self.calls.is_empty()).then(|| calls::column(&self.calls))
-    }
-
-    /// What a client reads: a call that waits has no result yet.
-    fn shown(&self) -> &str {
-        const WAITING: &str = r#"{"status":"waiting for approval"}"#;
-        if self.status == Some(ResultStatus::Pending) { WAITING } else { &self.content }
     }
 
     /// Whether two messages say the same, whatever ids they use.

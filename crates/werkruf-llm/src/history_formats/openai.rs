@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pairs::Pairing;
-use super::{FormatFault, ResultStatus, Role, StoredCall, StoredMessage, calls, content, text_at};
+use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, calls, content, text_at};
 
 const KEPT: &str = "openai";
 
@@ -53,13 +53,13 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
     Ok(message)
 }
 
-fn call(value: &Value) -> StoredCall {
+fn call(value: &Value) -> HistoryCall {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (name, arguments) = match &value["custom"] {
         Value::Object(custom) => (custom.get("name"), custom.get("input")),
         _ => (value["function"].get("name"), value["function"].get("arguments")),
     };
-    StoredCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
+    HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
 }
 
 fn natural(message: &StoredMessage) -> Value {
@@ -69,7 +69,7 @@ fn natural(message: &StoredMessage) -> Value {
     out.insert("content".to_owned(), if silent { Value::Null } else { content::whole(message) });
     if !message.calls.is_empty() {
         let call =
-            |call: &StoredCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});
+            |call: &HistoryCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});
         out.insert("tool_calls".to_owned(), message.calls.iter().map(call).collect());
     }
     if message.role == Role::Tool {

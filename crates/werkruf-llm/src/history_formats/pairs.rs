@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{ResultStatus, Role, StoredCall, StoredMessage};
+use super::{HistoryCall, ResultStatus, Role, StoredMessage};
 
 /// What stands where a result is missing.
 const INTERRUPTED: &str =
@@ -61,7 +61,7 @@ impl<'a> Pairing<'a> {
 /// The messages with a result made up for every call that is followed by something else before it was answered.
 pub(super) fn answered(messages: &[StoredMessage]) -> Vec<Cow<'_, StoredMessage>> {
     let mut out = Vec::with_capacity(messages.len());
-    let mut open: Vec<&StoredCall> = Vec::new();
+    let mut open: Vec<&HistoryCall> = Vec::new();
     for message in messages {
         if message.role == Role::Tool {
             open.retain(|call| Some(&call.id) != message.call_id.as_ref());
@@ -74,7 +74,7 @@ pub(super) fn answered(messages: &[StoredMessage]) -> Vec<Cow<'_, StoredMessage>
     out
 }
 
-fn made_up(call: &StoredCall) -> StoredMessage {
+fn made_up(call: &HistoryCall) -> StoredMessage {
     let mut result = StoredMessage::text(Role::Tool, INTERRUPTED);
     result.call_id = Some(call.id.clone());
     result.tool_name = Some(call.name.clone());

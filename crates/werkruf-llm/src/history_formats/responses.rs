@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::pairs::Pairing;
-use super::{FormatFault, ResultStatus, Role, StoredCall, StoredMessage, calls, content, text_at};
+use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, calls, content, text_at};
 
 const KEPT: &str = "responses";
 
@@ -114,7 +114,7 @@ fn answer(items: &[Value]) -> Result<StoredMessage, String> {
             Kind::Asked => {
                 let text = |name: &str| text_at(object, name).unwrap_or_default().to_owned();
                 let arguments = calls::arguments(object.get("arguments").or_else(|| object.get("input")));
-                message.calls.push(StoredCall { id: text("call_id"), name: text("name"), arguments });
+                message.calls.push(HistoryCall { id: text("call_id"), name: text("name"), arguments });
             }
             Kind::Input | Kind::Result | Kind::Way => {}
         }
@@ -130,7 +130,7 @@ fn natural(message: &StoredMessage) -> Vec<Value> {
             vec![json!({"type": "message", "role": message.role.as_str(), "content": content})]
         }
         Role::Tool => {
-            let output = parts.map_or_else(|| Value::from(message.shown()), |parts| content::to_items(parts, "input_text"));
+            let output = parts.map_or_else(|| Value::from(message.content.as_str()), |parts| content::to_items(parts, "input_text"));
             vec![json!({"type": "function_call_output", "call_id": message.call_id, "output": output})]
         }
         Role::Assistant => {
@@ -138,7 +138,7 @@ fn natural(message: &StoredMessage) -> Vec<Value> {
             let content = parts.map_or_else(text, |parts| content::to_items(parts, "output_text"));
             let said = json!({"type": "message", "role": "assistant", "content": content});
             let call =
-                |call: &StoredCall| json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments});
+                |call: &HistoryCall| json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments});
             let silent = message.content.is_empty() && parts.is_none() && !message.calls.is_empty();
             (!silent).then_some(said).into_iter().chain(message.calls.iter().map(call)).collect()
         }

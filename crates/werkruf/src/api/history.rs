@@ -13,7 +13,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredCall, StoredMessage, read, write};
+use werkruf_llm::HistoryCall;
+use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
 use werkruf_store::{Histories, MessageRow, NewHistory, NewMessage, Order};
 
 use super::Door;
@@ -61,7 +62,7 @@ fn stored(row: &MessageRow) -> StoredMessage {
         id: Some(row.id.to_string()),
         role: Role::parse(&row.role).unwrap_or(Role::User),
         content: row.content.clone(),
-        calls: row.tool_calls.as_deref().and_then(StoredCall::of_column).unwrap_or_default(),
+        calls: row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default(),
         call_id: row.tool_call_id.clone(),
         tool_name: row.tool_name.clone(),
         status: row.status.as_deref().and_then(ResultStatus::parse),

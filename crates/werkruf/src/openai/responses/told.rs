@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, TurnError, TurnStatus, Usage, Uuid};
-use werkruf_llm::history_formats::StoredCall;
+use werkruf_llm::HistoryCall;
 use werkruf_runtime::Brought;
 use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
 
@@ -161,8 +161,8 @@ async fn remembered(app: &App, turn: &TurnRow, brought: &Brought) -> Result<Vec<
 /// The calls that were left to the client: those of the last message that asked, when nothing was said after it.
 fn theirs(rows: &[MessageRow], last: &MessageRow, brought: &Brought) -> Vec<ClientCall> {
     let spoke = last.role == "assistant" && last.tool_calls.is_none();
-    let asked = rows.iter().rev().find_map(|row| row.tool_calls.as_deref()).and_then(StoredCall::of_column);
-    let theirs = |call: &StoredCall| !spoke && brought.tools.iter().any(|tool| tool.name == call.name);
-    let call = |call: StoredCall| ClientCall { id: call.id, name: call.name, arguments: call.arguments };
+    let asked = rows.iter().rev().find_map(|row| row.tool_calls.as_deref()).and_then(HistoryCall::of_column);
+    let theirs = |call: &HistoryCall| !spoke && brought.tools.iter().any(|tool| tool.name == call.name);
+    let call = |call: HistoryCall| ClientCall { id: call.id, name: call.name, arguments: call.arguments };
     asked.unwrap_or_default().into_iter().filter(theirs).map(call).collect()
 }
