@@ -96,7 +96,7 @@ fn bad_variables_are_named() {
         ("OPENAI_BASE_URL", "127.0.0.1:11434"),
         ("OPENAI_MAX_OUTPUT_TOKENS", "0"),
         ("WERKRUF_LISTEN", "here"),
-        ("WERKRUF_DATABASE", "postgres://localhost/werkruf"),
+        ("WERKRUF_DATABASE", "mysql://localhost/werkruf"),
         ("WERKRUF_LOG_FORMAT", "xml"),
         ("WERKRUF_CORS_ORIGINS", "https://a.example/path"),
         ("WERKRUF_TRUSTED_PROXIES", "10.0.0.0/64"),
