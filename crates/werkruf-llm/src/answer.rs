@@ -60,6 +60,8 @@ pub struct AskedCall {
 pub struct ProviderItem {
     /// The item's type on the wire: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
     pub kind: String,
+    /// The response it belongs to.
+    pub response_id: Option<String>,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
     pub output_index: u32,

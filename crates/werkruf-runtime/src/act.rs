@@ -13,7 +13,6 @@ use crate::approve::park;
 use crate::ask::Stop;
 use crate::corridor::{Arguments, Asked, Finished, Plan, Walk};
 use crate::ground::{Draft, Ground};
-use crate::provided::record_items;
 use crate::record::announce;
 use crate::turn::{Limit, REPEATS, Turn, assistant_message};
 
@@ -54,7 +53,7 @@ impl Turn {
             let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
             draft.event(EventType::AssistantSnapshot, &snapshot);
         }
-        record_items(&ground, &mut draft, self.progress.step, &self.context, &answer);
+        self.progress.provided.settle(&ground, &mut draft, self.progress.step, &self.context, &answer);
         let first = self.progress.walked.len();
         if prepared.is_empty() {
             // Nothing is sent by us, so nothing has to be durable before the end.

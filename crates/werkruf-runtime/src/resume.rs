@@ -18,7 +18,7 @@ use crate::dedupe::Flight;
 use crate::ground::{Draft, Ground};
 use crate::history;
 use crate::outcome::{Ended, Success};
-use crate::provided::is_provided;
+use crate::provided::{break_off, is_provided};
 use crate::record::{Seat, record};
 use crate::registry::Entry;
 use crate::runtime::UNANSWERED;
@@ -43,12 +43,11 @@ impl Left {
 
     /// The calls whose result the history has, and those that still need one.
     pub(crate) fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<Seat>)>) {
-        let steps = self.steps();
+        let asked = self.steps().concat();
         let stands = |id: &str| self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(id));
         let (mut open, mut done) = (Vec::new(), Vec::new());
         for call in self.calls.iter().filter(|call| !is_provided(call)).cloned() {
-            let step = usize::try_from(call.step).unwrap_or_default().checked_sub(1).and_then(|step| steps.get(step));
-            let id = step.and_then(|calls| id_of(&call, calls));
+            let id = id_of(&call, &asked);
             let result = id.as_deref().and_then(stands);
             let taken = result.is_some_and(|row| row.status.as_deref() == Some("pending"));
             let answered = id.is_none() || (result.is_some() && !taken);
@@ -85,12 +84,23 @@ impl Left {
     /// The calls of the last step that a client is to run: those the registry does not have.
     fn theirs(&self) -> Vec<ClientCall> {
         let Some(last) = self.steps().pop() else { return Vec::new() };
-        let ours: Vec<String> =
-            self.calls.iter().filter(|call| call.step == self.turn.step).filter_map(|call| id_of(call, &last)).collect();
+        let ours: Vec<String> = self.calls.iter().filter_map(|call| id_of(call, &last)).collect();
         last.into_iter()
             .filter(|call| !ours.contains(&call.id))
             .map(|call| ClientCall { id: call.id, name: call.name, arguments: call.arguments })
             .collect()
+    }
+
+    /// The number of the last step that anything was written of, also one whose answer broke off.
+    fn last_step(&self) -> u32 {
+        self.calls.iter().map(|call| call.step).fold(self.turn.step, u32::max)
+    }
+
+    /// Ends what the provider was running itself when the answer broke off; its step is not used again.
+    fn close_provided(&self, ground: &Ground, draft: &mut Draft, status: CallStatus) {
+        for row in self.calls.iter().filter(|row| is_provided(row) && !row.status.is_terminal()) {
+            break_off(ground, draft, row, status);
+        }
     }
 
     /// All the text of the turn so far, and that of its last answer.
@@ -123,6 +133,7 @@ impl Left {
             record(ground, &mut draft, &row, seat.as_ref(), &ended);
         }
         self.close_theirs(ground, &mut draft);
+        self.close_provided(ground, &mut draft, status);
         draft
     }
 }
@@ -131,7 +142,8 @@ impl Turn {
     /// Goes on to the end.
     pub(crate) async fn resume(mut self, left: Left) {
         let turn_id = self.ground.turn_id;
-        self.progress.step = left.turn.step;
+        self.progress.step = left.last_step();
+        self.progress.given_up = self.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));
         if left.is_poison() || left.turn.cancel_requested {
             self.bill_lost(&left);
         }
@@ -171,6 +183,8 @@ impl Turn {
         self.bill_lost(left);
         let mut draft = ground.draft();
         draft.write.usage.append(&mut self.progress.usage);
+        left.close_provided(&ground, &mut draft, CallStatus::Failed);
+        draft.write.given_up = Some(self.progress.step).filter(|step| *step > left.turn.step);
         let theirs = left.theirs();
         if open.is_empty() && !theirs.is_empty() {
             // Everything of ours is done; the client has only not heard of its part.
@@ -179,7 +193,8 @@ impl Turn {
         }
         if open.is_empty() {
             // Some of the lost request's text may have been shown.
-            draft.event(EventType::AssistantReset, &AssistantReset { step: self.progress.step + 1, turn_id: ground.turn_id });
+            let step = self.progress.step.max(left.turn.step + 1);
+            draft.event(EventType::AssistantReset, &AssistantReset { step, turn_id: ground.turn_id });
             ground.commit(draft).await?;
             return Ok(None);
         }

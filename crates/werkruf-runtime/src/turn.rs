@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Usage, Words,
-    merge_state,
+    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, State, ToolContext, ToolErrorType, TurnError, TurnStatus,
+    Usage, Words, merge_state,
 };
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
@@ -20,7 +20,7 @@ use crate::assistant::Assistant;
 use crate::brought::{Brought, ClientChoice};
 use crate::corridor::Walked;
 use crate::ground::{Draft, Ground, json};
-use crate::provided::record_items;
+use crate::provided::Provided;
 use crate::record::object;
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
@@ -78,6 +78,10 @@ impl Said {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) step: u32,
+    /// Steps whose answer was given up; they have numbers and rows, but no answer.
+    pub(crate) given_up: u32,
+    /// What the provider runs itself in the answer at hand.
+    pub(crate) provided: Provided,
     /// Unwritten bills.
     pub(crate) usage: Vec<NewUsage>,
     pub(crate) billed: Usage,
@@ -89,6 +93,13 @@ pub(crate) struct Progress {
     pub(crate) last_word: Option<Limit>,
     /// All the text of the turn so far, step by step.
     pub(crate) said: String,
+}
+
+impl Progress {
+    /// Steps that had an answer.
+    const fn answered(&self) -> u32 {
+        self.step.saturating_sub(self.given_up)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +142,7 @@ impl Turn {
     /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
     pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<Said, Stop> {
         loop {
-            if self.progress.step >= self.ground.limits.steps {
+            if self.progress.answered() >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
             }
             let answer = match self.ask(draft.take()).await {
@@ -149,16 +160,20 @@ impl Turn {
                 object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
             });
             self.progress.said.push_str(&answer.text);
+            let cut = !answer.executable && !answer.calls.is_empty();
+            if self.progress.last_word.is_some() || cut || answer.calls.is_empty() {
+                self.settle_items(&answer, draft);
+            }
             if let Some(limit) = self.progress.last_word {
                 return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::text(answer.text)) };
             }
-            if !answer.executable && !answer.calls.is_empty() {
+            if cut {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
                 let message = Words::of(&self.locale).say("error-model_cut", &[]);
                 return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
             }
             if answer.calls.is_empty() {
-                return Ok(self.last_answer(answer, draft));
+                return Ok(self.last_answer(answer));
             }
             let text = answer.text.clone();
             let Acted { first, draft: outcomes, theirs } = self.act(answer).await?;
@@ -178,12 +193,16 @@ impl Turn {
         }
     }
 
-    /// An answer without calls; what the provider ran for it is recorded with it.
-    fn last_answer(&mut self, answer: Answer, draft: &mut Option<Draft>) -> Said {
-        if !answer.items.is_empty() {
+    /// What the provider ran for an answer that is the last, in the write that ends the turn.
+    fn settle_items(&mut self, answer: &Answer, draft: &mut Option<Draft>) {
+        if !answer.items.is_empty() || !self.progress.provided.is_empty() {
             let draft = draft.get_or_insert_with(|| self.ground.draft());
-            record_items(&self.ground, draft, self.progress.step, &self.context, &answer);
+            self.progress.provided.settle(&self.ground, draft, self.progress.step, &self.context, answer);
         }
+    }
+
+    /// An answer without calls.
+    fn last_answer(&mut self, answer: Answer) -> Said {
         let text = if answer.text.is_empty() {
             let refusal = answer.refusal.unwrap_or_default();
             self.progress.said.push_str(&refusal);
@@ -195,8 +214,12 @@ impl Turn {
     }
 
     async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
-        let mut usage = Vec::new();
-        let answered = self.question().ask(draft, &mut usage).await;
+        let (mut usage, mut provided) = (Vec::new(), std::mem::take(&mut self.progress.provided));
+        let answered = self.question().ask(draft, &mut usage, &mut provided).await;
+        let given_up = std::mem::take(&mut provided.given_up);
+        self.progress.provided = provided;
+        self.progress.given_up += given_up;
+        self.progress.step += given_up;
         for row in usage {
             self.bill(row);
         }
@@ -225,7 +248,8 @@ impl Turn {
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
         let slots = self.model_slots.as_deref();
-        Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request }
+        let (provider, step) = (&*self.provider, self.progress.step + 1);
+        Question { ground: &self.ground, provider, slots, step, deadline, request, context: &self.context }
     }
 
     /// What a client forces is forced once: a call in every step would never end.
@@ -233,8 +257,8 @@ impl Turn {
         match self.brought.as_deref().map(|brought| &brought.tool_choice) {
             _ if self.progress.last_word.is_some() => ToolChoice::None,
             Some(ClientChoice::None) => ToolChoice::None,
-            Some(ClientChoice::Required) if self.progress.step == 0 => ToolChoice::Required,
-            Some(ClientChoice::Named(name)) if self.progress.step == 0 => ToolChoice::Named(name.clone()),
+            Some(ClientChoice::Required) if self.progress.answered() == 0 => ToolChoice::Required,
+            Some(ClientChoice::Named(name)) if self.progress.answered() == 0 => ToolChoice::Named(name.clone()),
             Some(ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_)) | None => ToolChoice::Auto,
         }
     }
@@ -296,6 +320,8 @@ impl Turn {
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();
         draft.write.usage.append(&mut self.progress.usage);
+        let canceled = matches!(ended, Err(Stop::Canceled));
+        self.progress.provided.close(&ground, &mut draft, if canceled { CallStatus::Canceled } else { CallStatus::Failed });
         match ended {
             Ok(said) => self.complete(&mut draft, said),
             Err(Stop::Canceled) => {

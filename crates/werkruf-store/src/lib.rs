@@ -47,8 +47,8 @@ pub use workspace::{
 pub use workspace_file::parse_batch;
 pub use workspace_lines::add_lines;
 pub use write::{
-    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Replacement,
-    TurnChange, TurnKind, TurnWrite, Written,
+    CallEnd, CallHeard, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
+    Replacement, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;

@@ -227,6 +227,7 @@ fn what_the_provider_runs_is_told_live_and_kept() {
     let (deltas, verdict) = read(&[added(0, &begun), stopped, done(0, &failed), completed(&json!([failed, message("Sorry")]))]);
     let item = ProviderItem {
         kind: "mcp_call".into(),
+        response_id: None,
         item_id: Some("mcp_1".into()),
         call_id: None,
         output_index: 0,

@@ -120,6 +120,7 @@ fn told(write: &TurnWrite) -> String {
     }
     out.extend(write.starts.iter().map(|start| format!(" start {}", short(start.id))));
     out.extend(write.retries.iter().map(|retry| format!(" retry {}/{}", short(retry.id), retry.attempt)));
+    out.extend(write.given_up.map(|step| format!(" give up step {step}")));
     for end in &write.ends {
         out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
     }
@@ -148,6 +149,9 @@ impl Turns for Store {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         self.submit(told(&write), move |tables, mutant| {
             let written = tables.write(&write, mutant)?;
+            if write.given_up.is_some() {
+                world.count("answers given up that had run something");
+            }
             if write.events.iter().any(|event| event.kind.settles_text())
                 && let Some(message) = tables.message_of(write.turn_id)
             {

@@ -7,7 +7,7 @@ use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
-use crate::{CallEnd, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
+use crate::{CallEnd, CallHeard, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
 
 /// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -40,6 +40,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for change in &write.retries {
         retry_call(c, &place, change)?;
     }
+    for change in &write.heard {
+        hear_call(c, &place, change)?;
+    }
     for change in &write.ends {
         end_call(c, &place, change)?;
     }
@@ -55,6 +58,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         Some(change) => change_turn(c, &place, write.turn_id, change)?,
         None => cancel_requested(c, &place)?,
     };
+    if let Some(step) = write.given_up {
+        give_up(c, &place, write.turn_id, step)?;
+    }
     if write.turn.is_none() && write.events.iter().any(|event| event.kind.settles_text()) {
         forget_partial(c, &place)?;
     }
@@ -129,6 +135,38 @@ fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<()
         retry.error,
     ])?;
     Ok(())
+}
+
+fn hear_call(c: &Connection, place: &Place<'_>, heard: &CallHeard) -> Result<(), StoreError> {
+    let changed = c
+        .prepare_cached(
+            "UPDATE tool_calls SET tool_name = ?4, response_id = coalesce(?5, response_id), item_id = coalesce(?6, item_id),
+               call_id = coalesce(?7, call_id), request = coalesce(?8, request), raw_arguments = coalesce(?9, raw_arguments), updated_at = ?10
+             WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'running'",
+        )?
+        .execute(params![
+            place.tenant,
+            Id::from(heard.id),
+            place.turn,
+            heard.tool_name,
+            heard.response_id,
+            heard.item_id,
+            heard.call_id,
+            heard.request,
+            heard.raw_arguments,
+            place.now,
+        ])?;
+    exactly_one(changed, heard.id)
+}
+
+/// Only the number moves on: a turn that breaks every process that takes it must still be known by its takeovers.
+fn give_up(c: &Connection, place: &Place<'_>, turn_id: Uuid, step: u32) -> Result<(), StoreError> {
+    let moved = c
+        .prepare_cached(
+            "UPDATE turns SET step = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2 AND step < ?3 AND finished_at IS NULL",
+        )?
+        .execute(params![place.tenant, place.turn, step, place.now])?;
+    if moved == 1 { Ok(()) } else { Err(StoreError::Moved { what: "turn", id: turn_id.to_string() }) }
 }
 
 fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), StoreError> {

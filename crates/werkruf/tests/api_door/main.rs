@@ -25,6 +25,8 @@ mod invoke;
 #[cfg(test)]
 mod keeping;
 #[cfg(test)]
+mod provided;
+#[cfg(test)]
 mod responses_model;
 #[cfg(test)]
 mod streams;
