@@ -119,6 +119,39 @@ impl Question<'_> {
         }
     }
 
+    /// Asks once for a text nobody is shown. `None` when none came.
+    pub(crate) async fn ask_aside(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
+        if self.ground.live.cancel.is_raised() {
+            return Err(Stop::Canceled);
+        }
+        let mut received = String::new();
+        let heard = async {
+            let (mut stream, _slot) = self.open().await?;
+            while let Some(delta) = stream.next().await {
+                match delta? {
+                    Delta::Text(text) => received.push_str(&text),
+                    Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
+                    Delta::Done(answer) => return Ok(*answer),
+                }
+            }
+            Err(ModelError::new(ModelFault::Incomplete, "the stream ended without saying that it was done"))
+        };
+        match self.in_time(heard).await {
+            Ok(Ok(answer)) => {
+                usage.push(self.bill(answer.usage, &answer.text, answer.model.as_deref()));
+                Ok(Some(answer.text))
+            }
+            Ok(Err(error)) => {
+                self.note_fault(&error, &received, usage);
+                Ok(None)
+            }
+            Err(stop) => {
+                usage.push(self.bill(None, &received, None));
+                Err(stop)
+            }
+        }
+    }
+
     /// Sends once, as soon as there is a place; the place is held until the answer is heard to its end.
     async fn open(&self) -> Result<(AnswerStream, Option<SemaphorePermit<'_>>), ModelError> {
         let slot = match self.slots {
@@ -255,7 +288,7 @@ impl Question<'_> {
             .messages
             .iter()
             .map(|message| match message {
-                Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
+                Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
                 Message::Assistant { content, calls, .. } => {
                     content.len() + calls.iter().map(|c| c.arguments.len() + c.name.len()).sum::<usize>()
                 }

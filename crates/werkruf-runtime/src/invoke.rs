@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, State, ToolContext, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{
+    CallKind, CallStatus, ChatMessage, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+};
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
 use crate::approve::park;
@@ -206,7 +208,7 @@ impl Entered {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         let Finished { walked, parked, mut draft } = walk.finish(prepared).await?;
         if let Some(approval_id) = parked.first().and_then(|call| call.approval_id) {
-            park(ground, draft, 1, parked).await?;
+            park(ground, draft, 1, parked, None).await?;
             return Ok(Outcome::Awaiting { approval_id });
         }
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
@@ -225,6 +227,7 @@ impl Entered {
                         status: TurnStatus::Completed,
                         message: ChatMessage { role: "assistant".to_owned(), content },
                         client_calls: Vec::new(),
+                        finish_reason: FinishReason::default(),
                         usage: Usage::default(),
                     };
                     draft.event(EventType::Final, &stored);

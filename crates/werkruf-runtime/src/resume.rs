@@ -16,7 +16,7 @@ use crate::attempt::Run;
 use crate::corridor::{Finished, Plan, Prepared, Walk, Walked, waits};
 use crate::dedupe::Flight;
 use crate::ground::{Draft, Ground};
-use crate::history;
+use crate::history::{self, Past};
 use crate::outcome::{Ended, Success};
 use crate::provided::{break_off, is_provided};
 use crate::record::{Seat, record};
@@ -208,7 +208,7 @@ impl Turn {
         let missing: Vec<ClientCall> = theirs.iter().filter(|call| !stands(call)).cloned().collect();
         expect_results(&ground, &mut outcomes, &missing);
         if !parked.is_empty() {
-            park(&ground, outcomes, left.turn.step, parked).await?;
+            park(&ground, outcomes, left.turn.step, parked, Some(&self.progress.billed)).await?;
             return Err(Stop::Waiting);
         }
         ground.commit(outcomes).await?;
@@ -220,8 +220,8 @@ impl Turn {
         if let Some(conversation_id) = ground.conversation_id {
             let mut history = self.house.whole_history(ground.fence.tenant_id, conversation_id).await?;
             history::own_last(&mut history, ground.turn_id);
-            let (messages, trimmed) = history::within(history::messages(&history), self.assistant.context_tokens);
-            (self.messages, self.trimmed) = (Arc::new(messages), trimmed);
+            let past = Past::of(&history);
+            (self.messages, self.origins) = (Arc::new(past.messages), Some(past.origins));
         }
         Ok(None)
     }

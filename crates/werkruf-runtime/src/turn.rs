@@ -8,10 +8,10 @@ use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, State, ToolContext, ToolErrorType, TurnError, TurnStatus,
-    Usage, Words, merge_state,
+    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, State, ToolContext, ToolErrorType, TurnError,
+    TurnStatus, Usage, Uuid, Words, merge_state,
 };
-use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
+use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, TokenUsage, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 
 use crate::act::Acted;
@@ -20,6 +20,7 @@ use crate::assistant::Assistant;
 use crate::brought::{Brought, ClientChoice};
 use crate::corridor::Walked;
 use crate::ground::{Draft, Ground, json};
+use crate::history::Origin;
 use crate::provided::Provided;
 use crate::record::object;
 use crate::registry::Offer;
@@ -47,6 +48,8 @@ pub(crate) struct Turn {
     pub(crate) context: ToolContext,
     pub(crate) state: Arc<State>,
     pub(crate) messages: Arc<Vec<Message>>,
+    /// Beside each message where it is from, until the history was brought within its room.
+    pub(crate) origins: Option<Vec<Origin>>,
     /// Whether older messages were left out.
     pub(crate) trimmed: bool,
     pub(crate) created: bool,
@@ -65,12 +68,21 @@ pub(crate) struct Said {
     pub(crate) calls: Vec<ClientCall>,
     /// What the provider wants to see again with the text.
     pub(crate) carry: Option<Value>,
+    pub(crate) finish: FinishReason,
+    /// How long the text is, where the provider has counted it.
+    pub(crate) tokens: Option<i64>,
 }
 
 impl Said {
     /// A text that ends the turn.
-    const fn text(text: String) -> Self {
-        Self { text, calls: Vec::new(), carry: None }
+    fn text(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    /// An answer that is the last.
+    fn answer(answer: Answer) -> Self {
+        let (finish, tokens) = (answer.finish_reason(), answer.usage.map(said_tokens));
+        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens }
     }
 }
 
@@ -82,6 +94,8 @@ pub(crate) struct Progress {
     pub(crate) given_up: u32,
     /// What the provider runs itself in the answer at hand.
     pub(crate) provided: Provided,
+    /// Messages that were counted, with their tokens; not yet written.
+    pub(crate) counted: Vec<(Uuid, i64)>,
     /// Unwritten bills.
     pub(crate) usage: Vec<NewUsage>,
     pub(crate) billed: Usage,
@@ -141,6 +155,7 @@ impl Turn {
 
     /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
     pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<Said, Stop> {
+        Box::pin(self.fit()).await?;
         loop {
             if self.progress.answered() >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
@@ -165,7 +180,7 @@ impl Turn {
                 self.settle_items(&answer, draft);
             }
             if let Some(limit) = self.progress.last_word {
-                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::text(answer.text)) };
+                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::answer(answer)) };
             }
             if cut {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
@@ -183,7 +198,7 @@ impl Turn {
                 return Err(Stop::Canceled);
             }
             if !theirs.is_empty() {
-                return Ok(Said { text, calls: theirs, carry: None });
+                return Ok(Said { text, calls: theirs, ..Said::default() });
             }
             if let Some(text) = self.direct_answer(first) {
                 self.ground.say_text(&AssistantToken { content: text.clone(), step: self.progress.step });
@@ -201,16 +216,13 @@ impl Turn {
         }
     }
 
-    /// An answer without calls.
-    fn last_answer(&mut self, answer: Answer) -> Said {
-        let text = if answer.text.is_empty() {
-            let refusal = answer.refusal.unwrap_or_default();
-            self.progress.said.push_str(&refusal);
-            refusal
-        } else {
-            answer.text
-        };
-        Said { text, calls: Vec::new(), carry: answer.carry }
+    /// An answer without calls; a refusal stands for the text that is not there.
+    fn last_answer(&mut self, mut answer: Answer) -> Said {
+        if answer.text.is_empty() {
+            answer.text = answer.refusal.take().unwrap_or_default();
+            self.progress.said.push_str(&answer.text);
+        }
+        Said::answer(answer)
     }
 
     async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
@@ -320,6 +332,7 @@ impl Turn {
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();
         draft.write.usage.append(&mut self.progress.usage);
+        draft.write.counted.append(&mut self.progress.counted);
         let canceled = matches!(ended, Err(Stop::Canceled));
         self.progress.provided.close(&ground, &mut draft, if canceled { CallStatus::Canceled } else { CallStatus::Failed });
         match ended {
@@ -341,10 +354,14 @@ impl Turn {
 
     fn complete(&self, draft: &mut Draft, said: Said) {
         let ground = &self.ground;
-        let Said { text, calls, carry } = said;
-        let tokens = Some(self.progress.billed.output_tokens).filter(|tokens| *tokens > 0);
+        let Said { text, calls, carry, finish, tokens } = said;
         if calls.is_empty() {
-            draft.write.messages.push(assistant_message(ground, &text, None, carry.as_ref(), tokens));
+            let mut message = assistant_message(ground, &text, None, carry.as_ref(), tokens);
+            if finish != FinishReason::Stop {
+                // The log is not kept for ever.
+                message.metadata = Some(json!({"carry": carry, "finish_reason": finish}).to_string());
+            }
+            draft.write.messages.push(message);
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let seen = self.brought.as_ref().map(|brought| seen_after(&brought.seen, &self.progress.said, &ids));
@@ -357,6 +374,7 @@ impl Turn {
             status: TurnStatus::Completed,
             message: ChatMessage { role: "assistant".to_owned(), content: text },
             client_calls: calls,
+            finish_reason: finish,
             usage: self.progress.billed.clone(),
         };
         let row = json(&stored);
@@ -364,6 +382,11 @@ impl Turn {
         let heard = json(&stored.complete((*self.state).clone(), results));
         draft.event_text(EventType::Final, row, Some(heard));
     }
+}
+
+/// What an answer takes in a history: thoughts are not sent again as text.
+pub(crate) const fn said_tokens(usage: TokenUsage) -> i64 {
+    usage.output_tokens.saturating_sub(usage.reasoning_tokens)
 }
 
 /// An answer as a row. What its provider wants to see again stands beside it.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
 use crate::approvals::NewApproval;
-use crate::rows::{CallRow, JsonText};
+use crate::rows::{CallRow, JsonText, Summary};
 
 /// Proof of ownership: every write of a turn carries it, and zero rows means somebody else owns the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,6 +236,10 @@ pub struct TurnWrite {
     /// Merged one after the other, in order.
     pub state_patches: Vec<State>,
     pub usage: Vec<NewUsage>,
+    /// Messages of the conversation that were counted now, with their tokens.
+    pub counted: Vec<(Uuid, i64)>,
+    /// Takes the place of the conversation's last one.
+    pub summary: Option<Summary>,
     pub events: Vec<NewEvent>,
     pub turn: Option<TurnChange>,
     /// An answer that broke off after the provider had run something keeps its step: the next one has this number plus one. It
@@ -263,6 +267,8 @@ impl TurnWrite {
             ends: Vec::new(),
             state_patches: Vec::new(),
             usage: Vec::new(),
+            counted: Vec::new(),
+            summary: None,
             events: Vec::new(),
             turn: None,
             given_up: None,

@@ -25,6 +25,8 @@ pub(crate) struct Assembly {
     items: BTreeMap<u32, OpenItem>,
     /// The status at the end.
     pub(crate) finish: Option<String>,
+    /// Why, where it was cut off.
+    cut: Option<String>,
     usage: Option<TokenUsage>,
     response_id: Option<String>,
     model: Option<String>,
@@ -183,6 +185,7 @@ impl Assembly {
         self.usage = ending.usage.or(self.usage);
         if let Some(reason) = ending.reason {
             self.errors.push(format!("incomplete: {reason}"));
+            self.cut = Some(reason);
         }
         if ending.status == "failed" || ending.failure.is_some() {
             let unnamed = || StreamError { status: 502, message: "the response failed".to_owned() };
@@ -354,6 +357,7 @@ impl Wire for Assembly {
             calls,
             items,
             finish: self.finish,
+            cut: self.cut,
             executable,
             usage: self.usage,
             response_id: self.response_id,

@@ -241,7 +241,7 @@ fn what_the_provider_runs_is_told_live_and_kept() {
     assert_eq!(deltas[1], Delta::ItemFinished(Box::new(item.clone())));
     assert_eq!((texts(&deltas), deltas.len()), (vec!["Sorry"], 3));
     assert!(!item.succeeded() && item.call_kind() == Some(CallKind::Mcp));
-    assert_eq!((verdict.answer.items, verdict.answer.executable), (vec![item], true));
+    assert_eq!((verdict.answer.items, verdict.answer.executable), (vec![ProviderItem { response_id: Some("r".into()), ..item }], true));
 }
 
 #[test]

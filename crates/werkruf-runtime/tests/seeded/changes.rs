@@ -175,6 +175,14 @@ impl Tables {
         for usage in write.usage.iter().filter(|_| mutant != Mutant::BillLost) {
             unique(self.usage.insert(usage.id, (write.turn_id, Arc::new(usage.clone()))), "usage", usage.id)?;
         }
+        for (id, tokens) in &write.counted {
+            if let Some(row) = self.messages.get_mut(id).filter(|row| Some(row.conversation_id) == write.conversation_id) {
+                Arc::make_mut(row).tokens = Some(*tokens);
+            }
+        }
+        if let (Some(summary), Some(id)) = (&write.summary, write.conversation_id) {
+            self.summaries.insert(id, summary.clone());
+        }
         let kept: Vec<NewEvent> = write
             .events
             .iter()

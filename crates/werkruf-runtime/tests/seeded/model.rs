@@ -229,7 +229,7 @@ fn subject(messages: &[Message]) -> (String, usize) {
     let last = messages.iter().rposition(|message| matches!(message, Message::User { .. }));
     let text = last.and_then(|at| match &messages[at] {
         Message::User { content, .. } => Some(content.clone()),
-        Message::Assistant { .. } | Message::Tool { .. } => None,
+        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
     });
     let steps = messages.iter().skip(last.unwrap_or(0)).filter(|message| matches!(message, Message::Assistant { .. })).count();
     (text.unwrap_or_default(), steps)
@@ -244,8 +244,10 @@ fn fault_in(messages: &[Message]) -> Option<String> {
                 Some(at) => drop(open.remove(at)),
                 None => return Some(format!("a result for {call_id}, which nobody asked for")),
             },
-            Message::User { .. } | Message::Assistant { .. } if !open.is_empty() => return Some(format!("no result for {open:?}")),
-            Message::User { .. } => {}
+            Message::System { .. } | Message::User { .. } | Message::Assistant { .. } if !open.is_empty() => {
+                return Some(format!("no result for {open:?}"));
+            }
+            Message::System { .. } | Message::User { .. } => {}
             Message::Assistant { calls, .. } => open = calls.iter().map(|call| call.id.as_str()).collect(),
         }
     }

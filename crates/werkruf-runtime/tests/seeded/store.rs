@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     Answer, AttemptRow, CallFilter, CallRow, Clients, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
-    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, TenantRow, TokenRoles, TurnRow, TurnWrite,
-    Turns, UserRow, Written,
+    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, Summary, TenantRow, TokenRoles, TurnRow,
+    TurnWrite, Turns, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -214,6 +214,10 @@ impl Turns for Store {
 
     fn reusable_call(&self, _: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
         Box::pin(self.read("reusable call", move |tables| tables.reusable(&dedupe_key)))
+    }
+
+    fn summary(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+        Box::pin(self.read("summary", move |tables| tables.summaries.get(&conversation_id).cloned()))
     }
 
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {

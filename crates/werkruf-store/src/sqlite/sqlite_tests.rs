@@ -24,6 +24,9 @@ fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
 tell! {
     fresh:
     a_turn_is_stored_in_four_commits,
+    a_call_of_the_provider_ends_with_what_it_said_last,
+    a_step_that_is_given_up_is_no_committed_step,
+    a_conversation_keeps_counts_and_its_summary,
     a_second_message_waits_for_its_place,
     a_lease_of_another_owner_makes_the_turn_wait,
     a_turn_that_was_left_is_gone_on_with_before_another_begins,

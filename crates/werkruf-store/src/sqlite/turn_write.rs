@@ -49,6 +49,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for usage in &write.usage {
         place.usage(c, write, usage)?;
     }
+    if let Some(conversation_id) = write.conversation_id {
+        note_history(c, &tenant, conversation_id, write)?;
+    }
     let event_seqs = place.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
     let state = match write.conversation_id {
         Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, &now)?,
@@ -93,7 +96,7 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
 fn replace(c: &Connection, place: &Place<'_>, result: &Replacement) -> Result<(), StoreError> {
     let replaced = c
         .prepare_cached(
-            "UPDATE messages SET content = ?4, status = ?5
+            "UPDATE messages SET content = ?4, status = ?5, tokens = NULL
              WHERE tenant_id = ?1 AND turn_id = ?2 AND tool_call_id = ?3 AND status = 'pending'",
         )?
         .execute(params![place.tenant, place.turn, result.tool_call_id, result.content, result.status])?;
@@ -157,6 +160,24 @@ fn hear_call(c: &Connection, place: &Place<'_>, heard: &CallHeard) -> Result<(),
             place.now,
         ])?;
     exactly_one(changed, heard.id)
+}
+
+/// Counts of messages, and what was said before. A count whose message is gone is no loss.
+fn note_history(c: &Connection, tenant: &Id, conversation_id: Uuid, write: &TurnWrite) -> Result<(), StoreError> {
+    let conversation = Id::from(conversation_id);
+    for (message_id, tokens) in &write.counted {
+        c.prepare_cached("UPDATE messages SET tokens = ?4 WHERE tenant_id = ?1 AND conversation_id = ?2 AND id = ?3")?.execute(params![
+            tenant,
+            conversation,
+            Id::from(*message_id),
+            tokens
+        ])?;
+    }
+    let Some(summary) = &write.summary else { return Ok(()) };
+    let noted = c
+        .prepare_cached("UPDATE conversations SET summary = ?3, summary_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?
+        .execute(params![tenant, conversation, summary.text, summary.until])?;
+    if noted == 1 { Ok(()) } else { Err(StoreError::Moved { what: "conversation", id: conversation_id.to_string() }) }
 }
 
 /// Only the number moves on: a turn that breaks every process that takes it must still be known by its takeovers.

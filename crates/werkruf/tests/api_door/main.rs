@@ -11,6 +11,8 @@ mod cancel;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod cost;
