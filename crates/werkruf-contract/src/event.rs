@@ -26,8 +26,10 @@ spelled! {
 
 spelled! {
     /// Why a model stopped speaking, in the words of Chat Completions.
+    #[derive(Default)]
     FinishReason {
         /// It had said everything.
+        #[default]
         Stop = "stop",
         /// A limit of tokens cut it off.
         Length = "length",
@@ -187,12 +189,6 @@ pub struct Final<D = Value> {
     #[serde(default)]
     pub finish_reason: FinishReason,
     pub usage: Usage,
-}
-
-impl Default for FinishReason {
-    fn default() -> Self {
-        Self::Stop
-    }
 }
 
 /// A call that a client is asked to run.

@@ -14,6 +14,7 @@ use crate::ground::{Ground, json};
 use crate::hub::LiveEvent;
 use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Outcome, Refusal};
 use crate::lane::Ticket;
+use crate::provided::is_provided;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
 use crate::runtime::{Alive, Runtime, inbox_entry};
@@ -61,6 +62,10 @@ impl Runtime {
         let unknown = call.error_code.as_deref() == Some("outcome_unknown");
         if !matches!(call.status, CallStatus::Failed | CallStatus::Timeout | CallStatus::Canceled) {
             let message = format!("the call is {}; only a failed, timed out or canceled one can be tried again", call.status);
+            return Err(Refusal::Conflict { code: "not_retryable", message });
+        }
+        if is_provided(&call) {
+            let message = "the model's provider made this call, not this server; ask the model again".to_owned();
             return Err(Refusal::Conflict { code: "not_retryable", message });
         }
         if unknown && !force {

@@ -5,7 +5,7 @@
 //! up; a place belongs to one answer, so an answer that broke off after it had rows keeps its step and the next one has another.
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Failure, ToolContext, ToolErrorType};
+use werkruf_contract::{CallKind, CallStatus, Failure, ToolContext, ToolErrorType};
 use werkruf_llm::{Answer, ProviderItem};
 use werkruf_store::{CallHeard, CallRow};
 
@@ -96,11 +96,18 @@ pub(crate) fn break_off(ground: &Ground, draft: &mut Draft, row: &CallRow, statu
     record(ground, draft, row, None, &Ended::failed(failure, status, row.effect, row.attempt, ground.clock.now()));
 }
 
-/// Whether the provider ran this call itself: it has no keys of ours, because nobody could ask us for it twice.
+/// Whether the provider ran this call itself.
 pub(crate) fn is_provided(row: &CallRow) -> bool {
-    // Rows of earlier versions were written when all was over.
-    let told = row.attempt == 0 && (row.status == CallStatus::Succeeded || row.error_code.as_deref() == Some(FAILED));
-    row.dedupe_key.is_none() && row.idempotency_key.is_none() && (row.attempt == 1 || told)
+    match row.kind {
+        CallKind::Mcp | CallKind::WebSearch => true,
+        CallKind::Function => false,
+        // Both sides have such; theirs has no keys of ours, because nobody could ask us for it twice.
+        CallKind::Custom => {
+            // Rows of earlier versions were written when all was over.
+            let told = row.attempt == 0 && (row.status == CallStatus::Succeeded || row.error_code.as_deref() == Some(FAILED));
+            row.dedupe_key.is_none() && row.idempotency_key.is_none() && (row.attempt == 1 || told)
+        }
+    }
 }
 
 fn begun(ground: &Ground, step: u32, context: &ToolContext, item: &ProviderItem) -> Option<CallRow> {

@@ -168,7 +168,14 @@ impl Turn {
     /// What an earlier process may have asked without writing the bill.
     fn bill_lost(&mut self, left: &Left) {
         if left.may_have_asked() {
-            let lost = self.question().lost();
+            let mut question = self.question();
+            if let Some(room) = self.assistant.context_tokens {
+                // Roughly what was sent of it.
+                let messages = Arc::make_mut(&mut question.request.messages);
+                let sizes: Vec<u64> = messages.iter().map(history::estimated).collect();
+                messages.drain(..history::first_within(messages, &sizes, room));
+            }
+            let lost = question.lost();
             self.bill(lost);
         }
     }
