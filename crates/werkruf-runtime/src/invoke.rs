@@ -14,7 +14,8 @@ use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Outcome, Refusal};
 use crate::lane::Ticket;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
-use crate::runtime::{Alive, Runtime, inbox_entry};
+use crate::runtime::{Alive, Runtime};
+use crate::take_in::inbox_entry;
 use crate::turn::fail;
 
 /// A call that comes through no chat.

@@ -38,6 +38,7 @@ mod resume;
 mod runtime;
 mod safety;
 mod seen;
+mod take_in;
 mod timer;
 mod turn;
 mod waiting;
