@@ -1,15 +1,15 @@
 //! The doors of the house: a message, one tool, a retry, a stop.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, TurnStatus, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
-use werkruf_store::{ApprovalFilter, Approvals, Clients, Fence, Page, People, Records, StoreError, Streams, Turns, crash};
+use werkruf_store::{ApprovalFilter, Approvals, Clients, Fence, Fleet, Page, People, Records, StoreError, StreamKey, Streams, Turns, crash};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
@@ -22,7 +22,9 @@ use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
+use crate::stir::Stir;
 use crate::timer;
+use crate::waiting::Waiting;
 
 const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -34,6 +36,7 @@ pub struct Parts {
     pub approvals: Arc<dyn Approvals>,
     pub clients: Arc<dyn Clients>,
     pub streams: Arc<dyn Streams>,
+    pub fleet: Arc<dyn Fleet>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -63,7 +66,7 @@ pub(crate) struct House {
     in_flight: InFlight,
     pub(crate) tasks: TaskTracker,
     /// In order, so that stopping them all is the same twice.
-    live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
+    pub(crate) live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
     admission: Admission,
     /// Model requests at once, where limited.
     pub(crate) model_slots: Option<Arc<Semaphore>>,
@@ -72,6 +75,10 @@ pub(crate) struct House {
     draining: AtomicBool,
     /// Ends the loops that are no turns.
     pub(crate) stopping: Cancel,
+    /// Wakes whoever waits for what other processes write.
+    pub(crate) stir: Stir,
+    /// Turns that had not begun when the recovery scan last looked.
+    pub(crate) waiting: Mutex<BTreeSet<Uuid>>,
 }
 
 impl Runtime {
@@ -80,7 +87,7 @@ impl Runtime {
         let house = House {
             limits: Arc::new(parts.limits.clone()),
             setup: RwLock::new(Arc::new(setup)),
-            hub: Arc::new(Hub::default()),
+            hub: Arc::new(Hub::new(parts.fleet.lease_ttl().is_some())),
             lanes: Lanes::default(),
             in_flight: InFlight::default(),
             tasks: TaskTracker::new(),
@@ -90,6 +97,8 @@ impl Runtime {
             owner: parts.clock.new_id().to_string(),
             draining: AtomicBool::new(false),
             stopping: Cancel::default(),
+            stir: Stir::default(),
+            waiting: Mutex::default(),
             parts,
         };
         Self { house: Arc::new(house) }
@@ -134,8 +143,8 @@ impl Runtime {
 
     /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
     /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
-    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
-        self.house.hub.watch(stream_id, watch)
+    pub fn watch(&self, stream: StreamKey, watch: Watch) -> (Feed, Option<Shown>) {
+        self.house.hub.watch(stream, watch)
     }
 
     /// Asks a turn to stop; false when it has ended already.
@@ -145,6 +154,8 @@ impl Runtime {
             if let Some(live) = self.house.live.lock().unwrap_or_else(PoisonError::into_inner).get(&turn_id) {
                 live.cancel_all();
             }
+            self.house.end_waiting(tenant_id, turn_id).await?;
+            self.house.parts.fleet.knock();
             // One that waits for a person's word has nobody to hear the wish.
             self.wake(tenant_id, turn_id).await?;
         }
@@ -160,7 +171,12 @@ impl Runtime {
         }
         let filter = ApprovalFilter { turn_id: Some(call.turn_id), status: Some(ApprovalStatus::Pending), roles: None };
         let waiting = self.house.parts.approvals.approvals(tenant_id, filter, Page::default()).await?;
-        let Some(approval) = waiting.into_iter().find(|approval| approval.call_id == call_id) else { return Ok(false) };
+        let Some(approval) = waiting.into_iter().find(|approval| approval.call_id == call_id) else {
+            // It may run in another process.
+            let asked = self.house.parts.fleet.request_call_cancel(tenant_id, call_id).await?;
+            self.house.parts.fleet.knock();
+            return Ok(asked);
+        };
         match self.settle(tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
             Ok(_) => Ok(true),
             Err(Refusal::Conflict { .. }) => Ok(false),
@@ -221,6 +237,20 @@ impl House {
         Alive { house: Arc::clone(self), tenant_id, turn_id, live }
     }
 
+    /// Ends a turn that waits for its place in whatever process, if it does. One that waits here ends by itself.
+    async fn end_waiting(&self, tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let Some(turn) = self.parts.records.turn(tenant_id, turn_id).await?.filter(|turn| turn.status == TurnStatus::Accepted) else {
+            return Ok(());
+        };
+        let stream_id = turn.conversation_id.unwrap_or(turn_id);
+        let principal = self.parts.people.principal(tenant_id, turn.user_id).await?;
+        let words = Words::of(principal.as_ref().map_or("", |person| &person.locale));
+        Waiting { house: self, tenant_id, turn_id, stream_id, live: None }.cancel(&words).await.map(|_| ())
+    }
+
     /// The same for a turn that is stored already; `None` while somebody here works on it.
     pub(crate) fn revive(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Option<Alive> {
         let mut lives = self.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,6 +284,9 @@ impl House {
         Ground {
             turns: Arc::clone(&self.parts.turns),
             people: Arc::clone(&self.parts.people),
+            records: Arc::clone(&self.parts.records),
+            fleet: Arc::clone(&self.parts.fleet),
+            stir: self.stir.clone(),
             hub: Arc::clone(&self.hub),
             tasks: self.tasks.clone(),
             in_flight: self.in_flight.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use werkruf_contract::{EventType, Init, State};
-use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, TurnKind, crash};
+use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StreamKey, TurnKind, crash};
 
 use crate::begun::Begun;
 use crate::brought::ClientResult;
@@ -13,6 +13,7 @@ use crate::hub::{LiveEvent, Watch};
 use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
 use crate::lane::Ticket;
 use crate::runtime::{House, Setup};
+use crate::timer;
 
 /// How long an API key is remembered.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -34,16 +35,23 @@ impl House {
         let alive = self.go_live(inbound.caller.principal.tenant_id, turn_id);
         let open = self.open_chat(&inbound, &init, ticket.is_first());
         crash::point("before_a");
+        let asked = timer::now();
         let (fence, seqs, state, assistant) = match self.parts.turns.open_turn(open).await? {
             Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
             Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
             Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
             Opened::GoneOn => return Err(Refusal::GoneOn),
         };
+        if let Some(fence) = &fence {
+            alive.live.hold.take(fence, asked);
+        }
         crash::point("after_a");
-        let (events, _) = self.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
+        let (tenant_id, after) = (inbound.caller.principal.tenant_id, seqs.first().map_or(0, |seq| seq - 1));
+        let stream = StreamKey { tenant_id, stream_id: conversation_id };
+        let (events, _) = self.hub.watch(stream, Watch { turn_id: Some(turn_id), debug: inbound.debug, after });
         let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
         self.hub.publish(conversation_id, &heard);
+        self.parts.fleet.knock();
         let accepted = Accepted { conversation_id, turn_id, created, events };
         Ok((accepted, Begun { house: self, setup, inbound, init, alive, ticket, assistant }, fence, state))
     }

@@ -31,7 +31,7 @@ mod write;
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
 pub use clients::{Clients, Resumed};
 pub use error::StoreError;
-pub use fleet::{Fleet, Position, Renewed};
+pub use fleet::{BOARDING, Fleet, Position, Renewed};
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};

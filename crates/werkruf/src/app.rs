@@ -126,6 +126,7 @@ impl App {
             approvals: store.clone(),
             clients: store.clone(),
             streams: store.clone(),
+            fleet: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
 use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Outcome, Refusal, Watch};
+use werkruf_store::StreamKey;
 
 use crate::fleet::{Fleet, Member};
 use crate::ledger::Ack;
@@ -290,7 +291,20 @@ impl Client {
         let conversations = self.known.lock().unwrap().conversations.clone();
         let Some(stream_id) = self.world.dice.pick(&conversations).copied() else { return };
         let Some(member) = self.fleet.any() else { return };
-        let (events, shown) = member.runtime.watch(stream_id, Watch { turn_id: None, debug: false });
+        let after = self.world.tables.lock().unwrap().leases.get(&stream_id).map_or(0, |lease| lease.next_event - 1);
+        let stream = StreamKey { tenant_id: self.world.person.tenant_id, stream_id };
+        let turns: Vec<Uuid> = {
+            let tables = self.world.tables.lock().unwrap();
+            let open = tables.turns.values().filter(|turn| turn.conversation_id == Some(stream_id) && turn.finished_at.is_none());
+            open.map(|turn| turn.id).collect()
+        };
+        if let Some(turn_id) = self.world.dice.pick(&turns).copied().filter(|_| self.world.weather.shared && self.world.dice.permille(500)) {
+            let (events, shown) = member.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after });
+            let listener = Listener::joining(&self.world, &member.process, (stream_id, turn_id), after, shown);
+            self.world.tasks.spawn(listen(listener, events));
+            return;
+        }
+        let (events, shown) = member.runtime.watch(stream, Watch { turn_id: None, debug: false, after });
         let listener = Listener::of_conversation(&self.world, &member.process, stream_id, shown);
         let span = self.world.dice.ms(100, 20_000);
         self.world.tasks.spawn(async move {

@@ -44,12 +44,16 @@ impl Provider for Model {
 impl Model {
     async fn answer(&self, request: ModelRequest) -> Result<AnswerStream, ModelError> {
         let (world, dice) = (&self.world, &self.world.dice);
+        let (message, depth) = subject(&request.messages);
+        let turn_id = world.tables.lock().unwrap().turn_of(&message);
+        if let Some(turn_id) = turn_id {
+            world.check_lease(&self.process, turn_id, format_args!("a request about {message}"));
+        }
         self.process.gate().await;
         if self.strikes(4) {
             world.note(&self.process.name, format_args!("model: no connection"));
             return Err(ModelError::new(ModelFault::Connect, "no connection"));
         }
-        let (message, depth) = subject(&request.messages);
         if let Some(fault) = fault_in(&request.messages) {
             world.violated(format!("the model was sent a history no provider takes: {fault}"));
         }

@@ -51,10 +51,20 @@ pub enum Mutant {
     CanceledUnplaced,
     /// Text that was taken back is kept.
     TextOutlives,
+    /// Leases are said to be renewed and are not.
+    RenewalForgotten,
+    /// Processes believe that a lease lasts longer than it does, and stop too late.
+    LeaseThoughtLonger,
+    /// A lease that another process has taken is still said to be held.
+    LossUnsaid,
+    /// The newest event of a stream is not seen from outside.
+    LastUnseen,
+    /// Of two calls that are the same each is told that it goes first.
+    EveryoneLeads,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 29] = [
         Self::FenceUnchecked,
         Self::InboxForgets,
         Self::StartUnrecorded,
@@ -79,5 +89,10 @@ impl Mutant {
         Self::WordIgnored,
         Self::CanceledUnplaced,
         Self::TextOutlives,
+        Self::RenewalForgotten,
+        Self::LeaseThoughtLonger,
+        Self::LossUnsaid,
+        Self::LastUnseen,
+        Self::EveryoneLeads,
     ];
 }

@@ -69,12 +69,9 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     }
     // What is still on its way outside arrives.
     tokio::time::sleep(Duration::from_secs(60)).await;
-    if !world.weather.shared {
-        // Between several processes a client may have to ask another one.
-        let waiting: Vec<_> = world.ledger.lock().unwrap().listening.iter().cloned().collect();
-        for (process, turn_id) in waiting.into_iter().filter(|(process, _)| fleet.is_up(process)) {
-            world.violated(format!("a client of {process} waits for ever for the end of {}", short(turn_id)));
-        }
+    let waiting: Vec<_> = world.ledger.lock().unwrap().listening.iter().cloned().collect();
+    for (process, turn_id) in waiting.into_iter().filter(|(process, _)| fleet.is_up(process)) {
+        world.violated(format!("a client of {process} waits for ever for the end of {}", short(turn_id)));
     }
     conclude(&world)
 }

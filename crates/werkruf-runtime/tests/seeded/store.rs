@@ -213,6 +213,7 @@ impl Turns for Store {
     }
 
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+        let _ = self.process.owner.set(owner.clone());
         Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now(), self.world.mutant)))
     }
 

@@ -26,6 +26,8 @@ pub struct Weather {
     pub words: u64,
     /// Seconds a person has for a decision.
     pub patience: u32,
+    /// Knocks at other processes that never arrive; half the time all of them.
+    pub knocks_lost: u64,
     calm: AtomicBool,
 }
 
@@ -49,6 +51,7 @@ impl Weather {
             cancels: up_to(200),
             words: up_to(400),
             patience: u32::try_from(dice.between(3, 80)).unwrap(),
+            knocks_lost: if dice.permille(500) { 1000 } else { dice.between(0, 500) },
             calm: AtomicBool::new(false),
         }
     }
