@@ -103,7 +103,6 @@ impl Tables {
     /// Whether this owner may go on with what was left.
     fn is_free(&self, stream_id: Uuid, owner: &str, now: Timestamp) -> bool {
         let Some(lease) = self.leases.get(&stream_id) else { return true };
-        let now = self.clock.filter(|_| self.shared).unwrap_or(now);
         let lapsed = self.shared && lease.expires_at.is_none_or(|end| end <= now);
         lease.owner.as_deref().is_none_or(|holder| holder == owner || holder == LEFT) || lapsed
     }
@@ -137,6 +136,7 @@ impl Tables {
         let turn = self.turns.get(&turn_id).filter(|turn| turn.finished_at.is_none()).ok_or_else(|| moved("turn", turn_id))?;
         let (stream_id, waited) = (stream_of(turn), turn.status == TurnStatus::AwaitingApproval);
         // One that waited begins like any other.
+        let now = self.clock.filter(|_| self.shared).unwrap_or(now);
         let free =
             if waited && mutant != Mutant::WaitingPushesIn { self.may_begin(stream_id) } else { self.is_free(stream_id, owner, now) };
         if !free {
