@@ -111,6 +111,13 @@ impl Client {
                 continue;
             };
             let patience = if self.world.weather.strikes(&self.world.dice, 100) { self.world.dice.between(0, 30) } else { 8000 };
+            if letter.key.is_some() && self.world.weather.shared && self.world.dice.permille(150) {
+                told = self.send_twice(&letter, &member).await;
+                if told.is_some() {
+                    break;
+                }
+                continue;
+            }
             match self.asks(&member, patience, member.runtime.chat(self.inbound(&letter))).await {
                 Some(Ok(accepted)) => {
                     told = Some(accepted.turn_id);
@@ -134,6 +141,33 @@ impl Client {
             self.known.lock().unwrap().keyed.push((letter, told));
         }
         told
+    }
+
+    /// The same letter to two processes at the same instant.
+    async fn send_twice(&self, letter: &Letter, member: &Member) -> Option<Uuid> {
+        let other = self.fleet.any()?;
+        self.world.count("letters sent to two at once");
+        let one = self.asks(member, 8000, member.runtime.chat(self.inbound(letter)));
+        let two = self.asks(&other, 8000, other.runtime.chat(self.inbound(letter)));
+        let (one, two) = tokio::join!(one, two);
+        let mut told: Vec<Uuid> = Vec::new();
+        for (answer, member) in [(one, member), (two, &other)] {
+            match answer {
+                Some(Ok(accepted)) => {
+                    told.push(accepted.turn_id);
+                    self.accepted(letter, accepted, member);
+                }
+                Some(Err(Refusal::Duplicate { turn_id, .. })) => {
+                    told.push(turn_id);
+                    self.acknowledge(letter, turn_id);
+                }
+                other => self.world.note(&self.name, format_args!("{}: {other:?}", letter.text)),
+            }
+        }
+        if told.iter().any(|turn_id| Some(turn_id) != told.first()) {
+            self.world.violated(format!("{} became several turns at once: {told:?}", letter.text));
+        }
+        told.first().copied()
     }
 
     fn inbound(&self, letter: &Letter) -> Inbound {
@@ -163,6 +197,10 @@ impl Client {
         if !self.world.dice.permille(200) {
             let listener = Listener::of_turn(&self.world, &member.process, conversation_id, turn_id);
             self.world.tasks.spawn(listen(listener, accepted.events));
+        }
+        // Somebody else looks over its shoulder, as likely as not at another process.
+        if self.world.weather.shared && self.world.dice.permille(400) {
+            self.follow(conversation_id);
         }
     }
 
@@ -290,6 +328,10 @@ impl Client {
     fn watch(&self) {
         let conversations = self.known.lock().unwrap().conversations.clone();
         let Some(stream_id) = self.world.dice.pick(&conversations).copied() else { return };
+        self.follow(stream_id);
+    }
+
+    fn follow(&self, stream_id: Uuid) {
         let Some(member) = self.fleet.any() else { return };
         let after = self.world.tables.lock().unwrap().leases.get(&stream_id).map_or(0, |lease| lease.next_event - 1);
         let stream = StreamKey { tenant_id: self.world.person.tenant_id, stream_id };

@@ -132,7 +132,15 @@ impl Model {
 
     fn gap(&self) -> Duration {
         let (dice, weather) = (&self.world.dice, &self.world.weather);
-        if weather.strikes(dice, weather.model_slow / 2) { dice.ms(100, 8000) } else { dice.ms(0, 20) }
+        // Slow enough, between processes, for a text to be kept while it is being written.
+        let slow = weather.shared && dice.permille(200);
+        if weather.strikes(dice, weather.model_slow / 2) {
+            dice.ms(100, 8000)
+        } else if slow {
+            dice.ms(300, 1500)
+        } else {
+            dice.ms(0, 20)
+        }
     }
 
     fn calls(&self, whole: bool) -> Vec<AskedCall> {

@@ -34,6 +34,11 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     let world = World::new(seed, mutant);
     let fleet = Fleet::new(&world);
     fleet.start().await;
+    if world.weather.shared {
+        for _ in 0..world.dice.below(3) {
+            fleet.start().await;
+        }
+    }
     let known = Arc::new(Mutex::new(Known::default()));
     let clients = tokio_util::task::TaskTracker::new();
     let client = |name: String| Client { world: Arc::clone(&world), fleet: Arc::clone(&fleet), known: Arc::clone(&known), name };

@@ -11,7 +11,7 @@ use crate::tools::PANIC;
 
 const SEEDS: u64 = 3000;
 /// What must have happened somewhere in that many runs.
-const EXPECTED: [&str; 26] = [
+const EXPECTED: [&str; 31] = [
     "kills",
     "stops",
     "drains",
@@ -23,6 +23,11 @@ const EXPECTED: [&str; 26] = [
     "answers cut off",
     "turns canceled",
     "calls canceled",
+    "calls canceled elsewhere",
+    "calls joined elsewhere",
+    "letters sent to two at once",
+    "renewals",
+    "texts shown elsewhere",
     "retries",
     "turns taken over",
     "turns given up as poison",
