@@ -51,8 +51,13 @@ impl Begun {
 
     async fn called(&mut self) -> bool {
         let Init { turn_id, conversation_id: stream_id, .. } = self.init;
-        let waiting =
-            Waiting { house: &self.house, tenant_id: self.inbound.caller.principal.tenant_id, turn_id, stream_id, live: Some(&self.alive.live) };
+        let waiting = Waiting {
+            house: &self.house,
+            tenant_id: self.inbound.caller.principal.tenant_id,
+            turn_id,
+            stream_id,
+            live: Some(&self.alive.live),
+        };
         waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
     }
 

@@ -105,7 +105,13 @@ impl Walk<'_> {
             }
             if timer::left(deadline).is_zero() {
                 let failure = Failure::new(ToolErrorType::Timeout, "tool_timeout", "").nothing_happened();
-                let late = Ended::failed(failure.because("the same call runs in another process"), CallStatus::Timeout, Effect::Read, 0, ground.clock.now());
+                let late = Ended::failed(
+                    failure.because("the same call runs in another process"),
+                    CallStatus::Timeout,
+                    Effect::Read,
+                    0,
+                    ground.clock.now(),
+                );
                 return Some(late.in_words(&ground.words));
             }
             stirred.within(LOOK.min(timer::left(deadline))).await;

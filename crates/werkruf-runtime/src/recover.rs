@@ -143,7 +143,8 @@ impl Orphan {
         if self.turn.cancel_requested {
             alive.live.cancel_all();
         }
-        let waiting = Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: Some(&alive.live) };
+        let waiting =
+            Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: Some(&alive.live) };
         // Whose language it was is not known before the turn begins.
         waiting.called(ticket, || Words::of("")).await
     }

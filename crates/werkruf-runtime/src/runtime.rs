@@ -9,7 +9,9 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, TurnStatus, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
-use werkruf_store::{ApprovalFilter, Approvals, Clients, Fence, Fleet, Page, People, Records, StoreError, StreamKey, Streams, Turns, crash};
+use werkruf_store::{
+    ApprovalFilter, Approvals, Clients, Fence, Fleet, Page, People, Records, StoreError, StreamKey, Streams, Turns, crash,
+};
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;

@@ -266,6 +266,17 @@ impl Client {
             context,
             idempotency: dice.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
         };
+        if let Some(other) = self.fleet.any().filter(|_| self.world.weather.shared && conversation_id.is_none() && dice.permille(400)) {
+            // Somebody else wants the very same at the same time.
+            let (client, twin) = (self.clone(), Invoke { idempotency: None, ..invoke.clone() });
+            self.world.count("calls asked of two at once");
+            self.world.tasks.spawn(async move {
+                let answer = client.asks(&other, 20_000, Box::pin(other.runtime.invoke(twin))).await;
+                client
+                    .world
+                    .note(&client.name, format_args!("the twin: {:?}", answer.map(|answer| answer.map(|invoked| short(invoked.job_id)))));
+            });
+        }
         for _ in 0..2 {
             let answer = self.asks(&member, 20_000, Box::pin(member.runtime.invoke(invoke.clone()))).await;
             if let Some(Ok(invoked)) = &answer {
@@ -340,7 +351,8 @@ impl Client {
             let open = tables.turns.values().filter(|turn| turn.conversation_id == Some(stream_id) && turn.finished_at.is_none());
             open.map(|turn| turn.id).collect()
         };
-        if let Some(turn_id) = self.world.dice.pick(&turns).copied().filter(|_| self.world.weather.shared && self.world.dice.permille(500)) {
+        if let Some(turn_id) = self.world.dice.pick(&turns).copied().filter(|_| self.world.weather.shared && self.world.dice.permille(500))
+        {
             let (events, shown) = member.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after });
             let listener = Listener::joining(&self.world, &member.process, (stream_id, turn_id), after, shown);
             self.world.tasks.spawn(listen(listener, events));

@@ -1,6 +1,7 @@
 //! The store of one process among several: leases that lapse by the database's clock, wishes, streams of others, and knocks that may
 //! never arrive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -57,33 +58,24 @@ impl Fleet for Store {
 
     fn renew(&self, owner: String) -> Answer<'_, Renewed> {
         let tenant_id = self.world.person.tenant_id;
-        let (world, before) = (std::sync::Arc::clone(&self.world), self.process.lost.clone());
+        let world = Arc::clone(&self.world);
         self.submit("renew".to_owned(), move |tables, mutant| {
-            let mut held = tables.held(&owner, tenant_id);
+            let held = tables.held(&owner, tenant_id);
             let end = tables.lease_end(tables.clock.unwrap_or_default());
             for (key, _) in held.held.iter().filter(|_| mutant != Mutant::RenewalForgotten) {
                 tables.lease(key.stream_id).expires_at = Some(end);
             }
             world.count("renewals");
-            let mut before = before.lock().unwrap();
-            if mutant == Mutant::LossUnsaid {
-                let lost: Vec<_> = before.iter().filter(|(key, _)| !held.held.iter().any(|(now, _)| now == key)).copied().collect();
-                held.held.extend(lost);
-            }
-            before.extend(held.held.iter().copied());
             Ok(held)
         })
     }
 
     fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
-        if self.world.mutant == Mutant::LossUnsaid {
-            return self.renew(owner);
-        }
         Box::pin(self.read("wishes", move |tables| tables.held(&owner, self.world.person.tenant_id)))
     }
 
     fn board(&self, _: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
-        let world = std::sync::Arc::clone(&self.world);
+        let world = Arc::clone(&self.world);
         self.submit(format!("board {}", short(call_id)), move |tables, mutant| {
             let leader = tables.board(&dedupe_key, call_id);
             if leader != call_id {
@@ -94,7 +86,7 @@ impl Fleet for Store {
     }
 
     fn request_call_cancel(&self, _: Uuid, call_id: Uuid) -> Answer<'_, bool> {
-        let world = std::sync::Arc::clone(&self.world);
+        let world = Arc::clone(&self.world);
         self.submit(format!("cancel call {}", short(call_id)), move |tables, _| {
             let running = tables.calls.get(&call_id).is_some_and(|call| call.status == CallStatus::Running);
             if running {

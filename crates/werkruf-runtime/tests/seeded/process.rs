@@ -11,17 +11,23 @@ pub struct Process {
     pub dead: Cancel,
     /// While stopped: what lets it go on.
     stopped: Mutex<Option<Cancel>>,
+    pub was_stopped: Cancel,
     /// How it is named in leases.
     pub owner: OnceLock<String>,
-    /// Leases it was told to hold, for a store that keeps quiet about losses.
-    pub lost: Arc<Mutex<Vec<(werkruf_store::StreamKey, i64)>>>,
     /// Rung by the others.
     pub bell: Notify,
 }
 
 impl Process {
     pub fn new(number: usize) -> Arc<Self> {
-        Arc::new(Self { name: format!("proc{number}"), dead: Cancel::default(), stopped: Mutex::new(None), owner: OnceLock::new(), bell: Notify::new(), lost: Arc::default() })
+        Arc::new(Self {
+            name: format!("proc{number}"),
+            dead: Cancel::default(),
+            stopped: Mutex::new(None),
+            was_stopped: Cancel::default(),
+            owner: OnceLock::new(),
+            bell: Notify::new(),
+        })
     }
 
     /// Passes while the process runs, waits while it is stopped, and never comes back once it is dead.
@@ -44,6 +50,7 @@ impl Process {
 
     /// SIGSTOP.
     pub fn stop(&self) {
+        self.was_stopped.raise();
         self.stopped.lock().unwrap().get_or_insert_default();
     }
 

@@ -32,6 +32,12 @@ pub struct Weather {
 }
 
 impl Weather {
+    /// Several processes, a database that always answers, slow models, and long stops.
+    pub fn crowded(dice: &Dice) -> Self {
+        let usual = Self::new(dice);
+        Self { shared: true, write_lost: 0, ack_lost: 0, read_fails: 0, slow_store: 0, model_slow: 400, stops: 400, ..usual }
+    }
+
     pub fn new(dice: &Dice) -> Self {
         // Half of all faults are absent from any one run.
         let up_to = |most: u64| if dice.permille(500) { 0 } else { dice.between(1, most) };

@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::tables::{Tables, stream_of};
-use crate::trace::Trace;
+use crate::trace::{Trace, short};
 use crate::weather::Weather;
 
 /// Whoever has this role gives the word.
@@ -45,7 +45,7 @@ impl World {
         let began = Instant::now();
         let begin = Timestamp::from_second(BEGIN).unwrap();
         let clock = Clock::driven(move || begin + SignedDuration::try_from(began.elapsed()).unwrap(), seed);
-        let weather = Weather::new(&dice);
+        let weather = if mutant.is_between_processes() { Weather::crowded(&dice) } else { Weather::new(&dice) };
         let tables = Tables { shared: weather.shared, ..Tables::default() };
         let person = Principal {
             tenant_id: Uuid::from_u128(1),
@@ -102,6 +102,19 @@ impl World {
         drop(tables);
         if !ours {
             self.violated(format!("{} begins {what} without a lease: {found}", process.name));
+        }
+    }
+
+    /// Nobody takes a turn from a process that works, where the database always answered.
+    pub fn check_takeover(&self, before: Option<&str>, turn_id: Uuid) {
+        let processes = self.processes.lock().unwrap();
+        let worked = |process: &&Arc<Process>| !process.is_dead() && !process.was_stopped.is_raised();
+        let owner = processes.iter().filter(worked).find(|process| process.owner.get().map(String::as_str) == before);
+        let name = owner.filter(|_| before.is_some() && self.weather.store_answers() && self.weather.slow_store == 0);
+        let name = name.map(|process| process.name.clone());
+        drop(processes);
+        if let Some(name) = name {
+            self.violated(format!("turn {} was taken from {name}, which worked on it", short(turn_id)));
         }
     }
 
