@@ -17,6 +17,8 @@ mod history;
 mod keeping;
 mod keys;
 mod legacy;
+#[expect(dead_code, reason = "the traits come next")]
+mod postgres;
 mod rows;
 mod sqlite;
 #[cfg(test)]
@@ -36,6 +38,7 @@ pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
     TurnRow, UserRow,
