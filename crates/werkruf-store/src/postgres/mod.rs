@@ -3,10 +3,18 @@
 //! What must be decided inside a transaction is decided by functions in the schema (`migrations/*_turns.sql`), so that no round trip
 //! stands between a guard and what it guards. Leases count by the database's clock.
 
+mod admin;
+mod error;
 mod fault;
 mod flush;
+mod history;
+mod legacy_source;
+mod migrate;
 mod options;
+mod param;
+mod records;
 mod row;
+mod take_all;
 mod text;
 
 use std::sync::Arc;
@@ -17,6 +25,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
 use crate::StoreError;
+pub(crate) use legacy_source::read as read_legacy;
 use options::Address;
 pub use options::PostgresOptions;
 
@@ -33,6 +42,7 @@ impl PostgresStore {
         options.check_schema()?;
         let pool = pool(&options)?;
         let store = Self { pool, options, clock: clock.clone() };
+        store.migrate().await?;
         Ok(Arc::new(store))
     }
 }

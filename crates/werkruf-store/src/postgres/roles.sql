@@ -21,6 +21,7 @@ BEGIN
       BEGIN
         EXECUTE format('GRANT %I TO %I', wanted, current_user);
       EXCEPTION
+        WHEN unique_violation OR internal_error THEN NULL; -- given by somebody else at this moment
         WHEN insufficient_privilege THEN
           RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = format(
             '%s is no member of %s; let an administrator run: GRANT %s TO %s', current_user, wanted, wanted, current_user);

@@ -27,8 +27,12 @@ BEGIN
       'CREATE POLICY own_tenant ON %I.%I TO werkruf_app
          USING (tenant_id = nullif(current_setting(''werkruf.tenant'', true), '''')::uuid)
          WITH CHECK (tenant_id = nullif(current_setting(''werkruf.tenant'', true), '''')::uuid)', home, found.name);
-    EXECUTE format('CREATE POLICY every_tenant ON %I.%I TO werkruf_system USING (true) WITH CHECK (true)', home, found.name);
-    EXECUTE format('CREATE POLICY read_every_tenant ON %I.%I FOR SELECT TO werkruf_operator USING (true)', home, found.name);
+    -- A member of a role meets its policies even without taking the role. The server's user is a member of all three, and must not
+    -- see everything by that alone; people who are members of werkruf_operator and nothing else read without ceremony.
+    EXECUTE format('CREATE POLICY every_tenant ON %I.%I TO werkruf_system
+         USING (current_user = ''werkruf_system'') WITH CHECK (current_user = ''werkruf_system'')', home, found.name);
+    EXECUTE format('CREATE POLICY read_every_tenant ON %I.%I FOR SELECT TO werkruf_operator
+         USING (NOT pg_has_role(current_user, ''werkruf_app'', ''MEMBER''))', home, found.name);
   END LOOP;
 END
 $$;
