@@ -18,7 +18,7 @@ mod keeping;
 mod keys;
 mod legacy;
 mod moving;
-#[expect(dead_code, reason = "the traits come next")]
+#[expect(dead_code, reason = "people and keeping come next")]
 mod postgres;
 mod rows;
 mod schema;

@@ -26,8 +26,7 @@ impl Approvals for PostgresStore {
         Box::pin(async move {
             let status = filter.status.map(ApprovalStatus::as_str);
             let limit = i64::from(page.limit);
-            let values =
-                [p(&tenant_id), p(&page.after), p(&status), p(&filter.turn_id), (&filter.roles as _, Type::TEXT_ARRAY), p(&limit)];
+            let values = [p(&tenant_id), p(&page.after), p(&status), p(&filter.turn_id), (&filter.roles as _, Type::TEXT_ARRAY), p(&limit)];
             all(&self.query(Scope::Tenant(tenant_id), &list_sql(page.order), &values).await?, row)
         })
     }

@@ -44,7 +44,8 @@ impl Clients for PostgresStore {
                    GROUP BY messages.conversation_id LIMIT 2";
         Box::pin(async move {
             let call_ids: Vec<_> = call_ids.iter().map(|id| clean(id)).collect();
-            let values = [p(&tenant_id), p(&clean(&user_id)), (&call_ids as _, Type::TEXT_ARRAY)];
+            let user_id = clean(&user_id);
+            let values = [p(&tenant_id), p(&user_id), (&call_ids as _, Type::TEXT_ARRAY)];
             let mut found = all(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, resumed)?;
             // Ids such as call_0 come again in other conversations: two that wait are none that is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
@@ -59,9 +60,9 @@ impl Clients for PostgresStore {
 
     fn note_seen(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> Answer<'_, bool> {
         let sql = "UPDATE turns SET seen = $3 WHERE tenant_id = $1 AND id = $2 AND (seen IS NULL OR ($4 AND seen = $3)) RETURNING true";
-        Box::pin(async move {
-            Ok(self.tell(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&seen))]).await?.len() == 1)
-        })
+        Box::pin(
+            async move { Ok(self.tell(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&seen))]).await?.len() == 1) },
+        )
     }
 
     fn take_back(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, bool> {
@@ -73,7 +74,8 @@ impl Clients for PostgresStore {
 
 impl PostgresStore {
     async fn resumed(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<Resumed>, StoreError> {
-        let values = [p(&tenant_id), p(&clean(&user_id)), p(&clean(&digest))];
+        let (user_id, digest) = (clean(&user_id), clean(&digest));
+        let values = [p(&tenant_id), p(&user_id), p(&digest)];
         first(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, resumed)
     }
 }

@@ -76,7 +76,10 @@ impl Keeper {
                 let own = AtomicI32::new(0);
                 tokio::select! {
                     () = self.listen(connection, &own) => {}
-                    said = self.speak(&client, &own) => if said.is_ok() { pause = BACK_SOON },
+                    _ = self.speak(&client, &own) => {}
+                }
+                if own.into_inner() != 0 {
+                    pause = BACK_SOON;
                 }
                 tracing::debug!("the connection that listens to other processes is gone");
             }

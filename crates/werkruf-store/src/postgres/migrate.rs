@@ -24,8 +24,10 @@ pub(super) struct Migration {
 }
 
 /// Every step, in order.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, compatible_with: 1, name: "first", sql: include_str!("migrations/0001_first.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, compatible_with: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
+    Migration { version: 2, compatible_with: 2, name: "turns", sql: include_str!("migrations/0002_turns.sql") },
+];
 
 const ROLES: &str = include_str!("roles.sql");
 const WALLS: &str = include_str!("walls.sql");

@@ -65,6 +65,10 @@ impl<'r> Columns<'r> {
         self.value()
     }
 
+    pub(super) fn ids(&mut self) -> Result<Vec<Uuid>, StoreError> {
+        self.must("list of ids")
+    }
+
     pub(super) fn time(&mut self) -> Result<Timestamp, StoreError> {
         self.must("time")
     }

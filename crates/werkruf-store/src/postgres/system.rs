@@ -75,7 +75,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn renew_all(&self, owner: &str) -> Result<Renewed, StoreError> {
-        let rows = self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl(), Type::FLOAT8)]).await?;
+        let rows = self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?;
         let mut renewed = Renewed::default();
         for row in &rows {
             let mut columns = Columns::new(row);
@@ -104,7 +104,7 @@ impl PostgresStore {
             p(&turns),
             (&steps as _, Type::INT8_ARRAY),
             (&texts as _, Type::TEXT_ARRAY),
-            (&self.ttl() as _, Type::FLOAT8),
+            (&self.ttl as _, Type::FLOAT8),
         ];
         let rows = self.query(Scope::System, KEEP, &values).await?;
         crash::point("inside_partial");

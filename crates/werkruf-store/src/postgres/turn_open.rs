@@ -106,7 +106,7 @@ impl<'a> From<&'a OpenTurn> for Opening<'a> {
 
 impl PostgresStore {
     /// Inbox, conversation, lease, turn, message, calls and events, or nothing.
-    pub(super) async fn open(&self, open: &OpenTurn) -> Result<Opened, StoreError> {
+    pub(super) async fn accept(&self, open: &OpenTurn) -> Result<Opened, StoreError> {
         let opening = Opening::from(open);
         check_home(&open.calls, open.tenant_id, open.turn_id)?;
         check_place(opening.messages.len(), opening.conversation_id, open.turn_id)?;
@@ -117,7 +117,7 @@ impl PostgresStore {
             .tell(
                 Scope::Tenant(open.tenant_id),
                 "SELECT * FROM open_turn($1::text::jsonb, make_interval(secs => $2), $3)",
-                &[(&doc, Type::TEXT), (&self.ttl(), Type::FLOAT8)],
+                &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
             )
             .await?;
         crash::point("inside_a");
@@ -135,7 +135,7 @@ impl PostgresStore {
                     (&turn_id, Type::UUID),
                     (&clean(owner), Type::TEXT),
                     (&millis(now), Type::TIMESTAMPTZ),
-                    (&self.ttl(), Type::FLOAT8),
+                    (&self.ttl, Type::FLOAT8),
                 ],
             )
             .await?;

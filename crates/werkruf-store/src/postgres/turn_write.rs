@@ -111,7 +111,7 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
 impl PostgresStore {
     /// Writes it all, or nothing: a lost fence or a row that has moved on is an error. A write that is here already is answered as
     /// it was the first time.
-    pub(super) async fn put(&self, write: &TurnWrite) -> Result<Written, StoreError> {
+    pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
         check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
         check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
         if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
@@ -122,7 +122,7 @@ impl PostgresStore {
             .query(
                 Scope::Tenant(write.fence.tenant_id),
                 "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))",
-                &[(&doc, Type::TEXT), (&self.ttl(), Type::FLOAT8)],
+                &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
             )
             .await?;
         crash::point("inside_write");

@@ -16,7 +16,7 @@ use crate::{
 
 impl Turns for PostgresStore {
     fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
-        Box::pin(async move { self.open(&open).await })
+        Box::pin(async move { self.accept(&open).await })
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
@@ -25,7 +25,7 @@ impl Turns for PostgresStore {
     }
 
     fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
-        Box::pin(async move { self.put(&write).await })
+        Box::pin(async move { self.put_turn(&write).await })
     }
 
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
@@ -59,8 +59,8 @@ impl Turns for PostgresStore {
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
         let sql = "SELECT merge_state($1, $2, $3::text::jsonb, $4)";
         Box::pin(async move {
-            let patches = document(&[patch])?;
-            let values = [p(&tenant_id), p(&conversation_id), (&patches, Type::TEXT), p(&ms(now))];
+            let (patches, now) = (document(&[patch])?, ms(now));
+            let values = [p(&tenant_id), p(&conversation_id), (&patches, Type::TEXT), p(&now)];
             let rows = self.query(Scope::Tenant(tenant_id), sql, &values).await?;
             only(&rows, |columns| columns.state_or_null())
         })
@@ -97,7 +97,8 @@ impl Turns for PostgresStore {
     fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, _now: Timestamp) -> Answer<'_, Fence> {
         let sql = "SELECT * FROM take_over($1, $2, $3, make_interval(secs => $4), $5)";
         Box::pin(async move {
-            let values = [p(&tenant_id), p(&turn_id), p(&clean(&owner)), (&self.ttl(), Type::FLOAT8)];
+            let name = clean(&owner);
+            let values = [p(&tenant_id), p(&turn_id), p(&name), (&self.ttl, Type::FLOAT8)];
             let rows = self.tell(Scope::Tenant(tenant_id), sql, &values).await?;
             let (stream_id, epoch) = only(&rows, |columns| Ok((columns.id()?, columns.int()?)))?;
             Ok(Fence { tenant_id, stream_id, owner, epoch })
@@ -107,7 +108,8 @@ impl Turns for PostgresStore {
     fn release(&self, fence: Fence) -> Answer<'_, ()> {
         let sql = "SELECT release_lease($1, $2, $3, $4, $5)::text";
         Box::pin(async move {
-            let values = [p(&fence.tenant_id), p(&fence.stream_id), p(&clean(&fence.owner)), p(&fence.epoch)];
+            let name = clean(&fence.owner);
+            let values = [p(&fence.tenant_id), p(&fence.stream_id), p(&name), p(&fence.epoch)];
             self.tell(Scope::Tenant(fence.tenant_id), sql, &values).await.map(drop)
         })
     }
