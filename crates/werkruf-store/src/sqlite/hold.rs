@@ -65,7 +65,7 @@ pub(super) fn end_turn(c: &Connection, turn: &TurnRow, ending: &Ending, clock: &
         _ => takeover::take_over(c, turn.tenant_id, turn.id, OWNER.to_owned(), now)?,
     };
     let mut calls = calls_of(c, turn)?;
-    let mut write = TurnWrite::new(fence, turn.conversation_id, turn.id, turn.user_id.clone(), now);
+    let mut write = TurnWrite::new(clock.new_id(), fence, turn.conversation_id, turn.id, turn.user_id.clone(), now);
     for call in calls.iter_mut().filter(|call| !call.status.is_terminal()) {
         let running = call.status == CallStatus::Running;
         write.ends.push(end_call(call, ending, now)?);

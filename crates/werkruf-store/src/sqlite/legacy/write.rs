@@ -5,10 +5,10 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use werkruf_contract::Uuid;
 
-use super::call::PlannedCall;
-use super::ids;
-use super::message::Draft;
-use super::plan::PlannedConversation;
+use crate::legacy::call::PlannedCall;
+use crate::legacy::ids;
+use crate::legacy::message::Draft;
+use crate::legacy::plan::PlannedConversation;
 use crate::sqlite::history::make_lease;
 use crate::sqlite::insert;
 use crate::sqlite::row::first;
