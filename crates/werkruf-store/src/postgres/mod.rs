@@ -8,14 +8,18 @@ mod error;
 mod fault;
 mod flush;
 mod history;
+mod import;
 mod legacy_source;
 mod migrate;
 mod options;
 mod param;
+mod people;
+mod people_write;
 mod records;
 mod row;
 mod take_all;
 mod text;
+mod workspace;
 
 use std::sync::Arc;
 
