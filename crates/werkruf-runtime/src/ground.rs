@@ -119,7 +119,10 @@ impl Ground {
     /// An empty write of this turn.
     pub(crate) fn draft(&self) -> Draft {
         let user_id = self.caller.principal.user_id.clone();
-        Draft { write: TurnWrite::new(self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()), live: Vec::new() }
+        Draft {
+            write: TurnWrite::new(self.clock.new_id(), self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()),
+            live: Vec::new(),
+        }
     }
 
     /// Works on the turn unless the process must go; then the lease is given back, and the turn goes on after the next start.

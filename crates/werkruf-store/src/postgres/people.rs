@@ -121,8 +121,7 @@ impl People for PostgresStore {
             // The id is new: a conflict is this very statement, whose end was not heard.
             let sql = "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
-            let values =
-                [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];
+            let values = [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];
             self.query(Scope::Tenant(key.tenant_id), sql, &values).await?;
             let NewKey { id, tenant_id, user_id, scopes, name, expires_at, created_at, .. } = key;
             Ok(KeyRow { id, tenant_id, user_id, scopes, name, expires_at, created_at })

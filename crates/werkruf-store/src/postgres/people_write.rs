@@ -91,7 +91,8 @@ const PERMISSIONS: &str = "INSERT INTO permissions (tenant_id, role_id, position
     SELECT $1, role_id, position, entity, entity_type, access, scope FROM json_to_recordset($2::json)
       AS given (role_id bigint, position bigint, entity text, entity_type text, access text, scope text)";
 
-const USERS: &str = "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
+const USERS: &str =
+    "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
       branch_id)
     SELECT $1, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone, branch_id
     FROM json_to_recordset($2::json) AS given (id bigint, first_name text, last_name text, email text, phone text, whatsapp_user_id text,
@@ -130,7 +131,8 @@ impl People {
             (user.id, row)
         })));
         let held = last(batch.users.iter().map(|user| (user.id, &user.role_ids)));
-        let held = held.into_iter().flat_map(|(user_id, roles)| roles.iter().map(move |role_id| json!({"user_id": user_id, "role_id": role_id})));
+        let held =
+            held.into_iter().flat_map(|(user_id, roles)| roles.iter().map(move |role_id| json!({"user_id": user_id, "role_id": role_id})));
         Self {
             steps: vec![
                 (BRANCHES, text(last(branches.map(|row| (row["id"].as_i64().unwrap_or(0), row))))),

@@ -141,7 +141,7 @@ impl PostgresStore {
         all(&self.query(scope, &sql, &values).await?, row::message)
     }
 
-    async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
+    pub(super) async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
         let Some((from, to)) = id_range(&prefix) else { return Ok(Vec::new()) };
         let sql = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 2");
         all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&from), p(&to)]).await?, |columns| columns.id())

@@ -65,6 +65,10 @@ impl<'r> Columns<'r> {
         self.value()
     }
 
+    pub(super) fn ids(&mut self) -> Result<Vec<Uuid>, StoreError> {
+        self.must("list of ids")
+    }
+
     pub(super) fn time(&mut self) -> Result<Timestamp, StoreError> {
         self.must("time")
     }
@@ -90,6 +94,10 @@ impl<'r> Columns<'r> {
         self.must("flag")
     }
 
+    pub(super) fn flag_or_null(&mut self) -> Result<Option<bool>, StoreError> {
+        self.value()
+    }
+
     /// A word out of a fixed list.
     pub(super) fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.text()?;
@@ -97,8 +105,12 @@ impl<'r> Columns<'r> {
     }
 
     pub(super) fn state(&mut self) -> Result<State, StoreError> {
-        let text = self.text()?;
-        serde_json::from_str(&text).map_err(|_| self.broken("JSON object"))
+        self.state_or_null()?.ok_or_else(|| self.broken("JSON object"))
+    }
+
+    pub(super) fn state_or_null(&mut self) -> Result<Option<State>, StoreError> {
+        let Some(text) = self.text_or_null()? else { return Ok(None) };
+        serde_json::from_str(&text).map(Some).map_err(|_| self.broken("JSON object"))
     }
 }
 
