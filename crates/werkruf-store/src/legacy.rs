@@ -102,6 +102,14 @@ pub enum LegacyError {
     Store(#[from] StoreError),
 }
 
+// Why a row is skipped.
+pub(crate) const THERE: &str = "already imported";
+pub(crate) const RUNNING: &str = "a turn is running in its conversation; import again later";
+pub(crate) const FOREIGN: &str = "another tenant has a conversation of this id";
+/// Whose a conversation is when nobody says.
+pub(crate) const NOBODY: &str = "import";
+pub(crate) const ASSISTANT: &str = "default";
+
 /// Conversations written in one go: others who write wait no longer than that.
 pub(crate) const AT_ONCE: usize = 20;
 

@@ -11,6 +11,7 @@ mod approvals;
 mod article_match;
 mod clients;
 pub mod crash;
+mod ending;
 mod error;
 mod fleet;
 mod history;
@@ -18,7 +19,6 @@ mod keeping;
 mod keys;
 mod legacy;
 mod moving;
-#[expect(dead_code, reason = "people and keeping come next")]
 mod postgres;
 mod rows;
 mod schema;

@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -92,7 +93,10 @@ impl PostgresStore {
         loop {
             tried += 1;
             let error = match attempt(again).await {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    self.commits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(done);
+                }
                 Err(Fault::Refused(error)) => return Err(error),
                 Err(Fault::Unsent(text)) if !again => return Err(StoreError::Unavailable(text)),
                 Err(Fault::Unsent(text)) => StoreError::Unavailable(text),

@@ -127,8 +127,10 @@ async fn begin(client: &impl GenericClient, schema: &str) -> Result<(), StoreErr
 }
 
 async fn applied(client: &impl GenericClient, schema: &str) -> Result<Vec<Applied>, StoreError> {
-    let (there, name) = ("SELECT to_regclass($1) IS NOT NULL", format!("{schema}.schema_migrations"));
-    if !client.query_typed_one(there, &[p(&name.as_str())]).await?.try_get::<_, bool>(0)? {
+    // Asked of the tables themselves: a name's look-up may remember that it was not there before we waited.
+    let there = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                   WHERE nspname = $1 AND relname = 'schema_migrations')";
+    if !client.query_typed_one(there, &[p(&schema)]).await?.try_get::<_, bool>(0)? {
         return Ok(Vec::new());
     }
     let sql = format!("SELECT version, checksum, compatible_with FROM {schema}.schema_migrations ORDER BY version");

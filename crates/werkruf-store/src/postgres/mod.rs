@@ -7,15 +7,21 @@ mod admin;
 mod approvals;
 mod clients;
 mod door;
+mod erase;
 mod error;
 mod fault;
 mod fleet;
 mod flush;
 mod history;
+mod hold;
+mod import;
+mod legacy;
 mod legacy_source;
 mod migrate;
 mod options;
 mod param;
+mod people;
+mod people_write;
 mod pieces;
 mod records;
 mod row;
@@ -26,8 +32,10 @@ mod text;
 mod turn_open;
 mod turn_write;
 mod turns;
+mod workspace;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tokio_postgres::NoTls;
@@ -49,6 +57,8 @@ pub struct PostgresStore {
     ttl: f64,
     /// `None` where nobody may listen.
     door: Option<Door>,
+    /// Transactions this process has brought to their end.
+    commits: AtomicU64,
 }
 
 impl PostgresStore {
@@ -57,7 +67,7 @@ impl PostgresStore {
         options.check_schema()?;
         let pool = pool(&options)?;
         let ttl = options.lease_ttl.as_secs_f64();
-        let mut store = Self { pool, options, ttl, clock: clock.clone(), door: None };
+        let mut store = Self { pool, options, ttl, clock: clock.clone(), door: None, commits: AtomicU64::new(0) };
         store.migrate().await?;
         if !store.options.poll_only {
             let Address { driver, tls } = address(&store.options)?;
@@ -92,3 +102,14 @@ impl std::fmt::Debug for PostgresStore {
         f.debug_struct("PostgresStore").field("options", &self.options).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod fleet_tests;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod story_tests;
+#[cfg(test)]
+mod trouble_tests;
+#[cfg(test)]
+mod walls_tests;

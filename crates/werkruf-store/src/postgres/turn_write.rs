@@ -108,23 +108,25 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
     }
 }
 
+/// Takes what [`writing`] makes, and how long the lease stands.
+pub(super) const WRITE: &str = "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))";
+
+/// The document of a write that can be one.
+pub(super) fn writing(write: &TurnWrite) -> Result<String, StoreError> {
+    check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
+    check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
+    if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
+        return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
+    }
+    document(&Writing::from(write))
+}
+
 impl PostgresStore {
     /// Writes it all, or nothing: a lost fence or a row that has moved on is an error. A write that is here already is answered as
     /// it was the first time.
     pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
-        check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
-        check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
-        if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
-            return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
-        }
-        let doc = document(&Writing::from(write))?;
-        let rows = self
-            .query(
-                Scope::Tenant(write.fence.tenant_id),
-                "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))",
-                &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
-            )
-            .await?;
+        let doc = writing(write)?;
+        let rows = self.query(Scope::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
         crash::point("inside_write");
         only(&rows, |columns| {
             let first = columns.int_or_null()?.unwrap_or(1);
