@@ -45,8 +45,8 @@ impl Runtime {
         let house = &self.house;
         let Some(alive) = house.revive(turn.tenant_id, turn.id).filter(|_| !self.is_draining()) else { return false };
         let fresh = turn.status == TurnStatus::Accepted;
-        // Beside other processes whoever waits in the lane waits for the lease too, and that is this one's: it goes first.
-        let lane = turn.conversation_id.filter(|_| fresh || !house.is_shared()).unwrap_or(turn.id);
+        // Beside other processes whoever waits in the lane may be waiting for this very turn; there the store keeps the order.
+        let lane = turn.conversation_id.filter(|_| !house.is_shared()).unwrap_or(turn.id);
         let ticket = house.lanes.enter(lane);
         tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
         house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn, fresh }.run(alive, ticket));

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use tokio_postgres::types::Type;
 use werkruf_contract::{BoxFuture, Uuid};
 
 use super::PostgresStore;
 use super::flush::Scope;
 use super::param::p;
-use super::row::all;
-use crate::{Answer, Fleet, Position, Renewed};
+use super::row::{all, only};
+use crate::{Answer, BOARDING, Fleet, Position, Renewed};
 
 /// Of the text that is being written only a mark travels.
 const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, shown.mark FROM leases LEFT JOIN LATERAL (
@@ -24,6 +25,20 @@ impl Fleet for PostgresStore {
 
     fn renew(&self, owner: String) -> Answer<'_, Renewed> {
         Box::pin(async move { self.renew_all(&owner).await })
+    }
+
+    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
+        Box::pin(async move { self.wishes_of(&owner).await })
+    }
+
+    fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
+        let sql = "SELECT board_flight($1, $2, $3, make_interval(secs => $4))";
+        Box::pin(async move {
+            let moment = BOARDING.as_secs_f64();
+            let key = dedupe_key.as_str();
+            let values = [p(&tenant_id), p(&key), p(&call_id), (&moment as _, Type::FLOAT8)];
+            only(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.id())
+        })
     }
 
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool> {

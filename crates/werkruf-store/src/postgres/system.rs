@@ -2,6 +2,7 @@
 //! logs that are too long. Each answers to the process, never to a client.
 
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
@@ -50,6 +51,13 @@ const RENEW: &str = "WITH mine AS (
         AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
     FROM renewed";
 
+/// The same look, with nothing renewed and nobody waited for.
+const WISHES: &str = "SELECT leases.tenant_id, leases.conversation_id, leases.epoch, CASE WHEN turns.cancel_requested THEN turns.id END,
+      ARRAY(SELECT tool_calls.id FROM tool_calls WHERE tool_calls.tenant_id = turns.tenant_id AND tool_calls.turn_id = turns.id
+        AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
+    FROM turns JOIN leases ON leases.tenant_id = turns.tenant_id AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
+    WHERE turns.finished_at IS NULL AND turns.status NOT IN ('accepted', 'awaiting_approval') AND leases.owner = $1";
+
 /// Under the leases, which it renews; those whose lease or step has moved on are left out.
 const KEEP: &str = "WITH shown AS (
       SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7) AS s (tenant_id, stream_id, owner, epoch, turn_id, step, content)
@@ -75,15 +83,11 @@ impl PostgresStore {
     }
 
     pub(super) async fn renew_all(&self, owner: &str) -> Result<Renewed, StoreError> {
-        let rows = self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?;
-        let mut renewed = Renewed::default();
-        for row in &rows {
-            let mut columns = Columns::new(row);
-            renewed.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));
-            renewed.canceled_turns.extend(columns.id_or_null()?);
-            renewed.canceled_calls.extend(columns.ids()?);
-        }
-        Ok(renewed)
+        held(&self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
+    }
+
+    pub(super) async fn wishes_of(&self, owner: &str) -> Result<Renewed, StoreError> {
+        held(&self.query(Scope::System, WISHES, &[p(&clean(owner))]).await?)
     }
 
     pub(super) async fn keep_all(&self, partials: &[Partial]) -> Result<usize, StoreError> {
@@ -129,4 +133,15 @@ impl PostgresStore {
         let rows = self.query(Scope::System, sql, &[p(&ms(now))]).await?;
         only(&rows, |columns| columns.int()).map(|expired| u64::try_from(expired).unwrap_or(0))
     }
+}
+
+fn held(rows: &[Row]) -> Result<Renewed, StoreError> {
+    let mut renewed = Renewed::default();
+    for row in rows {
+        let mut columns = Columns::new(row);
+        renewed.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));
+        renewed.canceled_turns.extend(columns.id_or_null()?);
+        renewed.canceled_calls.extend(columns.ids()?);
+    }
+    Ok(renewed)
 }
