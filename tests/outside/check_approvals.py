@@ -133,10 +133,7 @@ def check_it_survives_kill_9_at_every_stage():
         # The word was given, and the process died before anybody acted on it.
         answer = asked(house, amount=7, model=model)
         kill(house)
-        import sqlite3
-        with sqlite3.connect(house.db) as db:
-            db.execute("UPDATE approvals SET status = 'approved', decided_by = '2', decided_at = created_at WHERE id = ?", (answer["approval_id"],))
-        db.close()
+        house.change(("UPDATE approvals SET status = 'approved', decided_by = '2', decided_at = created_at WHERE id = ?", [answer["approval_id"]]))
         model.script = [text("Paid after the crash.")]
         house.start()
         assert finished(house, answer["turn_id"])["message"] == "Paid after the crash."
@@ -144,10 +141,8 @@ def check_it_survives_kill_9_at_every_stage():
         # Arguments that are not those that were approved do not run.
         answer = asked(house, amount=8, model=model)
         kill(house)
-        with sqlite3.connect(house.db) as db:
-            db.execute("UPDATE approvals SET status = 'approved', decided_at = created_at WHERE id = ?", (answer["approval_id"],))
-            db.execute("UPDATE tool_calls SET request = '{\"amount\": 8000}' WHERE turn_id = ?", (answer["turn_id"],))
-        db.close()
+        house.change(("UPDATE approvals SET status = 'approved', decided_at = created_at WHERE id = ?", [answer["approval_id"]]),
+                     ("UPDATE tool_calls SET request = '{\"amount\": 8000}' WHERE turn_id = ?", [answer["turn_id"]]))
         model.script = [text("No.")]
         house.start()
         finished(house, answer["turn_id"])

@@ -159,6 +159,7 @@ impl Question<'_> {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
+        self.ground.still_ours().await;
         crash::point("before_request");
         let stream = self.provider.ask(self.request.clone()).await?;
         crash::point("request_out");

@@ -43,14 +43,21 @@ impl Begun {
         };
         match started {
             Ok(turn) => turn.unless_released(Turn::run).await,
+            // Another process begins it, or ended it; whoever listens here is told from the rows.
+            Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) if self.house.is_shared() => {}
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
         }
     }
 
     async fn called(&mut self) -> bool {
         let Init { turn_id, conversation_id: stream_id, .. } = self.init;
-        let waiting =
-            Waiting { house: &self.house, tenant_id: self.inbound.caller.principal.tenant_id, turn_id, stream_id, live: &self.alive.live };
+        let waiting = Waiting {
+            house: &self.house,
+            tenant_id: self.inbound.caller.principal.tenant_id,
+            turn_id,
+            stream_id,
+            live: Some(&self.alive.live),
+        };
         waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
     }
 
@@ -64,7 +71,7 @@ impl Begun {
 
     async fn after_waiting(&self) -> Result<Turn, StoreError> {
         let (parts, tenant_id) = (&self.house.parts, self.inbound.caller.principal.tenant_id);
-        let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
+        let fence = self.house.start_when_free(tenant_id, self.init.turn_id, &self.alive.live).await?;
         crash::point("after_start");
         let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
         let past = self.house.past(tenant_id, self.init.conversation_id).await?;

@@ -21,7 +21,7 @@ use crate::outcome::{Ended, Success};
 use crate::provided::{break_off, is_provided};
 use crate::record::{Seat, record};
 use crate::registry::Entry;
-use crate::runtime::UNANSWERED;
+use crate::take_in::UNANSWERED;
 use crate::turn::{Said, Turn};
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.

@@ -14,6 +14,7 @@ use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
 use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, Store, StoreError, Streams, Turns};
 
+use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
@@ -88,6 +89,8 @@ pub struct App {
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
     pub tasks: TaskTracker,
+    /// Whether a shared database is away.
+    pub(crate) outage: Outage,
     client: reqwest::Client,
     planner: Planner,
 }
@@ -126,6 +129,7 @@ impl App {
             approvals: store.clone(),
             clients: store.clone(),
             streams: store.clone(),
+            fleet: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -135,7 +139,19 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let tasks = TaskTracker::new();
-        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tokens, tasks, client, planner }))
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            store,
+            runtime,
+            operator_token,
+            started_at,
+            tokens,
+            tasks,
+            outage: Outage::default(),
+            client,
+            planner,
+        }))
     }
 
     /// What turns write.

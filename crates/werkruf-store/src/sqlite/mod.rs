@@ -8,6 +8,7 @@ mod backup;
 mod clients;
 mod erase;
 mod erased_list;
+mod export;
 mod fleet;
 mod history;
 mod hold;
@@ -40,7 +41,9 @@ use rusqlite::{ErrorCode, ffi};
 use werkruf_contract::Clock;
 
 use crate::StoreError;
+pub(crate) use export::{Batch, Export};
 use known::Known;
+pub(crate) use legacy::read as read_legacy;
 use readers::Readers;
 use writer::Writer;
 
