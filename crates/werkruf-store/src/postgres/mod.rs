@@ -105,6 +105,12 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 #[cfg(test)]
+mod fleet_tests;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod story_tests;
+#[cfg(test)]
+mod trouble_tests;
 #[cfg(test)]
 mod walls_tests;

@@ -60,10 +60,10 @@ const KEEP: &str = "WITH shown AS (
     ), renewed AS (
       UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $8) FROM held
       WHERE leases.tenant_id = held.tenant_id AND leases.conversation_id = held.conversation_id
-      RETURNING leases.tenant_id, leases.conversation_id
+      RETURNING leases.tenant_id, leases.conversation_id, leases.owner, leases.epoch
     ), kept AS (
       UPDATE turns SET partial = shown.content FROM shown JOIN renewed ON renewed.tenant_id = shown.tenant_id
-        AND renewed.conversation_id = shown.stream_id
+        AND renewed.conversation_id = shown.stream_id AND renewed.owner = shown.owner AND renewed.epoch = shown.epoch
       WHERE turns.tenant_id = shown.tenant_id AND turns.id = shown.turn_id AND turns.step + 1 = shown.step AND turns.finished_at IS NULL
       RETURNING 1
     )

@@ -428,8 +428,8 @@ BEGIN
     finished_at = the_time
   WHERE tenant_id = the_tenant AND id = the_turn AND status = 'accepted';
   IF NOT FOUND THEN
-    RETURN (SELECT max(events.seq) FROM events, turns WHERE again AND events.tenant_id = the_tenant AND conversation_id = the_stream
-      AND turn_id = the_turn AND turns.tenant_id = the_tenant AND turns.id = the_turn AND turns.status = 'canceled'
+    RETURN (SELECT max(events.seq) FROM events, turns WHERE again AND events.tenant_id = the_tenant
+      AND events.conversation_id = the_stream AND events.turn_id = the_turn AND turns.tenant_id = the_tenant AND turns.id = the_turn AND turns.status = 'canceled'
       AND turns.finished_at = the_time);
   END IF;
   -- Nobody's lease is touched: only a number is drawn, as for the event that began the turn.
