@@ -107,6 +107,8 @@ impl std::fmt::Debug for PostgresStore {
 #[cfg(test)]
 mod fleet_tests;
 #[cfg(test)]
+mod keeping_tests;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod story_tests;
