@@ -109,6 +109,8 @@ mod fleet_tests;
 #[cfg(test)]
 mod keeping_tests;
 #[cfg(test)]
+mod legacy_tests;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod story_tests;
