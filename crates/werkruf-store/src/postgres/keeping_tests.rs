@@ -45,7 +45,7 @@ async fn fill<S: Store>(world: &World<S>) -> Uuid {
     let mut call = world.call(&open, 0);
     call.effect = Effect::Once;
     world.act(&open, std::slice::from_ref(&call)).await;
-    let behind = world.opening(crate::ConversationRef::Existing(open.conversation), "and a secret");
+    let behind = world.opening(crate::ConversationRef::Existing { id: open.conversation, any_user: false }, "and a secret");
     world.store.open_turn(behind).await.unwrap();
     world.store.release(open.fence.clone()).await.unwrap();
     call.id
@@ -74,7 +74,7 @@ async fn a_person_is_erased_from_every_table() {
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
     assert!(erased.messages >= 6, "{erased:?}");
     let left = text_of_everything(store).await;
-    for word in ["secret", "Clara", "hello", "open"] {
+    for word in ["secret", "Clara", "hello", "status\\\":"] {
         assert!(!left.contains(word), "{word} is left");
     }
     assert!(left.contains(&format!("erased:{tenant}:1")));
@@ -138,7 +138,7 @@ async fn a_file_moves_whole_or_not_at_all() {
     let running = from.talk().await;
     let mut write = from.to_write(&running);
     write.messages = vec![from.message("assistant", "with a \0 in it, ä and \"quotes\"")];
-    write.state_patches = vec![crate::story::state(json!({"b": 1.50, "a": {"z": [1e2, null], "y": "\u{0}"}}))];
+    write.state_patches = vec![serde_json::from_value(json!({"b": 1.50, "a": {"z": [1e2, null], "y": "\u{0}"}})).unwrap()];
     from.store.write(write).await.unwrap();
     let (tenant, conversation) = (from.tenant, running.conversation);
     let calls = from.store.calls(tenant, CallFilter::default(), Page::default()).await.unwrap();
@@ -155,8 +155,8 @@ async fn a_file_moves_whole_or_not_at_all() {
     assert_eq!(history.last().unwrap().content, "with a \u{fffd} in it, ä and \"quotes\"");
     let person = target.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
     assert_eq!((person.name.as_str(), person.permissions.len()), ("Clara Secret", 1));
-    // What nobody works on any more is found by the next server.
-    assert_eq!(target.unfinished_turns("next".to_owned()).await.unwrap().len(), 3);
+    // What was given back is found by the next server at once; what a process still held, when its lease has lapsed.
+    assert_eq!(target.unfinished_turns("next".to_owned()).await.unwrap().len(), 2);
 
     let again = target.take_all(file.clone(), clock.clone()).await;
     assert!(matches!(again, Err(KeepingError::NotEmpty(_))), "{again:?}");

@@ -8,6 +8,7 @@ use tokio_postgres::NoTls;
 use werkruf_contract::{CallStatus, Clock, Uuid};
 
 use super::story_tests::fresh;
+use crate::moving::canonical_json;
 use crate::testbed::fresh_database;
 use crate::{CallFilter, LegacyError, LegacyImport, LegacyReport, LegacySource, Page, SqliteStore, Store};
 
@@ -54,12 +55,29 @@ async fn take_in(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_
 /// What came in, without what differs by tenant.
 async fn told(store: &dyn Store, tenant: Uuid) -> Vec<String> {
     let [conversation] = &store.conversations(tenant, None, Page::default()).await.unwrap()[..] else { panic!("one conversation") };
-    let mut told = vec![format!("{} {} {:?} {}", conversation.title, conversation.user_id, conversation.state, conversation.updated_at)];
+    let mut told = vec![format!(
+        "{} {} {:?} {}",
+        conversation.title,
+        conversation.user_id,
+        canonical_json(&serde_json::to_string(&conversation.state).unwrap()),
+        conversation.updated_at
+    )];
     for message in store.messages(tenant, conversation.id, Page::default()).await.unwrap() {
-        told.push(format!("{:?} {} {} {:?} {:?} {}", message.seq, message.role, message.content, message.tool_calls, message.status, message.created_at));
+        told.push(format!(
+            "{:?} {} {} {:?} {:?} {}",
+            message.seq,
+            message.role,
+            message.content,
+            message.tool_calls.as_deref().map(canonical_json),
+            message.status,
+            message.created_at
+        ));
     }
     for call in store.calls(tenant, CallFilter::default(), Page::default()).await.unwrap() {
-        told.push(format!("{} {} {:?} {:?} {:?} {:?} {}", call.tool_name, call.status, call.call_id, call.item_id, call.request, call.error_code, call.step));
+        told.push(format!(
+            "{} {} {:?} {:?} {:?} {:?} {}",
+            call.tool_name, call.status, call.call_id, call.item_id, call.request, call.error_code, call.step
+        ));
     }
     told
 }
