@@ -47,6 +47,7 @@ use door::Door;
 pub(crate) use legacy_source::read as read_legacy;
 use options::Address;
 pub use options::PostgresOptions;
+pub(crate) use take_all::storable;
 
 /// A database shared with other processes.
 pub struct PostgresStore {
