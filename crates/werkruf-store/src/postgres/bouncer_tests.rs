@@ -2,28 +2,31 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use werkruf_contract::Clock;
 
 use super::{PostgresOptions, PostgresStore};
 use crate::testbed::fresh_database;
 
-/// The same database through the pooler; as it is on a machine that cannot have one.
-fn bounced(url: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/postgres/bouncer");
-    let made = Command::new(script).output().unwrap();
+/// The address of the pooler, without a database; `None` on a machine that cannot have one.
+static BOUNCER: LazyLock<Option<String>> = LazyLock::new(|| {
+    let made = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/postgres/bouncer")).output().unwrap();
     if made.status.code() == Some(3) {
         eprintln!("no PgBouncer on this machine; the story is told without it");
-        return url.to_owned();
+        return None;
     }
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(String::from_utf8(made.stdout).unwrap().trim().to_owned())
+});
+
+fn bounced(url: String) -> String {
     let database = url.rsplit_once('/').unwrap().1;
-    format!("{}/{database}", String::from_utf8(made.stdout).unwrap().trim())
+    BOUNCER.as_ref().map_or_else(|| url.clone(), |bouncer| format!("{bouncer}/{database}"))
 }
 
 async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
-    let (clock, url) = (Clock::system(0), bounced(&fresh_database()));
+    let (clock, url) = (Clock::system(0), bounced(fresh_database()));
     let options = PostgresOptions { pool_size: 4, poll_only: true, ..PostgresOptions::new(url) };
     (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
 }
