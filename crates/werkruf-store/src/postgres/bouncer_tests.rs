@@ -20,13 +20,13 @@ static BOUNCER: LazyLock<Option<String>> = LazyLock::new(|| {
     Some(String::from_utf8(made.stdout).unwrap().trim().to_owned())
 });
 
-fn bounced(url: String) -> String {
+fn bounced(url: &str) -> String {
     let database = url.rsplit_once('/').unwrap().1;
-    BOUNCER.as_ref().map_or_else(|| url.clone(), |bouncer| format!("{bouncer}/{database}"))
+    BOUNCER.as_ref().map_or_else(|| url.to_owned(), |bouncer| format!("{bouncer}/{database}"))
 }
 
 async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
-    let (clock, url) = (Clock::system(0), bounced(fresh_database()));
+    let (clock, url) = (Clock::system(0), bounced(&fresh_database()));
     let options = PostgresOptions { pool_size: 4, poll_only: true, ..PostgresOptions::new(url) };
     (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
 }
