@@ -37,6 +37,7 @@ class House:
         self.env.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
         if model:
             self.env.update({"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_MODEL": "fake"})
+        self.env.update(self.database.env)
         self.env.update(env or {})
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.database.url]
         if config:

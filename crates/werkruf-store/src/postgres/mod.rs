@@ -109,6 +109,10 @@ mod bouncer_tests;
 #[cfg(test)]
 mod fleet_tests;
 #[cfg(test)]
+mod keeping_tests;
+#[cfg(test)]
+mod legacy_tests;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod story_tests;
