@@ -329,7 +329,7 @@ BEGIN
   IF doc ? 'withdrawn' THEN
     -- A decision that was just made stands.
     UPDATE approvals SET status = 'canceled', decided_at = the_time WHERE tenant_id = the_tenant AND status = 'pending'
-      AND call_id IN (SELECT id::uuid FROM jsonb_array_elements_text(doc -> 'withdrawn') AS id);
+      AND call_id IN (SELECT value::uuid FROM jsonb_array_elements_text(doc -> 'withdrawn') AS named (value));
   END IF;
   IF doc ? 'starts' OR doc ? 'retries' OR doc ? 'ends' THEN PERFORM move_calls(doc, the_tenant, the_turn, the_time); END IF;
   IF doc ? 'usage' THEN
