@@ -85,5 +85,11 @@ def make(folder):
 
 def sqlite_only(check):
     """For what can be said of a file only."""
-    check.sqlite_only = True
+    check.only = "sqlite"
+    return check
+
+
+def postgres_only(check):
+    """For what can be said only of a database that is shared."""
+    check.only = "postgres"
     return check
