@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio_postgres::NoTls;
 use werkruf_contract::{CallStatus, Clock, Uuid};
 
-use super::story_tests::fresh;
+use super::story_tests::{connect, fresh};
 use crate::moving::canonical_json;
 use crate::testbed::fresh_database;
 use crate::{CallFilter, LegacyError, LegacyImport, LegacyReport, LegacySource, Page, SqliteStore, Store};
@@ -42,9 +41,7 @@ fn old_file(folder: &tempfile::TempDir) -> PathBuf {
 
 async fn old_postgres() -> String {
     let url = fresh_database();
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(OLDER).await.unwrap();
+    connect(&url).await.batch_execute(OLDER).await.unwrap();
     url
 }
 
