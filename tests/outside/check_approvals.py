@@ -167,7 +167,7 @@ def check_a_turn_or_call_that_waits_can_be_canceled():
         assert house.call("POST", f"/api/turns/{answer['turn_id']}/cancel")[0] == 202
         done = finished(house, answer["turn_id"])
         assert (done["status"], done["error_code"]) == ("canceled", "canceled"), done
-        assert house.rows("SELECT status FROM approvals") == [{"status": "canceled"}]
+        assert house.rows("SELECT status FROM approvals") == [{"status": "canceled"}], house.rows("SELECT * FROM approvals")
         assert house.rows("SELECT status FROM tool_calls") == [{"status": "canceled"}]
         valid(house, answer["conversation_id"])
         assert decide(house, answer["approval_id"])[0] == 409

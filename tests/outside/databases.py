@@ -11,6 +11,8 @@ TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?\+00:00$")
 
 
 class Sqlite:
+    env = {}
+
     def __init__(self, folder):
         self.file = os.path.join(folder, "w.db")
         self.url = "sqlite:" + self.file
@@ -29,6 +31,9 @@ class Sqlite:
 
 class Postgres:
     """Through psql, because Python has no PostgreSQL of its own. Times, flags and JSON come out as SQLite spells them."""
+
+    # A killed server's turns go on when its lease has lapsed; checks should not wait long for that.
+    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "6000"}
 
     def __init__(self, _folder):
         made = subprocess.run([SCRIPTS / "fresh", str(os.getpid())], capture_output=True, text=True)
@@ -80,5 +85,11 @@ def make(folder):
 
 def sqlite_only(check):
     """For what can be said of a file only."""
-    check.sqlite_only = True
+    check.only = "sqlite"
+    return check
+
+
+def postgres_only(check):
+    """For what can be said only of a database that is shared."""
+    check.only = "postgres"
     return check

@@ -42,7 +42,7 @@ class House:
     def __init__(self, model=None, config="", env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
         self.database = databases.make(self.folder.name)
-        self.env = environment(model, env)
+        self.env = environment(model, {**self.database.env, **(env or {})})
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.database.url]
         if config:
             path = os.path.join(self.folder.name, "werkruf.toml")

@@ -114,7 +114,7 @@ pub(crate) fn compare(from: &BTreeMap<String, TableSum>, to: &BTreeMap<String, T
 }
 
 /// JSON with sorted keys and numbers by their value; text that is none is itself.
-fn canonical_json(text: &str) -> String {
+pub(crate) fn canonical_json(text: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());
     spell(&value, &mut out);

@@ -7,15 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, Store, StoreError, Streams, Turns};
+use werkruf_store::{
+    Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
+    Streams, Turns,
+};
 
 use crate::api::outage::Outage;
-use crate::config::{Config, ConfigViolation, Database};
+use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
 use crate::{provider, sample, setup};
@@ -118,7 +121,7 @@ impl App {
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
-        let store = open_store(&config, &clock)?;
+        let store = open_store(&config, &clock).await?;
         let setup = setup::build(&config, &client, store.clone(), &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, store.as_ref(), started_at).await?;
@@ -237,16 +240,21 @@ impl App {
 }
 
 /// The database the configuration names, with its schema up to date.
-fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
     match &config.database {
         Database::Sqlite(file) => {
             make_folder(file)?;
             Ok(SqliteStore::open(file, clock)?)
         }
-        Database::Postgres(_) => {
-            Err(StartError::Config(vec![ConfigViolation::new("/database", "this release has SQLite only; write sqlite:FILE")]))
-        }
+        Database::Postgres(url) => Ok(PostgresStore::open(postgres_options(config, url), clock).await?),
     }
+}
+
+/// What the configuration says of a PostgreSQL at this address.
+pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresOptions {
+    let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
+    let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
+    PostgresOptions { schema, pool_size, poll_only, lease_ttl, ..PostgresOptions::new(url.expose_secret()) }
 }
 
 fn make_folder(database: &Path) -> Result<(), StartError> {

@@ -38,6 +38,20 @@ pub(super) struct Statement<'a> {
     pub(super) params: &'a [Param<'a>],
 }
 
+/// One try among several.
+#[derive(Clone, Copy)]
+struct Attempt {
+    /// Until when to find out, where the end of an earlier try was not heard.
+    unheard: Option<Deadline>,
+}
+
+impl Attempt {
+    /// Whether an earlier try may have been committed.
+    const fn again(self) -> bool {
+        self.unheard.is_some()
+    }
+}
+
 /// An answer comes within two seconds while the database is away; this much of them is spent on finding out what happened.
 const PATIENCE: Duration = Duration::from_millis(1800);
 /// Beyond the statement timeout: whoever has not answered by then never will.
@@ -54,16 +68,16 @@ impl PostgresStore {
 
     /// Statements that may run twice without harm, in one transaction and one flush; the rows of each.
     pub(super) async fn run(&self, scope: Scope, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
-        self.repeat(|_| Box::pin(self.send(scope, statements))).await
+        self.repeat(|attempt| Box::pin(self.send(attempt, scope, statements))).await
     }
 
     /// One statement whose last parameter, after these, is whether an earlier try may have been committed.
     pub(super) async fn tell(&self, scope: Scope, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
-        self.repeat(|again| {
+        self.repeat(|attempt| {
             Box::pin(async move {
                 let mut params = params.to_vec();
-                params.push((if again { &true } else { &false }, Type::BOOL));
-                Ok(self.send(scope, &[Statement { sql, params: &params }]).await?.pop().unwrap_or_default())
+                params.push((if attempt.again() { &true } else { &false }, Type::BOOL));
+                Ok(self.send(attempt, scope, &[Statement { sql, params: &params }]).await?.pop().unwrap_or_default())
             })
         })
         .await
@@ -76,9 +90,9 @@ impl PostgresStore {
         work: impl for<'t> Fn(&'t Transaction) -> BoxFuture<'t, Result<T, Fault>> + Sync,
     ) -> Result<T, StoreError> {
         let work = &work;
-        self.repeat(|_| {
+        self.repeat(|attempt| {
             Box::pin(async move {
-                let mut transaction = Transaction { client: Some(self.acquire().await?) };
+                let mut transaction = Transaction { client: Some(self.acquire_for(attempt).await?) };
                 transaction.begin(&self.begin(scope)).await?;
                 let done = work(&transaction).await;
                 transaction.end(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await.and(done)
@@ -88,35 +102,35 @@ impl PostgresStore {
     }
 
     /// Tries until it is done, it is clear that it will not be, or patience ends.
-    async fn repeat<'a, T>(&'a self, attempt: impl Fn(bool) -> BoxFuture<'a, Result<T, Fault>>) -> Result<T, StoreError> {
-        let (mut tried, mut again, mut patience) = (0, false, None);
+    async fn repeat<'a, T>(&'a self, work: impl Fn(Attempt) -> BoxFuture<'a, Result<T, Fault>>) -> Result<T, StoreError> {
+        let (mut tried, mut attempt) = (0, Attempt { unheard: None });
         loop {
             tried += 1;
-            let error = match attempt(again).await {
+            let error = match work(attempt).await {
                 Ok(done) => {
                     self.commits.fetch_add(1, Ordering::Relaxed);
                     return Ok(done);
                 }
                 Err(Fault::Refused(error)) => return Err(error),
-                Err(Fault::Unsent(text)) if !again => return Err(StoreError::Unavailable(text)),
+                Err(Fault::Unsent(text)) if !attempt.again() => return Err(StoreError::Unavailable(text)),
                 Err(Fault::Unsent(text)) => StoreError::Unavailable(text),
                 Err(Fault::Unknown(text)) => {
-                    again = true;
+                    attempt.unheard.get_or_insert_with(|| Deadline::after(PATIENCE));
                     StoreError::Unavailable(text)
                 }
                 Err(Fault::Again(error)) if tried >= TRIES => return Err(error),
                 Err(Fault::Again(error)) => error,
             };
-            if again && patience.get_or_insert_with(|| Deadline::after(PATIENCE)).passed() {
+            if attempt.unheard.is_some_and(Deadline::passed) {
                 return Err(error);
             }
-            tracing::debug!(tried, again, %error, "a transaction is tried again");
+            tracing::debug!(tried, again = attempt.again(), %error, "a transaction is tried again");
             tokio::time::sleep(Duration::from_millis(10 * u64::from(tried.min(10))).mul_f64(0.5 + self.clock.chance())).await;
         }
     }
 
-    async fn send(&self, scope: Scope, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
-        let client = self.acquire().await?;
+    async fn send(&self, attempt: Attempt, scope: Scope, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+        let client = self.acquire_for(attempt).await?;
         let begin = self.begin(scope);
         match timeout(SILENCE, flush(&client, &begin, statements)).await {
             Ok(answered) => answered,
@@ -130,7 +144,12 @@ impl PostgresStore {
 
     /// A connection that was alive a moment ago, soon or not at all.
     pub(super) async fn acquire(&self) -> Result<Object, Fault> {
-        match timeout(self.options.acquire_timeout, self.pool.get()).await {
+        self.acquire_for(Attempt { unheard: None }).await
+    }
+
+    async fn acquire_for(&self, attempt: Attempt) -> Result<Object, Fault> {
+        let patience = attempt.unheard.map_or(self.options.acquire_timeout, |until| until.left().min(self.options.acquire_timeout));
+        match timeout(patience, self.pool.get()).await {
             Ok(got) => Ok(got?),
             Err(_) => Err(Fault::Unsent("no connection became free in time".to_owned())),
         }

@@ -1,15 +1,11 @@
+use futures_util::future::join_all;
 use jiff::Timestamp;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use super::{MIGRATIONS, Migration, compat_views, migrate, report};
 use crate::StoreError;
+use crate::postgres::story_tests::connect;
 use crate::testbed::fresh_database;
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
 
 async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
@@ -35,12 +31,9 @@ fn next(sql: &'static str, compatible_with: i64) -> Migration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_servers_that_start_at_once_migrate_once() {
     let url = fresh_database();
-    let starts = (0..8).map(|_| {
-        let url = url.clone();
-        tokio::spawn(async move { migrate(&mut connect(&url).await, "werkruf", MIGRATIONS, NOW).await })
-    });
-    for start in starts.collect::<Vec<_>>() {
-        assert_eq!(start.await.unwrap().unwrap(), KNOWN);
+    let starts = (0..8).map(|_| async { migrate(&mut connect(&url).await, "werkruf", MIGRATIONS, NOW).await });
+    for started in join_all(starts).await {
+        assert_eq!(started.unwrap(), KNOWN);
     }
     let client = connect(&url).await;
     assert_eq!(number(&client, "SELECT count(*) FROM werkruf.schema_migrations").await, KNOWN);

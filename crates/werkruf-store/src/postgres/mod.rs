@@ -47,6 +47,7 @@ use door::Door;
 pub(crate) use legacy_source::read as read_legacy;
 use options::Address;
 pub use options::PostgresOptions;
+pub(crate) use take_all::storable;
 
 /// A database shared with other processes.
 pub struct PostgresStore {
@@ -104,7 +105,13 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 #[cfg(test)]
+mod bouncer_tests;
+#[cfg(test)]
 mod fleet_tests;
+#[cfg(test)]
+mod keeping_tests;
+#[cfg(test)]
+mod legacy_tests;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]

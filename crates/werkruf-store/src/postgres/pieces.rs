@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use werkruf_contract::Uuid;
 
-use super::text::{clean_json, millis};
+use super::param::ms;
+use super::text::clean_json;
 use crate::{CallEnd, CallHeard, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, NewUsage, Replacement, StoreError};
 
 /// A document as it is sent. U+0000 in a text would be an escape by now, so one look cleans them all.
@@ -82,7 +83,7 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
             arguments_digest: &approval.arguments_digest,
             approver_roles: clean_json(&serde_json::json!(approval.approver_roles).to_string()).into_owned(),
             asked_by: &approval.asked_by,
-            expires_at: millis(approval.expires_at),
+            expires_at: ms(approval.expires_at),
         }
     }
 }
@@ -108,7 +109,7 @@ pub(super) struct Start {
 
 impl From<&CallStart> for Start {
     fn from(start: &CallStart) -> Self {
-        Self { id: start.id, started_at: millis(start.started_at) }
+        Self { id: start.id, started_at: ms(start.started_at) }
     }
 }
 
@@ -153,11 +154,11 @@ impl<'a> From<&'a CallRetry> for Retry<'a> {
         Self {
             id: retry.id,
             attempt: retry.attempt,
-            started_at: millis(retry.started_at),
-            finished_at: millis(retry.finished_at),
+            started_at: ms(retry.started_at),
+            finished_at: ms(retry.finished_at),
             status: retry.status.as_str(),
             error: clean_json(&retry.error),
-            next_started_at: millis(retry.next_started_at),
+            next_started_at: ms(retry.next_started_at),
         }
     }
 }
@@ -188,7 +189,7 @@ impl<'a> From<&'a CallEnd> for End<'a> {
             error_code: end.error_code.as_deref(),
             error_detail: json(end.error_detail.as_ref()),
             cache_hit: end.cache_hit,
-            finished_at: millis(end.finished_at),
+            finished_at: ms(end.finished_at),
         }
     }
 }
@@ -312,10 +313,10 @@ impl<'a> From<&'a CallRow> for Call<'a> {
             workflow_id: call.workflow_id.as_deref(),
             case_id: call.case_id.as_deref(),
             meta: json(call.meta.as_ref()),
-            created_at: millis(call.created_at),
-            updated_at: millis(call.updated_at),
-            started_at: call.started_at.map(millis),
-            finished_at: call.finished_at.map(millis),
+            created_at: ms(call.created_at),
+            updated_at: ms(call.updated_at),
+            started_at: call.started_at.map(ms),
+            finished_at: call.finished_at.map(ms),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A whole SQLite database comes in (`werkruf move`): one transaction, everything counted and digested on both sides, or nothing.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use werkruf_contract::Clock;
 
 use super::error::broken;
 use super::param::p;
+use super::text::{clean, clean_json};
 use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
 use crate::sqlite::{Batch, Export};
 use crate::{KeepingError, Moved, StoreError};
@@ -94,16 +96,27 @@ fn kind(cast: &str) -> Option<Kind> {
     }
 }
 
-async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), StoreError> {
+async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), KeepingError> {
     for table in tables {
+        // Locked until the end: nobody may begin to write meanwhile.
+        let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
+        transaction.batch_execute(&locked).await.map_err(StoreError::from)?;
         let there = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
-        if transaction.query_typed_one(&there, &[]).await?.try_get(0)? {
-            let why =
-                format!("the target holds rows in {} already; name an empty database, or another WERKRUF_DATABASE_SCHEMA", table.name);
-            return Err(broken(why));
+        let row = transaction.query_typed_one(&there, &[]).await.map_err(StoreError::from)?;
+        if row.try_get(0).map_err(StoreError::from)? {
+            return Err(KeepingError::NotEmpty(table.name.clone()));
         }
     }
     Ok(())
+}
+
+/// A value as PostgreSQL can hold it; the same rule as for everything else that is written there.
+pub(crate) fn storable(column: &Column, text: String) -> String {
+    let clean = if column.cast.starts_with("json") { clean_json(&text) } else { clean(&text) };
+    match clean {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => clean,
+    }
 }
 
 /// The tables and columns both sides have. What has no place here is an error: nothing is left behind silently.

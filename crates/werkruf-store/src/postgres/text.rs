@@ -4,13 +4,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-use jiff::Timestamp;
 use tokio_postgres::types::{FromSql, Type};
-
-/// To the millisecond, which is what the tables keep.
-pub(super) fn millis(time: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
-}
 
 /// Text without U+0000, which no column can hold.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {

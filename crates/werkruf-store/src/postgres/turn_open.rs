@@ -7,9 +7,10 @@ use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
 use super::flush::Scope;
+use super::param::ms;
 use super::pieces::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
 use super::row::{Columns, only};
-use super::text::{clean, clean_json, millis};
+use super::text::{clean, clean_json};
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
 
 #[derive(Serialize)]
@@ -63,7 +64,7 @@ impl<'a> From<&'a InboxEntry> for Entry<'a> {
             account: &entry.account,
             external_id: &entry.external_id,
             fingerprint: &entry.fingerprint,
-            expires_at: millis(entry.expires_at),
+            expires_at: ms(entry.expires_at),
         }
     }
 }
@@ -89,7 +90,7 @@ impl<'a> From<&'a OpenTurn> for Opening<'a> {
             key_id: open.key_id,
             start: open.start,
             owner: &open.owner,
-            now: millis(open.now),
+            now: ms(open.now),
             client: open.client.as_deref().map(clean_json),
             sent: open.sent.as_deref(),
             messages: open.message.iter().map(Message::from).collect(),
@@ -134,7 +135,7 @@ impl PostgresStore {
                     (&tenant_id, Type::UUID),
                     (&turn_id, Type::UUID),
                     (&clean(owner), Type::TEXT),
-                    (&millis(now), Type::TIMESTAMPTZ),
+                    (&ms(now), Type::TIMESTAMPTZ),
                     (&self.ttl, Type::FLOAT8),
                 ],
             )

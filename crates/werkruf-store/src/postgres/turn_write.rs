@@ -7,9 +7,10 @@ use werkruf_contract::{State, TurnStatus, Uuid};
 
 use super::PostgresStore;
 use super::flush::Scope;
+use super::param::ms;
 use super::pieces::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
 use super::row::only;
-use super::text::{clean_json, millis};
+use super::text::clean_json;
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
@@ -104,7 +105,7 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
             conversation_id: write.conversation_id,
             turn_id: write.turn_id,
             user_id: &write.user_id,
-            now: millis(write.now),
+            now: ms(write.now),
             gives_back: write.turn.as_ref().is_some_and(gives_back),
             settles_text: write.events.iter().any(|event| event.kind.settles_text()),
             messages: write.messages.iter().map(Message::from).collect(),

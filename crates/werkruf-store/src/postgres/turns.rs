@@ -79,8 +79,11 @@ impl Turns for PostgresStore {
 
     fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
         Box::pin(async move {
-            let values = [p(&tenant_id), p(&conversation_id), (&ids, Type::TEXT_ARRAY)];
-            all(&self.query(Scope::Tenant(tenant_id), TAKEN, &values).await?, |columns| columns.text())
+            let asked: Vec<_> = ids.iter().map(|id| clean(id)).collect();
+            let values = [p(&tenant_id), p(&conversation_id), (&asked as _, Type::TEXT_ARRAY)];
+            let taken = all(&self.query(Scope::Tenant(tenant_id), TAKEN, &values).await?, |columns| columns.small())?;
+            // Told as they were asked for.
+            Ok(taken.into_iter().filter_map(|place| ids.get(usize::try_from(place).ok()?.checked_sub(1)?).cloned()).collect())
         })
     }
 
@@ -141,7 +144,7 @@ impl Turns for PostgresStore {
 }
 
 /// A call bears the id the model sent, and the id under which its result stands in the conversation.
-const TAKEN: &str = "SELECT asked.id FROM unnest($3) WITH ORDINALITY AS asked (id, n)
+const TAKEN: &str = "SELECT asked.n FROM unnest($3) WITH ORDINALITY AS asked (id, n)
     WHERE EXISTS (SELECT 1 FROM tool_calls WHERE tenant_id = $1 AND conversation_id = $2 AND call_id = asked.id)
        OR EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = asked.id)
     ORDER BY asked.n";

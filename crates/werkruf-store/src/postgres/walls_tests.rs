@@ -1,17 +1,12 @@
 //! The second wall, tried as the roles the server really uses: whatever a query forgets, no row of another tenant is seen or touched.
 
 use jiff::Timestamp;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use werkruf_contract::Uuid;
 
 use super::migrate::{MIGRATIONS, migrate};
+use super::story_tests::connect;
 use crate::testbed::fresh_database;
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
 
 /// Every table with a tenant, with a row of each of two tenants in it.
 struct House {

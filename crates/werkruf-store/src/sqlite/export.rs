@@ -13,6 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::open;
 use super::row::all;
 use crate::moving::{Cell, Sum, Table, TableSum};
+use crate::postgres::storable;
 use crate::{KeepingError, StoreError};
 
 /// Rows that travel together: so many, or so many bytes.
@@ -74,7 +75,11 @@ impl Export {
         let mut rows = statement.query([])?;
         let (mut sum, mut batch, mut bytes) = (Sum::default(), Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            let cells = (0..table.columns.len()).map(|column| Ok(cell(row.get_ref(column)?))).collect::<Result<Vec<_>, StoreError>>()?;
+            let cells = table.columns.iter().enumerate().map(|(place, column)| {
+                let text = cell(row.get_ref(place)?);
+                Ok(text.map(|text| storable(column, text)))
+            });
+            let cells = cells.collect::<Result<Vec<_>, StoreError>>()?;
             sum.add(&table.columns, &cells);
             bytes += cells.iter().flatten().map(String::len).sum::<usize>();
             batch.push(cells);

@@ -79,6 +79,11 @@ impl SqliteStore {
         }))
     }
 
+    /// How far the schema of a file is; changes nothing.
+    pub fn schema_report(path: &Path) -> Result<crate::SchemaReport, StoreError> {
+        migrate::report(path)
+    }
+
     /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.path

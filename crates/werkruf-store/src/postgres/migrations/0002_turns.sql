@@ -236,7 +236,8 @@ DECLARE
   the_stream constant uuid := coalesce((doc ->> 'conversation_id')::uuid, the_turn);
   begun boolean;
 BEGIN
-  SELECT status <> 'accepted' AND finished_at IS NULL INTO begun FROM turns WHERE tenant_id = the_tenant AND id = the_turn;
+  -- Where somebody has taken it over meanwhile, also this process itself, it is theirs.
+  SELECT status <> 'accepted' AND finished_at IS NULL AND takeovers = 0 INTO begun FROM turns WHERE tenant_id = the_tenant AND id = the_turn;
   IF NOT FOUND THEN RETURN; END IF;
   outcome := 'stored';
   SELECT epoch INTO claimed FROM leases
@@ -254,6 +255,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
   held leases;
   the_status text;
+  times bigint;
   own uuid;
   begin_at bigint;
 BEGIN
@@ -262,8 +264,9 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('turn %s', the_turn);
   END IF;
   held := lock_lease(the_tenant, the_stream);
-  SELECT status INTO the_status FROM turns WHERE tenant_id = the_tenant AND id = the_turn;
-  IF again AND the_status = 'planning' AND held.owner = the_owner THEN
+  SELECT status, takeovers INTO the_status, times FROM turns WHERE tenant_id = the_tenant AND id = the_turn;
+  -- Begun by a try whose end was not heard, and taken over by nobody since.
+  IF again AND the_status = 'planning' AND times = 0 AND held.owner = the_owner THEN
     claimed := held.epoch;
     RETURN;
   END IF;
@@ -326,7 +329,7 @@ BEGIN
   IF doc ? 'withdrawn' THEN
     -- A decision that was just made stands.
     UPDATE approvals SET status = 'canceled', decided_at = the_time WHERE tenant_id = the_tenant AND status = 'pending'
-      AND call_id IN (SELECT id::uuid FROM jsonb_array_elements_text(doc -> 'withdrawn') AS id);
+      AND call_id IN (SELECT value::uuid FROM jsonb_array_elements_text(doc -> 'withdrawn') AS named (value));
   END IF;
   IF doc ? 'starts' OR doc ? 'retries' OR doc ? 'heard' OR doc ? 'ends' THEN PERFORM move_calls(doc, the_tenant, the_turn, the_time); END IF;
   IF doc ? 'usage' THEN
