@@ -61,7 +61,8 @@ impl Question<'_> {
             let opening = self.in_time(self.open());
             let opened = match draft.take() {
                 Some(draft) => {
-                    let (committed, opened) = tokio::join!(self.ground.commit(draft), opening);
+                    // Boxed: it is over long before the answer begins.
+                    let (committed, opened) = tokio::join!(Box::pin(self.ground.commit(draft)), opening);
                     committed?;
                     opened
                 }
@@ -86,7 +87,7 @@ impl Question<'_> {
                     Err(stop) => {
                         usage.push(self.bill(None, &shown, None));
                         if matches!(stop, Stop::Deadline) && !shown.is_empty() {
-                            self.reset().await?;
+                            Box::pin(self.reset()).await?;
                         }
                         return Err(stop);
                     }
@@ -98,7 +99,7 @@ impl Question<'_> {
                 return Err(Stop::Failed(give_up(&error, &self.request.locale)));
             }
             if !shown.is_empty() {
-                self.reset().await?;
+                Box::pin(self.reset()).await?;
             }
             self.pause(sent, &error).await?;
         }

@@ -54,7 +54,7 @@ impl Begun {
         waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
     }
 
-    async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
+    async fn at_once(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
         let messages = match &self.inbound.brought {
             None if self.init.created => vec![Message::user(self.inbound.message.clone())],
             Some(_) | None => self.house.messages(self.inbound.caller.principal.tenant_id, self.init.conversation_id).await?,
@@ -62,7 +62,7 @@ impl Begun {
         Ok(self.turn(fence, state, messages))
     }
 
-    async fn after_waiting(&self) -> Result<Turn, StoreError> {
+    async fn after_waiting(&self) -> Result<Box<Turn>, StoreError> {
         let (parts, tenant_id) = (&self.house.parts, self.inbound.caller.principal.tenant_id);
         let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
         crash::point("after_start");
@@ -71,8 +71,8 @@ impl Begun {
         Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), messages))
     }
 
-    /// Everything a turn needs.
-    pub(crate) fn turn(&self, fence: Fence, state: State, messages: Vec<Message>) -> Turn {
+    /// Everything a turn needs; boxed, since a future keeps room for each place it is moved to.
+    pub(crate) fn turn(&self, fence: Fence, state: State, messages: Vec<Message>) -> Box<Turn> {
         let (house, inbound) = (&self.house, &self.inbound);
         let principal = &inbound.caller.principal;
         let name = inbound.assistant.as_deref().unwrap_or(&self.assistant);
@@ -102,13 +102,13 @@ impl Begun {
         ground.fence = fence;
         ground.debug = inbound.debug;
         ground.words = Words::of(&locale);
-        Turn {
+        Box::new(Turn {
             house: Arc::clone(house),
             ground: Arc::new(ground),
             provider: Arc::clone(&house.parts.provider),
             model_slots: house.model_slots.clone(),
             assistant,
-            system,
+            system: system.into(),
             locale,
             today,
             offer,
@@ -120,7 +120,7 @@ impl Begun {
             brought,
             options,
             progress: Progress::default(),
-        }
+        })
     }
 
     fn context(&self, locale: &str) -> ToolContext {

@@ -129,7 +129,7 @@ impl Left {
 
 impl Turn {
     /// Goes on to the end.
-    pub(crate) async fn resume(mut self, left: Left) {
+    pub(crate) async fn resume(mut self: Box<Self>, left: Left) {
         let turn_id = self.ground.turn_id;
         self.progress.step = left.turn.step;
         if left.is_poison() || left.turn.cancel_requested {
