@@ -301,8 +301,9 @@ impl Walk<'_> {
                 starting.push((at, run, lead));
             }
             if outcomes.iter().all(Option::is_some) {
-                let walked =
-                    rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })).collect();
+                // Exactly as long as needed: the turn keeps it, and a row is large.
+                let mut walked = Vec::with_capacity(rows.len());
+                walked.extend(rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })));
                 return Ok(Finished { walked, parked, draft });
             }
             ground.commit(draft).await?;

@@ -156,11 +156,12 @@ impl Orphan {
         let fence = self.claim().await?;
         alive.live.hold.take(&fence, asked);
         crash::point("after_claim");
-        // Read again under the lease: since the scan saw it, somebody may have taken it a step further. That it is taken over
-        // now counts only if nothing comes of it.
-        let stalled = self.turn.stalled;
-        let row = self.house.parts.records.turn(self.turn.tenant_id, self.turn.id).await?;
-        self.turn = TurnRow { stalled, ..row.ok_or(StoreError::Fenced)? };
+        // Read again under the lease: since the scan saw it, somebody may have taken it a step further. Where one process holds
+        // the database a crash was counted at the start, and that it is taken over now counts only if nothing comes of it; where
+        // many do, the claim itself has counted the loss.
+        let seen = self.turn.stalled;
+        let row = self.house.parts.records.turn(self.turn.tenant_id, self.turn.id).await?.ok_or(StoreError::Fenced)?;
+        self.turn = if self.house.is_shared() { row } else { TurnRow { stalled: seen, ..row } };
         let (parts, turn) = (&self.house.parts, &self.turn);
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };

@@ -140,7 +140,7 @@ impl Left {
 
 impl Turn {
     /// Goes on to the end.
-    pub(crate) async fn resume(mut self, left: Left) {
+    pub(crate) async fn resume(mut self: Box<Self>, left: Left) {
         let turn_id = self.ground.turn_id;
         self.progress.step = left.last_step();
         self.progress.given_up = self.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));

@@ -129,7 +129,8 @@ impl Runtime {
         let ticket = house.lanes.enter(conversation_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let (tell, told) = oneshot::channel();
-        let taking = Arc::clone(house).take_in(setup, inbound, init, ticket);
+        // Boxed: what it needs is gone before the turn begins, which lasts far longer.
+        let taking = Box::pin(Arc::clone(house).take_in(setup, inbound, init, ticket));
         // A task of its own from here on: a client that leaves now must not leave a stored message behind that nobody works on.
         house.tasks.spawn(async move {
             match taking.await {

@@ -28,7 +28,7 @@ impl Provider for Model {
     fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
         let said = request.messages.iter().rev().find_map(|message| match message {
             Message::User { content, .. } => Some(content.clone()),
-            Message::Assistant { .. } | Message::Tool { .. } => None,
+            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
         });
         let (said, gate) = (said.unwrap_or_default(), self.gate.clone());
         let stream = futures_util::stream::unfold(0, move |at| {
