@@ -91,10 +91,9 @@ async fn a_drained_replica_leaves_its_turn_to_the_others_at_once() {
     let mut elsewhere = b.listen(turn.conversation_id, turn.turn_id);
     hear(&mut elsewhere, EventType::Init).await;
     let runtime = a.runtime.clone();
-    let draining = tokio::spawn(async move { runtime.drain().await });
-    let (end, _) = hear(&mut elsewhere, EventType::Final).await;
-    assert_eq!(text(&end.data), "You said hold");
-    draining.await.unwrap();
+    let draining = a.run(async move { runtime.drain().await });
+    let (heard, ()) = tokio::join!(hear(&mut elsewhere, EventType::Final), draining);
+    assert_eq!(text(&heard.0.data), "You said hold");
     assert_eq!(b.turn(turn.turn_id).await.takeovers, 0);
 }
 

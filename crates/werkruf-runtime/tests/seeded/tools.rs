@@ -188,15 +188,17 @@ impl Tool {
         }
     }
 
-    /// Outside a conversation the same call never runs twice at once, whichever processes were asked for it.
+    /// Outside a conversation the same call never runs twice at once, whichever processes were asked for it. Whoever goes on with one
+    /// after a crash sends it again by itself: what it had joined may be gone.
     fn check_alone(&self, invocation: &Invocation) {
         if !self.world.weather.shared || invocation.conversation_id.is_some() {
             return;
         }
         let sent: Vec<_> = self.world.ledger.lock().unwrap().sends.iter().map(|send| send.job_id).collect();
         let tables = self.world.tables.lock().unwrap();
-        let Some(own) = tables.calls.get(&invocation.job_id).filter(|row| !row.status.is_terminal()) else { return };
-        let twin = tables.calls.values().find(|row| {
+        let at_first = |row: &&Arc<werkruf_store::CallRow>| tables.claims.get(&row.turn_id).is_none_or(|times| *times <= 1);
+        let Some(own) = tables.calls.get(&invocation.job_id).filter(|row| !row.status.is_terminal()).filter(at_first) else { return };
+        let twin = tables.calls.values().filter(at_first).find(|row| {
             row.id != own.id && row.dedupe_key == own.dedupe_key && row.status == CallStatus::Running && sent.contains(&row.id)
         });
         let twin = twin.map(|row| short(row.id));
