@@ -87,6 +87,8 @@ pub(crate) struct Pace {
 pub(crate) struct Found {
     /// The last row that was read.
     pub(crate) up_to: i64,
+    /// Whether any row was: readers may have taken the text they had for settled by it.
+    pub(crate) moved: bool,
     /// The text under way, and its mark; only where no row that was read makes it void.
     pub(crate) partial: Option<(String, Option<PartialText>)>,
     /// Turns that wait for a person's word: their readers have heard what there is for now.
@@ -135,7 +137,7 @@ impl Hub {
         let Some(course) = audience.course.as_mut().filter(|course| course.told >= found.up_to.max(course.heard)) else { return };
         let was_behind = std::mem::replace(&mut course.behind, false);
         let shown = match (own, found.partial) {
-            (Some(own), _) => Some(own).filter(|_| was_behind),
+            (Some(own), _) => Some(own).filter(|_| was_behind || found.moved),
             (None, Some((mark, text))) => {
                 course.partial = Some(mark);
                 text.map(|text| Shown { turn_id: text.turn_id, step: text.step, content: text.content })

@@ -101,7 +101,7 @@ impl House {
                 break;
             }
         }
-        self.hub.caught_up(stream_id, Found { up_to, partial: partial.filter(|_| !settled), parted });
+        self.hub.caught_up(stream_id, Found { up_to, moved: up_to > pace.told, partial: partial.filter(|_| !settled), parted });
         Ok(())
     }
 }
