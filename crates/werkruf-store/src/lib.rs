@@ -16,6 +16,7 @@ mod fleet;
 mod history;
 mod keeping;
 mod keys;
+pub mod knowledge;
 mod legacy;
 mod rows;
 mod sqlite;
@@ -35,6 +36,7 @@ pub use fleet::{Fleet, Position, Renewed};
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
+pub use knowledge::Knowledge;
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
@@ -64,7 +66,20 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Everything a database does: what the house opens once and hands out by the part.
 pub trait Store:
-    Turns + Records + People + Workspace + Keeping + Approvals + Streams + Clients + Histories + Legacy + Fleet + std::fmt::Debug + 'static
+    Turns
+    + Records
+    + People
+    + Workspace
+    + Keeping
+    + Approvals
+    + Streams
+    + Clients
+    + Histories
+    + Legacy
+    + Fleet
+    + Knowledge
+    + std::fmt::Debug
+    + 'static
 {
 }
 
@@ -80,6 +95,7 @@ impl<S> Store for S where
         + Histories
         + Legacy
         + Fleet
+        + Knowledge
         + std::fmt::Debug
         + 'static
 {
