@@ -351,11 +351,11 @@ impl Index {
     }
 }
 
-/// Every four letters in a row of a folded word; a shorter word is its own gram.
+/// Every four letters in a row of a folded word that has more than four; a shorter one is a word, and found as one.
 pub(super) fn grams(word: &str) -> Vec<String> {
     let folded = folded(word);
     if letters(&folded) <= GRAM_LETTERS {
-        return vec![folded];
+        return Vec::new();
     }
     let starts: Vec<usize> = folded.char_indices().map(|(at, _)| at).chain([folded.len()]).collect();
     starts.windows(GRAM_LETTERS + 1).map(|window| folded[window[0]..window[GRAM_LETTERS]].to_owned()).collect()

@@ -9,7 +9,7 @@ use super::language::Language;
 use super::words::{flat, normal, pieces};
 
 const K1: f32 = 1.2;
-const B: f32 = 0.6;
+const B: f32 = 0.65;
 /// The weight of a compound's parts among the words.
 const PART_WEIGHT: f32 = 0.5;
 /// The weight of the grams among the lexical scores.
@@ -125,8 +125,14 @@ impl Index {
             }
             terms.groups.push(group);
         }
-        for name in identifiers(&text, &pieces).iter().filter_map(|name| self.known(NAME, name)) {
-            Terms::add(&mut terms.words, name, 1.0);
+        let words: Vec<&str> = pieces.iter().map(|piece| piece.word).filter(|word| all || carries(word)).collect();
+        for name in identifiers(&text, &pieces) {
+            let Some(feature) = self.known(NAME, &name) else { continue };
+            Terms::add(&mut terms.words, feature, 1.0);
+            // "LH441" covers the words it was made of, however the chunk spells it.
+            for (group, _) in terms.groups.iter_mut().zip(&words).filter(|(_, word)| name.contains(**word)) {
+                group.push(feature);
+            }
         }
         terms
     }
