@@ -299,19 +299,14 @@ impl Index {
             return *form;
         }
         let stem = self.stems.of(word, language);
-        let mut features = vec![self.feature(STEM, &stem)];
-        for gram in grams(word) {
-            let feature = self.feature(GRAM, &gram);
-            if !features.contains(&feature) {
-                features.push(feature);
-            }
-        }
+        let stem = self.feature(STEM, &stem);
+        let features = self.with_grams(stem, word);
         let flat = Vocabulary::takes(word).then(|| flat(word));
         let german = language == Language::De;
         // Until the vocabulary is settled a word is its own only part.
         let own = flat.as_deref().filter(|_| german).map(|flat| self.stems.of(flat, Language::De));
         let parts = own.map(|own| vec![self.feature(PART, &own)]).unwrap_or_default();
-        self.form(key, Form { flat: flat.map(Into::into), german, features: features.into(), parts, postings: Vec::new() })
+        self.form(key, Form { flat: flat.map(Into::into), german, features, parts, postings: Vec::new() })
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -319,8 +314,21 @@ impl Index {
         if let Some(form) = self.by_form.get(&key) {
             return *form;
         }
-        let features = Box::new([self.feature(NAME, name)]);
+        let first = self.feature(NAME, name);
+        let features = self.with_grams(first, name);
         self.form(key, Form { flat: None, german: false, features, parts: Vec::new(), postings: Vec::new() })
+    }
+
+    /// A form's own feature, and its grams once each.
+    fn with_grams(&mut self, first: u32, word: &str) -> Box<[u32]> {
+        let mut features = vec![first];
+        for gram in grams(word) {
+            let feature = self.feature(GRAM, &gram);
+            if !features.contains(&feature) {
+                features.push(feature);
+            }
+        }
+        features.into()
     }
 
     fn form(&mut self, key: u64, form: Form) -> u32 {

@@ -70,7 +70,7 @@ mod tests {
         let digest = plain.clone().cut(&clock).digest;
         assert_eq!(plain.clone().cut(&clock).digest, digest);
         let moved = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
-        let spoken = Document { language: Some("de".to_owned()), ..plain.clone() };
+        let spoken = Document { language: Some("de".to_owned()), ..plain };
         for other in [moved, spoken] {
             assert_ne!(other.cut(&clock).digest, digest);
         }
