@@ -4,7 +4,7 @@
 
 use super::compounds::Vocabulary;
 use super::identifiers::identifiers;
-use super::index::{GRAM, Index, NAME, PART, STEM, grams};
+use super::index::{GRAM, Index, NAME, PART, STEM, Slot, grams};
 use super::language::Language;
 use super::words::{flat, normal, pieces};
 
@@ -18,6 +18,8 @@ const GRAM_WEIGHT: f32 = 0.3;
 const BEST_WORDS: usize = 100;
 const BEST_GRAMS: usize = 50;
 const BEST_VECTORS: usize = 100;
+/// Chunks looked at for one list; at a hundred thousand chunks a question takes milliseconds.
+const MOST_LOOKED_AT: usize = 300_000;
 /// Of a longer question the beginning counts.
 const MOST_WORDS: usize = 256;
 
@@ -65,29 +67,41 @@ impl Terms {
     }
 }
 
+/// The scores of one list by slot, and the features that wait for the candidates.
+struct Scored {
+    scores: Vec<f32>,
+    norms: Vec<f32>,
+    late: Vec<(u32, f32)>,
+}
+
 impl Index {
     /// The chunks that answer best, at most `top`, best first.
     pub fn search(&self, question: Question<'_>, top: usize) -> Vec<Hit> {
         let terms = self.terms(question);
-        let words = self.bm25(&terms.words, self.words, |slot| slot.words);
-        let grams = self.bm25(&terms.grams, self.grams, |slot| slot.grams);
-        let cosines = question.vector.map(|vector| self.vectors.cosines(vector)).unwrap_or_default();
-        let by_words = self.best(BEST_WORDS, |slot| Some(words[slot]).filter(|score| *score > 0.0));
-        let by_grams = self.best(BEST_GRAMS, |slot| Some(grams[slot]).filter(|score| *score > 0.0));
-        let by_vectors = self.best(BEST_VECTORS, |slot| cosines.get(slot).copied().flatten());
+        let mut by_word = self.bm25(&terms.words, self.words, |slot| slot.words);
+        let mut by_gram = self.bm25(&terms.grams, self.grams, |slot| slot.grams);
+        let near = question.vector.and_then(|vector| self.vectors.near(vector));
+        let mut by_words = self.best(BEST_WORDS, |slot| Some(by_word.scores[slot]).filter(|score| *score > 0.0));
+        let by_grams = self.best(BEST_GRAMS, |slot| Some(by_gram.scores[slot]).filter(|score| *score > 0.0));
+        let by_vectors = self.best(BEST_VECTORS, |slot| near.as_ref().and_then(|near| self.vectors.listed(near, slot)));
         let mut candidates: Vec<usize> = by_words.iter().chain(&by_grams).chain(&by_vectors).copied().collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let cosine = |slot: usize| cosines.get(slot).copied().flatten();
+        self.complete(&mut by_word, &candidates);
+        self.complete(&mut by_gram, &candidates);
+        let (words, grams) = (by_word.scores, by_gram.scores);
+        by_words.sort_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
+        let cosine = |slot: usize| near.as_ref().and_then(|near| self.vectors.cosine(near, slot));
         let alpha = if by_vectors.is_empty() { 0.0 } else { question.alpha };
         let scale = Scale::over(&candidates, &words, &grams, cosine, alpha);
         let fused = |slot: usize| scale.score(words[slot], grams[slot], cosine(slot));
-        candidates.sort_by(|a, b| fused(*b).total_cmp(&fused(*a)).then_with(|| self.tie(*a, *b)));
+        let mut candidates: Vec<(usize, f32)> = candidates.into_iter().map(|slot| (slot, fused(slot))).collect();
+        candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
         candidates.truncate(top);
         let rank = |list: &[usize], slot: usize| list.iter().position(|other| *other == slot).and_then(|at| u32::try_from(at + 1).ok());
-        let hit = |slot: usize| Hit {
+        let hit = |(slot, score): (usize, f32)| Hit {
             number: self.slots[slot].number,
-            score: fused(slot),
+            score,
             bm25: words[slot],
             similarity: cosine(slot),
             rank_bm25: rank(&by_words, slot),
@@ -142,24 +156,24 @@ impl Index {
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// BM25 of every slot over these features.
-    fn bm25(&self, features: &[(u32, f32)], total: u64, length: impl Fn(&super::index::Slot) -> u32) -> Vec<f32> {
-        let mut scores = vec![0.0_f32; self.slots.len()];
+    /// BM25 of every slot over these features. The rarest come first; once enough chunks were looked at, the rest is left for the
+    /// candidates alone: what stands everywhere moves no chunk into the best hundred.
+    fn bm25(&self, features: &[(u32, f32)], total: u64, length: impl Fn(&Slot) -> u32) -> Scored {
+        let mut scored = Scored { scores: vec![0.0_f32; self.slots.len()], norms: Vec::new(), late: Vec::new() };
         if self.alive == 0 || features.is_empty() {
-            return scores;
+            return scored;
         }
         let mean = (total as f32 / self.alive as f32).max(1.0);
-        let norms: Vec<f32> = self.slots.iter().map(|slot| K1 * (1.0 - B + B * length(slot) as f32 / mean)).collect();
-        let mut counts = vec![0_u32; self.slots.len()];
-        let mut touched = Vec::new();
-        for (feature, weight) in features {
-            let feature = &self.features[*feature as usize];
+        scored.norms = self.slots.iter().map(|slot| K1 * (1.0 - B + B * length(slot) as f32 / mean)).collect();
+        let mut rarest: Vec<(u32, f32)> = features.to_vec();
+        rarest.sort_by_key(|(feature, _)| (self.features[*feature as usize].chunks, *feature));
+        let (mut counts, mut touched, mut looked) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
+        for (at, (number, weight)) in rarest.iter().enumerate() {
+            let feature = &self.features[*number as usize];
             let weight = weight * self.rarity(feature.chunks);
-            if let [only] = feature.forms.as_slice() {
-                for posting in &self.forms[*only as usize].postings {
-                    let (slot, count) = (posting.number(), posting.count() as f32);
-                    scores[slot] += weight * count / (count + norms[slot]);
-                }
+            looked += feature.chunks as usize;
+            if at > 0 && looked > MOST_LOOKED_AT {
+                scored.late.push((*number, weight));
                 continue;
             }
             for form in &feature.forms {
@@ -173,23 +187,57 @@ impl Index {
             }
             for slot in touched.drain(..) {
                 let count = std::mem::take(&mut counts[slot]) as f32;
-                scores[slot] += weight * count / (count + norms[slot]);
+                scored.scores[slot] += weight * count / (count + scored.norms[slot]);
             }
         }
-        scores
+        scored
+    }
+
+    /// Adds to the candidates what was left out.
+    fn complete(&self, scored: &mut Scored, candidates: &[usize]) {
+        if scored.late.is_empty() {
+            return;
+        }
+        // By feature: its place among the late ones, plus one.
+        let mut places = vec![0_u16; self.features.len()];
+        for (place, (feature, _)) in (1_u16..).zip(&scored.late) {
+            places[*feature as usize] = place;
+        }
+        let mut counts = vec![0_u32; scored.late.len() + 1];
+        for slot in candidates {
+            for form in &self.slots[*slot].forms {
+                for feature in self.forms[form.number()].features() {
+                    counts[usize::from(places[feature as usize])] += form.count();
+                }
+            }
+            for (count, (_, weight)) in counts[1..].iter().zip(&scored.late) {
+                let count = *count as f32;
+                scored.scores[*slot] += weight * count / (count + scored.norms[*slot]);
+            }
+            counts.fill(0);
+        }
     }
 
     /// The slots with the highest scores, best first.
     fn best(&self, most: usize, score: impl Fn(usize) -> Option<f32>) -> Vec<usize> {
-        let mut scored: Vec<(usize, f32)> =
-            (0..self.slots.len()).filter(|slot| self.slots[*slot].alive).filter_map(|slot| Some((slot, score(slot)?))).collect();
         let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0));
-        if scored.len() > most {
-            scored.select_nth_unstable_by(most - 1, order);
-            scored.truncate(most);
+        let mut kept: Vec<(usize, f32)> = Vec::with_capacity(2 * most);
+        let mut least = f32::NEG_INFINITY;
+        for slot in 0..self.slots.len() {
+            let Some(score) = score(slot).filter(|score| *score >= least) else { continue };
+            if !self.slots[slot].alive {
+                continue;
+            }
+            kept.push((slot, score));
+            if kept.len() == 2 * most {
+                kept.select_nth_unstable_by(most - 1, order);
+                kept.truncate(most);
+                least = kept[most - 1].1;
+            }
         }
-        scored.sort_unstable_by(order);
-        scored.into_iter().map(|(slot, _)| slot).collect()
+        kept.sort_unstable_by(order);
+        kept.truncate(most);
+        kept.into_iter().map(|(slot, _)| slot).collect()
     }
 
     fn tie(&self, a: usize, b: usize) -> std::cmp::Ordering {
