@@ -3,9 +3,11 @@
 //! Paragraphs, tables and code stay whole where they can. Only a block beyond the hard limit is cut, at sentences, and only there does
 //! a sentence stand in two chunks.
 
-/// What a chunk should have, and what a block may have before it is cut. In characters.
+/// What a chunk of several blocks should have, what a piece of a long block may have, and what a block may have before it is cut. In
+/// characters. A block a little over the limit stays whole: its last sentences alone would be found by nothing.
 const TARGET: usize = 1_000;
-const LIMIT: usize = 1_600;
+const PIECE: usize = 1_600;
+const LIMIT: usize = 2_000;
 /// Tables and code are of no use in pieces; beyond this they are cut at lines all the same.
 const SOLID_LIMIT: usize = 6_000;
 
@@ -159,12 +161,12 @@ fn count(text: &str) -> usize {
 
 /// Pieces of whole lines.
 fn by_lines(text: &str) -> Vec<String> {
-    gather(text.lines().flat_map(|line| hard_cut(line, LIMIT)), "\n", TARGET, false)
+    gather(text.lines().flat_map(|line| hard_cut(line, PIECE)), "\n", PIECE, false)
 }
 
 /// Pieces of whole sentences; the last of one is the first of the next.
 fn by_sentences(text: &str) -> Vec<String> {
-    gather(sentences(text).into_iter().flat_map(|sentence| hard_cut(sentence, TARGET)), " ", TARGET, true)
+    gather(sentences(text).into_iter().flat_map(|sentence| hard_cut(sentence, PIECE)), " ", PIECE, true)
 }
 
 fn gather<'a>(parts: impl Iterator<Item = &'a str>, between: &str, target: usize, overlap: bool) -> Vec<String> {

@@ -6,9 +6,9 @@
 use werkruf_store::knowledge::Hit;
 
 /// Words that cover at least this share of the question's weight are evidence alone.
-const COVERED: f32 = 0.5;
+const COVERED: f32 = 0.38;
 /// With a cosine that says nothing against it, this share is enough.
-const HALF_COVERED: f32 = 0.3;
+const HALF_COVERED: f32 = 0.25;
 
 /// Where a model's cosines begin to mean something, and where they prove it.
 const fn cosines(openai: bool) -> (f32, f32) {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Clock, hex};
-use werkruf_store::knowledge::{NewDocument, chunks, guess_language};
+use werkruf_store::knowledge::{CUT, NewDocument, chunks, guess_language};
 
 /// Text with a name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -28,7 +28,7 @@ impl Document {
         let Self { id, title, text, language, metadata } = self;
         let given = language.filter(|code| !code.trim().is_empty());
         let metadata = Value::Object(metadata).to_string();
-        let digest = digest(&[&title, &text, given.as_deref().unwrap_or_default(), &metadata]);
+        let digest = digest(&[CUT, &title, &text, given.as_deref().unwrap_or_default(), &metadata]);
         let guessed = given.is_none();
         let language = given.or_else(|| guess_language(&format!("{title}\n{text}")).map(|language| language.code().to_owned()));
         let mut cut = chunks(&text);
