@@ -73,6 +73,13 @@ pub struct FoundChunks {
     pub alpha: f32,
 }
 
+impl FoundChunks {
+    /// Whether the model of the vectors knows the collection's languages, as far as its weight tells.
+    pub fn knows_language(&self) -> bool {
+        self.alpha > 0.5
+    }
+}
+
 impl Library {
     /// A library over these rows that takes about this much memory at most, one collection always.
     pub fn new(store: Arc<dyn Knowledge>, most_bytes: usize) -> Self {

@@ -10,15 +10,20 @@ const COVERED: f32 = 0.38;
 /// With a cosine that says nothing against it, this share is enough.
 const HALF_COVERED: f32 = 0.25;
 
-/// Where a model's cosines begin to mean something, and where they prove it.
-const fn cosines(openai: bool) -> (f32, f32) {
-    if openai { (0.25, 0.42) } else { (0.30, 0.50) }
+/// Where a model's cosines begin to mean something, and where they prove it. A model that does not know the language finds any two
+/// texts in it alike.
+const fn cosines(openai: bool, knows_language: bool) -> (f32, f32) {
+    match (openai, knows_language) {
+        (true, true) => (0.25, 0.42),
+        (false, true) => (0.30, 0.50),
+        (_, false) => (0.40, 0.65),
+    }
 }
 
 /// Whether this chunk is evidence that the collection knows an answer.
-pub(super) fn is_answerable(hit: &Hit, model: Option<&str>) -> bool {
+pub(super) fn is_answerable(hit: &Hit, model: Option<&str>, knows_language: bool) -> bool {
     let openai = model.is_some_and(|model| model.contains("text-embedding-3"));
-    let (hint, proof) = cosines(openai);
+    let (hint, proof) = cosines(openai, knows_language);
     match hit.similarity {
         Some(cosine) => cosine >= proof || hit.coverage >= COVERED || (hit.coverage >= HALF_COVERED && cosine >= hint),
         None => hit.coverage >= COVERED,
@@ -35,11 +40,12 @@ mod tests {
 
     #[test]
     fn the_best_of_nothing_is_nothing() {
-        assert!(!is_answerable(&hit(0.2, None), None));
-        assert!(!is_answerable(&hit(0.2, Some(0.2)), Some("m")));
-        assert!(is_answerable(&hit(0.9, None), None));
-        assert!(is_answerable(&hit(0.0, Some(0.7)), Some("m")));
-        assert!(is_answerable(&hit(0.35, Some(0.35)), Some("m")));
-        assert!(is_answerable(&hit(0.0, Some(0.45)), Some("text-embedding-3-small")));
+        assert!(!is_answerable(&hit(0.2, None), None, true));
+        assert!(!is_answerable(&hit(0.2, Some(0.2)), Some("m"), true));
+        assert!(is_answerable(&hit(0.9, None), None, true));
+        assert!(is_answerable(&hit(0.0, Some(0.7)), Some("m"), true));
+        assert!(is_answerable(&hit(0.35, Some(0.35)), Some("m"), true));
+        assert!(is_answerable(&hit(0.0, Some(0.45)), Some("text-embedding-3-small"), true));
+        assert!(!is_answerable(&hit(0.0, Some(0.55)), Some("m"), false));
     }
 }

@@ -123,7 +123,7 @@ impl KnowledgeBase {
         }
         let found = self.library.search(asked).await?;
         let model = embedder.map(|embedder| embedder.model());
-        let nothing_found = !found.hits.iter().any(|(_, hit)| is_answerable(hit, model));
+        let nothing_found = !found.hits.iter().any(|(_, hit)| is_answerable(hit, model, found.knows_language()));
         let mode = if found.alpha > 0.0 { SearchMode::Hybrid } else { SearchMode::Lexical };
         let embedding_model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
         Ok(SearchAnswer { found, nothing_found, mode, embedding_model, degraded })

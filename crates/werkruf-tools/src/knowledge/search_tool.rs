@@ -115,7 +115,8 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
     let model = answer.embedding_model.as_deref();
     // The floor is for the whole answer; behind a passage that passes it, near ones are worth reading too.
     let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
-    let worth = answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model) || hit.score >= best * near);
+    let worth =
+        answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
     worth
         .map(|(row, hit)| Source {
             id: row.id.to_string(),

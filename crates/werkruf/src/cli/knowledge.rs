@@ -54,11 +54,13 @@ pub(super) enum Command {
         mode: String,
     },
     /// How many documents, chunks and vectors a collection has
+    #[command(after_help = "Examples:\n  werkruf knowledge show\n  werkruf knowledge show support --json")]
     Show {
         #[arg(default_value = "default")]
         collection: String,
     },
     /// Remove a document
+    #[command(after_help = "Examples:\n  werkruf knowledge delete handbook/old.md --collection support")]
     Delete {
         /// Its id
         document: String,
@@ -67,7 +69,7 @@ pub(super) enum Command {
     },
     /// Measure search on documents, questions and judgements of your own
     #[command(
-        after_help = "The folder holds corpus.jsonl {id, title, text}, queries.jsonl {id, text} and qrels.tsv (query-id, corpus-id, score, with a \
+        after_help = "Examples:\n  werkruf knowledge eval my-questions --json\n\nThe folder holds corpus.jsonl {id, title, text}, queries.jsonl {id, text} and qrels.tsv (query-id, corpus-id, score, with a \
         header).\nIts documents are kept in the collection eval-<folder>; the next run only reads them again."
     )]
     Eval(eval::Eval),
