@@ -165,6 +165,11 @@ pub trait Tool: Send + Sync + 'static {
     fn claims(&self, _state: &State, _text: &str) -> Option<Self::Args> {
         None
     }
+
+    /// The fields of the state that hold an offer of this tool; any message but an assent clears them.
+    fn offers(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// A tool whose types are forgotten: what the registry holds and operators bring.
@@ -177,6 +182,10 @@ pub trait ToolObject: Send + Sync + 'static {
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>>;
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value>;
     fn claims(&self, state: &State, text: &str) -> Option<Value>;
+    /// The fields of the state that hold its offers.
+    fn offers(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Forgets a tool's types.
@@ -225,5 +234,9 @@ impl<T: Tool> ToolObject for Typed<T> {
 
     fn claims(&self, state: &State, text: &str) -> Option<Value> {
         serde_json::to_value(self.tool.claims(state, text)?).ok()
+    }
+
+    fn offers(&self) -> &'static [&'static str] {
+        self.tool.offers()
     }
 }

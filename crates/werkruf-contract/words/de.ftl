@@ -104,3 +104,9 @@ person-email = E-Mail: { $email }
 person-branch = Standort: { $branch }
 person-roles = Rollen: { $roles }
 person-no-roles = Keine Rollen
+
+knowledge-none = Ich habe in unserer Wissensbasis nichts Passendes gefunden. Soll ich stattdessen das Web durchsuchen?
+knowledge-found = { $count ->
+    [one] Ich habe dazu eine Stelle gefunden:
+   *[other] Ich habe dazu { $count } Stellen gefunden:
+}

@@ -104,3 +104,9 @@ person-email = Email: { $email }
 person-branch = Branch: { $branch }
 person-roles = Roles: { $roles }
 person-no-roles = No roles
+
+knowledge-none = I found nothing about this in our knowledge base. Shall I search the web instead?
+knowledge-found = { $count ->
+    [one] I found one passage about this:
+   *[other] I found { $count } passages about this:
+}

@@ -104,3 +104,9 @@ person-email = Correo: { $email }
 person-branch = Sucursal: { $branch }
 person-roles = Roles: { $roles }
 person-no-roles = Sin roles
+
+knowledge-none = No he encontrado nada sobre esto en nuestra base de conocimientos. ¿Busco en la web en su lugar?
+knowledge-found = { $count ->
+    [one] He encontrado un pasaje sobre esto:
+   *[other] He encontrado { $count } pasajes sobre esto:
+}

@@ -7,6 +7,7 @@
 mod answer;
 mod carry;
 mod chat;
+mod embeddings;
 mod encoding;
 mod error;
 mod flow;
@@ -32,9 +33,11 @@ mod server;
 mod sse;
 mod tokens;
 mod usage;
+mod web_search;
 
 pub use answer::{Answer, AskedCall, Delta, ProviderItem, TokenUsage};
 pub use chat::ChatProvider;
+pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
 pub use http::{HttpLimits, http_client, install_tls};
 pub use inspect::{WireApi, inspect};
@@ -45,6 +48,7 @@ pub use responses::ResponsesProvider;
 pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;
+pub use web_search::{Citation, WebAnswer, WebQuestion, WebSearch};
 
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;

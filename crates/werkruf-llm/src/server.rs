@@ -137,6 +137,13 @@ impl Server {
         Ok(flow.into_stream())
     }
 
+    /// Posts a body once and reads the whole answer, all within one deadline.
+    pub(crate) async fn post(&self, body: Vec<u8>, deadline: Deadline) -> Result<Vec<u8>, ModelError> {
+        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        let response = self.send(post, deadline).await?;
+        self.read_some(response, MAX_ANSWER_BYTES, deadline).await
+    }
+
     /// Sends and waits for a head that says yes.
     async fn send(&self, request: RequestBuilder, deadline: Deadline) -> Result<Response, ModelError> {
         let sent = in_time(deadline, request.headers(self.headers.clone()).send()).await;

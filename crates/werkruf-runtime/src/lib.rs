@@ -16,6 +16,7 @@ mod attempt;
 mod begun;
 mod boarding;
 mod brought;
+mod claimed;
 mod compaction;
 mod corridor;
 mod course;

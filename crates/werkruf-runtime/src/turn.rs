@@ -160,7 +160,12 @@ impl Turn {
             if self.progress.answered() >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
             }
-            let answer = match self.ask(draft.take()).await {
+            let claimed = self.claimed(draft);
+            let asked = match claimed {
+                Some(answer) => Ok(answer),
+                None => self.ask(draft.take()).await,
+            };
+            let answer = match asked {
                 Err(Stop::Deadline) if self.progress.last_word != Some(Limit::Deadline) => {
                     self.progress.last_word = Some(Limit::Deadline);
                     continue;

@@ -4,10 +4,12 @@
 //! both meet in `main`, which registers what the functions here return.
 
 mod http_tool;
+mod knowledge;
 mod test_tools;
 mod workspace;
 
 pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
+pub use knowledge::{Document, Embedder, KnowledgeBase, Oracle, SearchAnswer, SearchMode, SearchRequest, knowledge_tools};
 pub use test_tools::test_tools;
 pub use workspace::workspace_tools;
 

@@ -16,12 +16,14 @@ use werkruf_store::{
     Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
     Streams, Turns,
 };
+use werkruf_tools::KnowledgeBase;
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
-use crate::{provider, sample, setup};
+use crate::setup::Rooms;
+use crate::{knowledge, provider, sample, setup};
 
 /// Facts about the installation, kept in the store's settings.
 const INSTALLED_AT: &str = "installed_at";
@@ -87,6 +89,8 @@ pub struct App {
     pub clock: Clock,
     pub store: Arc<dyn Store>,
     pub runtime: Runtime,
+    /// Documents and how they are found.
+    pub knowledge: Arc<KnowledgeBase>,
     /// The bearer of commands on this machine; new at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
@@ -96,6 +100,7 @@ pub struct App {
     pub(crate) outage: Outage,
     client: reqwest::Client,
     planner: Planner,
+    rooms: Rooms,
 }
 
 impl App {
@@ -122,7 +127,10 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
         let store = open_store(&config, &clock).await?;
-        let setup = setup::build(&config, &client, store.clone(), &clock).map_err(StartError::Config)?;
+        let knowledge = Arc::new(knowledge::base(&config, &client, store.clone(), &clock)?);
+        let oracle = Arc::new(knowledge::oracle(&config, &client, &provider)?);
+        let rooms = Rooms { workspace: store.clone(), knowledge: Arc::clone(&knowledge), oracle };
+        let setup = setup::build(&config, &client, &rooms, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, store.as_ref(), started_at).await?;
         let parts = Parts {
@@ -147,6 +155,7 @@ impl App {
             clock,
             store,
             runtime,
+            knowledge,
             operator_token,
             started_at,
             tokens,
@@ -154,6 +163,7 @@ impl App {
             outage: Outage::default(),
             client,
             planner,
+            rooms,
         }))
     }
 
@@ -190,9 +200,9 @@ impl App {
     /// Reads the configuration again and takes over tools, assistants and safety profiles; running turns keep theirs.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
-        let (client, store, clock) = (self.client.clone(), Arc::clone(&self.store), self.clock.clone());
+        let (client, rooms, clock) = (self.client.clone(), self.rooms.clone(), self.clock.clone());
         // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &client, store, &clock);
+        let read = move || setup::read_with(&flags, &environment, &client, &rooms, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;

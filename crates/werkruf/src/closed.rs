@@ -2,9 +2,13 @@
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
+use werkruf_store::knowledge::{
+    Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
+    UnembeddedChunk,
+};
 use werkruf_store::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, RequestDraft, StoreError, WorkQuery, WorkRow,
-    Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, NewUsage, PersonRow, Reach, RequestDraft, StoreError, WorkQuery,
+    WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Answers that it is closed.
@@ -41,6 +45,68 @@ impl Workspace for ClosedWorkspace {
     }
 
     fn import(&self, _: WorkspaceBatch, _: Uuid, _: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>> {
+        closed()
+    }
+}
+
+impl Knowledge for ClosedWorkspace {
+    fn add_documents(&self, _: NewDocuments) -> Answer<'_, Added> {
+        closed()
+    }
+
+    fn document(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<DocumentRow>> {
+        closed()
+    }
+
+    fn documents(&self, _: Uuid, _: String, _: Option<String>, _: u32) -> Answer<'_, Vec<DocumentRow>> {
+        closed()
+    }
+
+    fn document_chunks(&self, _: Uuid, _: String, _: String) -> Answer<'_, Vec<ChunkRow>> {
+        closed()
+    }
+
+    fn delete_document(&self, _: Uuid, _: String, _: String) -> Answer<'_, bool> {
+        closed()
+    }
+
+    fn collections(&self, _: Uuid) -> Answer<'_, Vec<String>> {
+        closed()
+    }
+
+    fn collection(&self, _: Uuid, _: String, _: Option<String>) -> Answer<'_, Option<CollectionRow>> {
+        closed()
+    }
+
+    fn newest_change(&self, _: Uuid, _: String) -> Answer<'_, Option<i64>> {
+        closed()
+    }
+
+    fn changed_chunks(&self, _: Uuid, _: String, _: ChangeMark, _: i64, _: u32) -> Answer<'_, Vec<ChangedChunk>> {
+        closed()
+    }
+
+    fn changed_vectors(&self, _: Uuid, _: String, _: String, _: ChangeMark, _: i64, _: u32) -> Answer<'_, Vec<ChangedVector>> {
+        closed()
+    }
+
+    fn removed_chunks(&self, _: Uuid, _: String, _: i64) -> Answer<'_, Vec<i64>> {
+        closed()
+    }
+
+    fn chunks(&self, _: Uuid, _: Vec<i64>) -> Answer<'_, Vec<ChunkRow>> {
+        closed()
+    }
+
+    fn unembedded(&self, _: String, _: i64, _: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+        closed()
+    }
+
+    fn put_vectors(&self, _: String, _: Vec<NewVector>) -> Answer<'_, u64> {
+        closed()
+    }
+
+    fn bill(&self, _: Billed, _: NewUsage, _: Timestamp) -> Answer<'_, ()> {
         closed()
     }
 }

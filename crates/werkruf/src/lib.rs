@@ -10,6 +10,7 @@ pub mod cli;
 mod closed;
 pub mod config;
 pub mod identity;
+mod knowledge;
 pub mod listen;
 pub mod lockfile;
 mod openai;

@@ -40,7 +40,8 @@ pub fn describe(model: &ModelConfig) -> String {
     }
 }
 
-fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Client) -> ServerConfig {
+/// How a model server is talked to.
+pub(crate) fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Client) -> ServerConfig {
     ServerConfig {
         name: provider_name(model),
         base_url: model.base_url.clone(),
@@ -56,10 +57,13 @@ fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Cl
 }
 
 fn provider_name(model: &ModelServer) -> String {
-    if model.is_openai() {
-        return "openai".to_owned();
-    }
-    reqwest::Url::parse(&model.base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| "openai".to_owned())
+    host_name(&model.base_url)
+}
+
+/// What bills call a server: `openai`, or its host.
+pub(crate) fn host_name(base_url: &str) -> String {
+    let host = reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.filter(|host| host != "api.openai.com" && !host.ends_with(".api.openai.com")).unwrap_or_else(|| "openai".to_owned())
 }
 
 async fn missing_name(config: &Config, model: &ModelServer, client: &reqwest::Client) -> String {

@@ -66,6 +66,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             () = stopped.cancelled() => {}
         }
     });
+    watch_embedder(&app, &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {
@@ -86,6 +87,18 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     };
     drop(lock);
     Ok(code)
+}
+
+/// Chunks get their vectors beside everything else, for as long as the server runs.
+fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
+    let Some(embedder) = app.knowledge.embedder().cloned() else { return };
+    let (knowledge, stopped) = (Arc::clone(&app.knowledge), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = embedder.watch(knowledge.store()) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
 }
 
 /// Lets turns finish. The server is driven meanwhile: it closes its listener, and answers those who wait for their turn.

@@ -7,28 +7,45 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
-use werkruf_tools::{HttpTool, test_tools, workspace_tools};
+use werkruf_tools::{HttpTool, KnowledgeBase, Oracle, knowledge_tools, test_tools, workspace_tools};
 
 use crate::closed::ClosedWorkspace;
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 
+/// What the tools look into.
+#[derive(Clone)]
+pub(crate) struct Rooms {
+    pub(crate) workspace: Arc<dyn Workspace>,
+    pub(crate) knowledge: Arc<KnowledgeBase>,
+    pub(crate) oracle: Arc<Oracle>,
+}
+
+impl Rooms {
+    /// Rooms nobody opened: the tools have names, but nothing behind them.
+    fn closed(clock: &Clock) -> Self {
+        let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
+        Self { workspace: Arc::new(ClosedWorkspace), knowledge: Arc::new(knowledge), oracle: Arc::default() }
+    }
+}
+
 /// Reads the configuration and builds what it asks for; finds the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
-    read_with(flags, environment, client, Arc::new(ClosedWorkspace), &Clock::system(0))
+    let clock = Clock::system(0);
+    read_with(flags, environment, client, &Rooms::closed(&clock), &clock)
 }
 
 /// The same, with the rows the tools look into.
-pub fn read_with(
+pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
     client: &reqwest::Client,
-    workspace: Arc<dyn Workspace>,
+    rooms: &Rooms,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // A declaration that could not be read left no name behind, so nothing can be said about who uses it.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, client, workspace, clock) {
+    match build(&config, client, rooms, clock) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -37,15 +54,11 @@ pub fn read_with(
 }
 
 /// Builds what the configuration asks for, or says everything that is wrong with it.
-pub fn build(
-    config: &Config,
-    client: &reqwest::Client,
-    workspace: Arc<dyn Workspace>,
-    clock: &Clock,
-) -> Result<Setup, Vec<ConfigViolation>> {
+pub(crate) fn build(config: &Config, client: &reqwest::Client, rooms: &Rooms, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    for tool in workspace_tools(workspace, clock.clone()) {
+    let ours = workspace_tools(Arc::clone(&rooms.workspace), clock.clone());
+    for tool in ours.into_iter().chain(knowledge_tools(&rooms.knowledge, &rooms.oracle)) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }

@@ -14,6 +14,8 @@ mod history;
 mod hold;
 mod import;
 mod insert;
+mod knowledge;
+mod knowledge_write;
 mod known;
 mod legacy;
 mod migrate;

@@ -87,6 +87,13 @@ impl<'r> Columns<'r> {
         }
     }
 
+    pub(super) fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
+        match self.value()? {
+            ValueRef::Blob(bytes) => Ok(bytes),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => Err(self.broken("blob")),
+        }
+    }
+
     pub(super) fn int(&mut self) -> Result<i64, StoreError> {
         self.int_or_null()?.ok_or_else(|| self.broken("number"))
     }

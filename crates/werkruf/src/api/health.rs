@@ -20,6 +20,8 @@ use super::openapi::openapi;
 
 /// A probe that waits longer than this has its answer.
 const PING: Duration = Duration::from_millis(1800);
+/// An embedder that was not seen for this long hangs.
+const EMBEDDER_HANGS_MS: i64 = 180_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
@@ -41,6 +43,8 @@ struct Loop {
 #[derive(Serialize, ToSchema)]
 struct Loops {
     writer: Loop,
+    /// Gives chunks their vectors; null where no model does.
+    embedder: Option<Loop>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -80,10 +84,16 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
     }
     let seen = door.writer_seen_ms.load(Ordering::Relaxed);
     let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
+    // One request may take two minutes; after that it hangs.
+    let embedder = door.app.knowledge.embedder().map(|embedder| {
+        let seen = embedder.progress_ms();
+        let last_progress_ms = (seen > 0).then(|| (now - seen).max(0));
+        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_HANGS_MS) }
+    });
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut response =
-        (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings }))
+        (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer, embedder }, warnings }))
             .into_response();
     if !ready {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -27,6 +27,7 @@ mod health;
 pub(crate) mod history;
 mod invoke;
 mod keys;
+mod knowledge;
 mod legacy;
 pub(crate) mod lookup;
 mod openapi;
@@ -89,6 +90,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(tools::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
+        .merge(knowledge::routes())
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())

@@ -15,6 +15,7 @@ mod explain;
 mod ids;
 mod import;
 mod keys;
+mod knowledge;
 mod migrate;
 mod moving;
 mod people;
@@ -134,6 +135,9 @@ enum Command {
     /// Make, list and delete API keys
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Add, search and measure the company's own documents
+    #[command(subcommand)]
+    Knowledge(knowledge::Command),
     /// Import the office: people, requests, tasks, working times, articles
     #[command(subcommand)]
     Workspace(workspace::Command),
@@ -255,6 +259,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Approvals(command)) => approvals::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
+        Some(Command::Knowledge(command)) => knowledge::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,
         Some(Command::Import(command)) => import::run(&session, &command).await,
         Some(Command::People(command)) => people::run(&session, command).await,

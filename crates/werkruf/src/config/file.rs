@@ -35,6 +35,7 @@ pub(super) struct File {
     pub postgres: PostgresSection,
     pub log: LogSection,
     pub model: ModelSection,
+    pub embedding: EmbeddingSection,
     pub auth: AuthSection,
     pub retention: RetentionConfig,
     /// Judged one by one, so that each bad value has its own path.
@@ -68,6 +69,14 @@ pub(super) struct ModelSection {
     pub api: Option<String>,
     pub headers: BTreeMap<String, String>,
     pub max_output_tokens: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EmbeddingSection {
+    pub base_url: Option<String>,
+    pub model: Option<String>,
+    pub languages: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -12,7 +12,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model, postgres, prices, tokens};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices, tokens};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -53,6 +53,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
     let database = database.unwrap_or_else(|violation| note(violations, violation, default_database()));
     let limits = limits::merge(document, environment, violations);
+    let model = model::merge(document, environment, violations);
     let config = Config {
         listen,
         database,
@@ -67,7 +68,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
-        model: model::merge(document, environment, violations),
+        embedding: embedding::merge(document, environment, &model, violations),
+        model,
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
         sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),

@@ -4,6 +4,7 @@
 //! Secrets are kept apart from their spelling and never printed.
 
 mod database;
+mod embedding;
 mod environment;
 mod file;
 mod limits;
@@ -26,6 +27,7 @@ use werkruf_runtime::{Assistant, Limits, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
 pub use database::Database;
+pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::Connections;
@@ -108,6 +110,8 @@ pub struct Config {
     /// Whose tokens open the doors.
     pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,
+    /// Which model makes vectors; `None` searches words alone.
+    pub embedding: Option<EmbeddingServer>,
     /// What models cost: the table in the program, with the operator's over it.
     pub prices: Arc<PriceTable>,
     pub log: LogConfig,

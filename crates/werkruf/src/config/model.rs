@@ -9,7 +9,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::violation::ConfigViolation;
 
-const OPENAI: &str = "https://api.openai.com/v1";
+pub(super) const OPENAI: &str = "https://api.openai.com/v1";
 const OPENAI_MODEL: &str = "gpt-5";
 const MAX_OUTPUT_TOKENS: u32 = 16_384;
 
@@ -48,13 +48,18 @@ pub struct ModelServer {
 impl ModelServer {
     /// Whether this is OpenAI itself, where every request is paid for.
     pub fn is_openai(&self) -> bool {
-        host(&self.base_url).is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
+        is_openai(&self.base_url)
     }
 
     /// Whether a request costs money, as far as the address tells: a model on this machine does not.
     pub fn is_paid(&self) -> bool {
         self.api_key.is_some() && !host(&self.base_url).is_some_and(is_loopback)
     }
+}
+
+/// Whether this address is OpenAI's.
+pub(super) fn is_openai(url: &str) -> bool {
+    host(url).is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
 }
 
 fn host(url: &str) -> Option<&str> {

@@ -28,6 +28,11 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # max_output_tokens = 16384
 # offline = false                      # true: no language model, whatever the environment says
 
+# [embedding]                          # vectors for knowledge search; without it words alone are searched
+# model = "text-embedding-3-small"     # the default at OpenAI
+# base_url = "http://127.0.0.1:8090/v1"
+# languages = ["de", "en", "es"]       # what the model knows
+
 # [log]
 # filter = "info"                      # or "werkruf=debug,info"
 # format = "json"                      # text on a terminal, else json

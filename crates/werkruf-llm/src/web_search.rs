@@ -1,0 +1,215 @@
+//! A question to a model that may look it up: one request to `/responses` with the provider's own web search, one answer.
+//!
+//! That a search was asked for proves nothing; only a finished `web_search_call` in the answer does.
+
+use serde_json::{Map, Value, json};
+use werkruf_contract::Deadline;
+
+use crate::encoding::is_reasoning_model;
+use crate::server::Server;
+use crate::sse::SseDecoder;
+use crate::{ConfigError, ModelError, ModelFault, ServerConfig, TokenUsage};
+
+/// A model that can search the web.
+#[derive(Debug)]
+pub struct WebSearch {
+    server: Server,
+}
+
+/// What it is asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WebQuestion {
+    pub system: String,
+    /// What the person said, in order.
+    pub messages: Vec<String>,
+    /// Not sent to models that refuse it.
+    pub temperature: Option<f64>,
+    /// Two letters; narrows the search.
+    pub country: Option<String>,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WebAnswer {
+    pub text: String,
+    pub model: Option<String>,
+    /// Searches that happened.
+    pub searches: u32,
+    pub citations: Vec<Citation>,
+    pub usage: Option<TokenUsage>,
+}
+
+/// Where a sentence comes from; indexes count characters and lie inside the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Citation {
+    pub url: String,
+    pub title: String,
+    pub start_index: usize,
+    pub end_index: usize,
+    pub cited_text: String,
+}
+
+impl WebSearch {
+    /// Checks the configuration; connects nowhere.
+    pub fn new(config: ServerConfig) -> Result<Self, ConfigError> {
+        Ok(Self { server: Server::new(config, "responses", &["responses"])? })
+    }
+
+    /// For `api_usage.provider`.
+    pub fn name(&self) -> &str {
+        &self.server.config.name
+    }
+
+    /// The model that is asked.
+    pub fn model(&self) -> &str {
+        &self.server.config.model
+    }
+
+    /// Sends once.
+    pub async fn ask(&self, question: &WebQuestion, deadline: Deadline) -> Result<WebAnswer, ModelError> {
+        let body = self.body(question).to_string().into_bytes();
+        let answer = self.server.post(body, deadline).await?;
+        read(&answer).map_err(|words| ModelError::new(ModelFault::Protocol, words))
+    }
+
+    fn body(&self, question: &WebQuestion) -> Value {
+        let input: Vec<Value> = question.messages.iter().map(|text| json!({"role": "user", "content": text})).collect();
+        let mut tool = Map::from_iter([("type".to_owned(), json!("web_search"))]);
+        if let Some(country) = &question.country {
+            tool.insert("user_location".to_owned(), json!({"type": "approximate", "country": country}));
+        }
+        let mut body = json!({
+            "model": self.model(),
+            "stream": false,
+            "store": false,
+            "max_output_tokens": self.server.config.max_output_tokens,
+            "instructions": question.system,
+            "input": input,
+            "tools": [tool],
+            "include": ["web_search_call.action.sources"],
+        });
+        if let Some(temperature) = question.temperature.filter(|_| !is_reasoning_model(self.model())) {
+            body["temperature"] = json!(temperature);
+        }
+        body
+    }
+}
+
+fn read(answer: &[u8]) -> Result<WebAnswer, String> {
+    let response: Value = match serde_json::from_slice(answer) {
+        Ok(response) => response,
+        // Some servers stream whatever they are asked.
+        Err(error) => last_response(answer).ok_or_else(|| format!("the answer: {error}"))?,
+    };
+    if let Some(message) = response["error"]["message"].as_str().filter(|_| response["status"] != "completed") {
+        return Err(format!("the answer failed: {message}"));
+    }
+    let mut found =
+        WebAnswer { model: response["model"].as_str().map(str::to_owned), usage: usage(&response["usage"]), ..WebAnswer::default() };
+    for item in response["output"].as_array().into_iter().flatten() {
+        match item["type"].as_str() {
+            // Other actions only read pages that a search found.
+            Some("web_search_call") => {
+                let is_search = item["action"]["type"].as_str().is_none_or(|action| action == "search");
+                found.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));
+            }
+            Some("message") => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    take_part(part, &mut found);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+fn take_part(part: &Value, found: &mut WebAnswer) {
+    let text = part["text"].as_str().unwrap_or_default();
+    let before = found.text.chars().count();
+    let letters: Vec<char> = text.chars().collect();
+    for note in part["annotations"].as_array().into_iter().flatten().filter(|note| note["type"] == "url_citation") {
+        let index = |name: &str| note[name].as_u64().and_then(|at| usize::try_from(at).ok()).unwrap_or(0).min(letters.len());
+        let (start, end) = (index("start_index"), index("end_index").max(index("start_index")));
+        let words = |name: &str| note[name].as_str().unwrap_or_default().to_owned();
+        found.citations.push(Citation {
+            url: words("url"),
+            title: words("title"),
+            start_index: before + start,
+            end_index: before + end,
+            cited_text: letters[start..end].iter().collect(),
+        });
+    }
+    found.text.push_str(text);
+}
+
+fn usage(usage: &Value) -> Option<TokenUsage> {
+    let count = |value: &Value| value.as_i64().unwrap_or(0);
+    usage.as_object()?;
+    let (input_tokens, output_tokens) = (count(&usage["input_tokens"]), count(&usage["output_tokens"]));
+    Some(TokenUsage {
+        input_tokens,
+        cached_tokens: count(&usage["input_tokens_details"]["cached_tokens"]),
+        output_tokens,
+        reasoning_tokens: count(&usage["output_tokens_details"]["reasoning_tokens"]),
+        total_tokens: usage["total_tokens"].as_i64().unwrap_or(input_tokens + output_tokens),
+    })
+}
+
+/// The response a stream ends with.
+fn last_response(answer: &[u8]) -> Option<Value> {
+    let mut decoder = SseDecoder::default();
+    let mut events = decoder.push(answer).ok()?;
+    events.extend(decoder.finish());
+    let ends = ["response.completed", "response.incomplete", "response.failed"];
+    events.iter().rev().find_map(|event| {
+        let mut value: Value = serde_json::from_str(&event.data).ok()?;
+        ends.contains(&value["type"].as_str()?).then(|| value["response"].take())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str, start: u64, end: u64, status: &str) -> String {
+        json!({
+            "status": "completed", "model": "m-1", "usage": {"input_tokens": 10, "output_tokens": 5},
+            "output": [
+                {"type": "web_search_call", "status": status, "action": {"type": "search", "query": "q"}},
+                {"type": "web_search_call", "status": "completed", "action": {"type": "open_page"}},
+                {"type": "message", "content": [{"type": "output_text", "text": text, "annotations": [
+                    {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": start, "end_index": end}]}]}
+            ]
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn searches_and_citations_are_counted_from_what_happened() {
+        let found = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
+        assert_eq!((found.text.as_str(), found.searches), ("Grüße aus Köln.", 1));
+        assert_eq!(found.citations[0].cited_text, "Grüße");
+        assert_eq!(found.usage.unwrap().total_tokens, 15);
+        assert_eq!(read(answer("x", 0, 1, "failed").as_bytes()).unwrap().searches, 0);
+    }
+
+    #[test]
+    fn indexes_outside_the_text_are_clamped() {
+        let found = read(answer("short", 3, 900, "completed").as_bytes()).unwrap();
+        assert_eq!((found.citations[0].start_index, found.citations[0].end_index), (3, 5));
+        let found = read(answer("short", 900, 3, "completed").as_bytes()).unwrap();
+        assert_eq!((found.citations[0].start_index, found.citations[0].end_index, found.citations[0].cited_text.as_str()), (5, 5, ""));
+    }
+
+    #[test]
+    fn a_stream_is_understood_too() {
+        let event =
+            json!({"type": "response.completed", "response": serde_json::from_str::<Value>(&answer("hi", 0, 2, "completed")).unwrap()});
+        let stream =
+            format!("event: response.created\ndata: {{\"type\": \"response.created\"}}\n\nevent: response.completed\ndata: {event}\n\n");
+        assert_eq!(read(stream.as_bytes()).unwrap().text, "hi");
+        assert!(read(b"<html>").is_err());
+        assert!(read(br#"{"status": "failed", "error": {"message": "no"}}"#).is_err());
+    }
+}

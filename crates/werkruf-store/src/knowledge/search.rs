@@ -1,0 +1,297 @@
+//! Scores: BM25 over words, BM25 over grams, cosine; every score for every candidate, joined by a convex sum.
+//!
+//! The same rows give the same order whatever the database and the order they came in: ties are broken by document and place.
+
+use super::compounds::Vocabulary;
+use super::identifiers::identifiers;
+use super::index::{GRAM, Index, NAME, PART, STEM, Slot, grams};
+use super::language::Language;
+use super::words::{flat, normal, pieces};
+
+const K1: f32 = 1.2;
+const B: f32 = 0.65;
+/// The weight of a compound's parts among the words.
+const PART_WEIGHT: f32 = 0.5;
+/// The weight of the grams among the lexical scores.
+const GRAM_WEIGHT: f32 = 0.3;
+/// How many candidates each list brings.
+const BEST_WORDS: usize = 100;
+const BEST_GRAMS: usize = 50;
+const BEST_VECTORS: usize = 100;
+/// Chunks looked at for one list; at a hundred thousand chunks a question takes milliseconds.
+const MOST_LOOKED_AT: usize = 300_000;
+/// Of a longer question the beginning counts.
+const MOST_WORDS: usize = 256;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    pub text: &'a str,
+    /// The languages of the collection.
+    pub languages: &'a [Language],
+    /// The question's vector, by the model of the collection's.
+    pub vector: Option<&'a [f32]>,
+    /// The vectors' weight.
+    pub alpha: f32,
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    pub number: i64,
+    pub score: f32,
+    pub bm25: f32,
+    pub similarity: Option<f32>,
+    /// Places among the words' and the vectors' lists, from 1.
+    pub rank_bm25: Option<u32>,
+    pub rank_vector: Option<u32>,
+    /// How much of the question's weight its words cover, 0 to 1.
+    pub coverage: f32,
+}
+
+/// A question as features.
+#[derive(Debug, Default)]
+struct Terms {
+    words: Vec<(u32, f32)>,
+    grams: Vec<(u32, f32)>,
+    /// The features of each word of the question; empty where the collection knows none.
+    groups: Vec<Vec<u32>>,
+}
+
+impl Terms {
+    fn add(list: &mut Vec<(u32, f32)>, feature: u32, weight: f32) {
+        match list.iter_mut().find(|(known, _)| *known == feature) {
+            Some((_, total)) => *total += weight,
+            None => list.push((feature, weight)),
+        }
+    }
+}
+
+/// The scores of one list by slot, and the features that wait for the candidates.
+struct Scored {
+    scores: Vec<f32>,
+    norms: Vec<f32>,
+    late: Vec<(u32, f32)>,
+}
+
+impl Index {
+    /// The chunks that answer best, at most `top`, best first.
+    pub fn search(&self, question: Question<'_>, top: usize) -> Vec<Hit> {
+        let terms = self.terms(question);
+        let mut by_word = self.bm25(&terms.words, self.words, |slot| slot.words);
+        let mut by_gram = self.bm25(&terms.grams, self.grams, |slot| slot.grams);
+        let near = question.vector.and_then(|vector| self.vectors.near(vector));
+        let mut by_words = self.best(BEST_WORDS, |slot| Some(by_word.scores[slot]).filter(|score| *score > 0.0));
+        let by_grams = self.best(BEST_GRAMS, |slot| Some(by_gram.scores[slot]).filter(|score| *score > 0.0));
+        let by_vectors = self.best(BEST_VECTORS, |slot| near.as_ref().and_then(|near| self.vectors.listed(near, slot)));
+        let mut candidates: Vec<usize> = by_words.iter().chain(&by_grams).chain(&by_vectors).copied().collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        self.complete(&mut by_word, &candidates);
+        self.complete(&mut by_gram, &candidates);
+        let (words, grams) = (by_word.scores, by_gram.scores);
+        by_words.sort_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
+        let cosine = |slot: usize| near.as_ref().and_then(|near| self.vectors.cosine(near, slot));
+        let alpha = if by_vectors.is_empty() { 0.0 } else { question.alpha };
+        let scale = Scale::over(&candidates, &words, &grams, cosine, alpha);
+        let fused = |slot: usize| scale.score(words[slot], grams[slot], cosine(slot));
+        let mut candidates: Vec<(usize, f32)> = candidates.into_iter().map(|slot| (slot, fused(slot))).collect();
+        candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
+        candidates.truncate(top);
+        let rank = |list: &[usize], slot: usize| list.iter().position(|other| *other == slot).and_then(|at| u32::try_from(at + 1).ok());
+        let hit = |(slot, score): (usize, f32)| Hit {
+            number: self.slots[slot].number,
+            score,
+            bm25: words[slot],
+            similarity: cosine(slot),
+            rank_bm25: rank(&by_words, slot),
+            rank_vector: rank(&by_vectors, slot),
+            coverage: self.coverage(&terms.groups, slot),
+        };
+        candidates.into_iter().map(hit).collect()
+    }
+
+    fn terms(&self, question: Question<'_>) -> Terms {
+        let text = normal(question.text);
+        let mut pieces = pieces(&text);
+        pieces.truncate(MOST_WORDS);
+        let languages = if question.languages.is_empty() { &Language::ALL } else { question.languages };
+        let carries = |word: &str| !languages.iter().any(|language| language.has_function_word(word));
+        // A question of function words alone is still a question.
+        let all = !pieces.iter().any(|piece| carries(piece.word));
+        let mut terms = Terms::default();
+        for piece in pieces.iter().filter(|piece| all || carries(piece.word)) {
+            let mut stems: Vec<String> = languages.iter().map(|language| self.stems.of(piece.word, *language)).collect();
+            stems.sort_unstable();
+            stems.dedup();
+            let mut group: Vec<u32> = stems.iter().filter_map(|stem| self.known(STEM, stem)).collect();
+            for stem in &group {
+                Terms::add(&mut terms.words, *stem, 1.0);
+            }
+            if languages.contains(&Language::De) && Vocabulary::takes(piece.word) {
+                for part in self.vocabulary.parts(&flat(piece.word), &self.stems).iter().filter_map(|part| self.known(PART, part)) {
+                    Terms::add(&mut terms.words, part, PART_WEIGHT);
+                    group.push(part);
+                }
+            }
+            for gram in grams(piece.word).iter().filter_map(|gram| self.known(GRAM, gram)) {
+                Terms::add(&mut terms.grams, gram, 1.0);
+            }
+            terms.groups.push(group);
+        }
+        let words: Vec<&str> = pieces.iter().map(|piece| piece.word).filter(|word| all || carries(word)).collect();
+        for name in identifiers(&text, &pieces) {
+            let Some(feature) = self.known(NAME, &name) else { continue };
+            Terms::add(&mut terms.words, feature, 1.0);
+            // "LH441" covers the words it was made of, however the chunk spells it.
+            for (group, _) in terms.groups.iter_mut().zip(&words).filter(|(_, word)| name.contains(**word)) {
+                group.push(feature);
+            }
+        }
+        terms
+    }
+
+    fn rarity(&self, chunks: u32) -> f32 {
+        let (all, with) = (self.alive as f32, chunks as f32);
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    /// BM25 of every slot over these features. The rarest come first; once enough chunks were looked at, the rest is left for the
+    /// candidates alone: what stands everywhere moves no chunk into the best hundred.
+    fn bm25(&self, features: &[(u32, f32)], total: u64, length: impl Fn(&Slot) -> u32) -> Scored {
+        let mut scored = Scored { scores: vec![0.0_f32; self.slots.len()], norms: Vec::new(), late: Vec::new() };
+        if self.alive == 0 || features.is_empty() {
+            return scored;
+        }
+        let mean = (total as f32 / self.alive as f32).max(1.0);
+        scored.norms = self.slots.iter().map(|slot| K1 * (1.0 - B + B * length(slot) as f32 / mean)).collect();
+        let mut rarest: Vec<(u32, f32)> = features.to_vec();
+        rarest.sort_by_key(|(feature, _)| (self.features[*feature as usize].chunks, *feature));
+        let (mut counts, mut touched, mut looked) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
+        for (at, (number, weight)) in rarest.iter().enumerate() {
+            let feature = &self.features[*number as usize];
+            let weight = weight * self.rarity(feature.chunks);
+            looked += feature.chunks as usize;
+            if at > 0 && looked > MOST_LOOKED_AT {
+                scored.late.push((*number, weight));
+                continue;
+            }
+            for form in &feature.forms {
+                for posting in &self.forms[*form as usize].postings {
+                    let slot = posting.number();
+                    if counts[slot] == 0 {
+                        touched.push(slot);
+                    }
+                    counts[slot] += posting.count();
+                }
+            }
+            for slot in touched.drain(..) {
+                let count = std::mem::take(&mut counts[slot]) as f32;
+                scored.scores[slot] += weight * count / (count + scored.norms[slot]);
+            }
+        }
+        scored
+    }
+
+    /// Adds to the candidates what was left out.
+    fn complete(&self, scored: &mut Scored, candidates: &[usize]) {
+        if scored.late.is_empty() {
+            return;
+        }
+        // By feature: its place among the late ones, plus one.
+        let mut places = vec![0_u16; self.features.len()];
+        for (place, (feature, _)) in (1_u16..).zip(&scored.late) {
+            places[*feature as usize] = place;
+        }
+        let mut counts = vec![0_u32; scored.late.len() + 1];
+        for slot in candidates {
+            for form in &self.slots[*slot].forms {
+                for feature in self.forms[form.number()].features() {
+                    counts[usize::from(places[feature as usize])] += form.count();
+                }
+            }
+            for (count, (_, weight)) in counts[1..].iter().zip(&scored.late) {
+                let count = *count as f32;
+                scored.scores[*slot] += weight * count / (count + scored.norms[*slot]);
+            }
+            counts.fill(0);
+        }
+    }
+
+    /// The slots with the highest scores, best first.
+    fn best(&self, most: usize, score: impl Fn(usize) -> Option<f32>) -> Vec<usize> {
+        let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0));
+        let mut kept: Vec<(usize, f32)> = Vec::with_capacity(2 * most);
+        let mut least = f32::NEG_INFINITY;
+        for slot in 0..self.slots.len() {
+            let Some(score) = score(slot).filter(|score| *score >= least) else { continue };
+            if !self.slots[slot].alive {
+                continue;
+            }
+            kept.push((slot, score));
+            if kept.len() == 2 * most {
+                kept.select_nth_unstable_by(most - 1, order);
+                kept.truncate(most);
+                least = kept[most - 1].1;
+            }
+        }
+        kept.sort_unstable_by(order);
+        kept.truncate(most);
+        kept.into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    fn tie(&self, a: usize, b: usize) -> std::cmp::Ordering {
+        let (a, b) = (&self.slots[a], &self.slots[b]);
+        a.document.cmp(&b.document).then(a.ordinal.cmp(&b.ordinal))
+    }
+
+    /// The share of the question's weight that a chunk's words cover; what the collection has never seen weighs most.
+    fn coverage(&self, groups: &[Vec<u32>], slot: usize) -> f32 {
+        let shown: std::collections::HashSet<u32> =
+            self.slots[slot].forms.iter().flat_map(|form| self.forms[form.number()].features()).collect();
+        let (mut all, mut covered) = (0.0, 0.0);
+        for group in groups {
+            let chunks = group.iter().map(|feature| self.features[*feature as usize].chunks).max().unwrap_or(0);
+            let weight = self.rarity(chunks);
+            all += weight;
+            if group.iter().any(|feature| shown.contains(feature)) {
+                covered += weight;
+            }
+        }
+        if all > 0.0 { covered / all } else { 0.0 }
+    }
+}
+
+/// What makes the three kinds of scores comparable, over the candidates of one question.
+struct Scale {
+    words: f32,
+    grams: f32,
+    nearest: f32,
+    farthest: f32,
+    alpha: f32,
+}
+
+impl Scale {
+    fn over(candidates: &[usize], words: &[f32], grams: &[f32], cosine: impl Fn(usize) -> Option<f32>, alpha: f32) -> Self {
+        let most = |scores: &[f32]| candidates.iter().map(|slot| scores[*slot]).fold(0.0, f32::max);
+        let cosines = || candidates.iter().filter_map(|slot| cosine(*slot));
+        Self {
+            words: most(words),
+            grams: most(grams),
+            nearest: cosines().fold(f32::NEG_INFINITY, f32::max),
+            farthest: cosines().fold(f32::INFINITY, f32::min),
+            alpha,
+        }
+    }
+
+    fn score(&self, words: f32, grams: f32, cosine: Option<f32>) -> f32 {
+        let share = |score: f32, most: f32| if most > 0.0 { score / most } else { 0.0 };
+        let lexical = (1.0 - GRAM_WEIGHT) * share(words, self.words) + GRAM_WEIGHT * share(grams, self.grams);
+        let near = cosine.map_or(0.0, |cosine| share(cosine - self.farthest, self.nearest - self.farthest));
+        (1.0 - self.alpha) * lexical + self.alpha * near
+    }
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::knowledge::IndexedChunk;
+
+fn chunk(number: i64, language: Language, text: &str) -> IndexedChunk {
+    IndexedChunk { number, document_id: format!("d{number}").into(), ordinal: 0, language: Some(language), text: text.to_owned() }
+}
+
+fn index(texts: &[(Language, &str)]) -> Index {
+    let mut index = Index::default();
+    for (number, (language, text)) in (0..).zip(texts) {
+        assert!(index.add(&chunk(number, *language, text)));
+    }
+    index.settle();
+    index
+}
+
+fn ask<'a>(text: &'a str) -> Question<'a> {
+    Question { text, languages: &Language::ALL, vector: None, alpha: 0.4 }
+}
+
+fn first(index: &Index, text: &str) -> i64 {
+    index.search(ask(text), 10).first().map_or(-1, |hit| hit.number)
+}
+
+fn shelf() -> Index {
+    index(&[
+        (Language::De, "Nicht genutzte Treuepunkte verfallen nach drei Jahren."),
+        (Language::De, "Flug LH 9017 startet abends in München und ist ein Nachtflug."),
+        (Language::De, "Das Sperrgepäck wird am Schalter für große Koffer abgegeben."),
+        (Language::En, "Award seats can be cancelled until the day before departure."),
+        (Language::Es, "La cancelación de los billetes cuesta cincuenta euros."),
+        (Language::En, "Error E-7730 means that the payment was declined by the bank."),
+        (Language::De, "Koffer und Gepäck dürfen zusammen dreißig Kilo wiegen."),
+    ])
+}
+
+#[test]
+fn found_by_other_forms_spellings_and_parts() {
+    let index = shelf();
+    for (question, expected) in [
+        ("Wann verfällt ein Treuepunkt?", 0),
+        ("LH9017", 1),
+        ("lh-9017", 1),
+        ("Muenchen", 1),
+        ("grosser Koffer", 2),
+        ("cancelling award seats", 3),
+        ("cancelaciones", 4),
+        ("E7730", 5),
+        ("Punkte", 0),
+    ] {
+        assert_eq!(first(&index, question), expected, "{question}");
+    }
+}
+
+#[test]
+fn function_words_alone_are_still_a_question() {
+    assert!(index(&[(Language::En, "To be or not to be")]).search(ask("what is this"), 5).is_empty());
+    let rare = index(&[(Language::De, "Wien was here"), (Language::De, "Graz")]);
+    assert_eq!(first(&rare, "was"), -1, "the word was dropped when the chunk was read");
+}
+
+#[test]
+fn what_covers_the_question_is_absolute() {
+    let index = shelf();
+    let coverage = |text: &str| index.search(ask(text), 1).first().map_or(0.0, |hit| hit.coverage);
+    assert!(coverage("Wann verfallen Treuepunkte?") > 0.9);
+    assert!(coverage("Wie koche ich Spaghetti mit Koffer?") < 0.5);
+}
+
+#[test]
+fn removed_means_gone() {
+    let mut index = shelf();
+    index.remove(1);
+    index.remove(99);
+    assert!(index.search(ask("LH 9017 München Nachtflug"), 10).iter().all(|hit| hit.number != 1));
+    assert_eq!(index.len(), 6);
+}
+
+#[test]
+fn meaning_finds_what_words_do_not() {
+    let mut index = shelf();
+    for (number, vector) in [(0_i64, [1.0, 0.0, 0.0]), (3, [0.0, 1.0, 0.0]), (6, [0.0, 0.0, 1.0])] {
+        assert!(index.put_vector(number, &vector));
+    }
+    let question = Question { vector: Some(&[0.1, 0.9, 0.0]), ..ask("refund of a ticket") };
+    let hits = index.search(question, 3);
+    assert_eq!((hits[0].number, hits[0].rank_vector), (3, Some(1)));
+    assert!(hits[0].similarity.unwrap() > 0.9);
+}
+
+proptest! {
+    /// Whatever order chunks come in, and whatever was there in between: the same rows, the same ranking.
+    #[test]
+    fn the_order_of_arrival_does_not_matter(order in Just((0..12_i64).collect::<Vec<_>>()).prop_shuffle(), gone in 0..12_i64) {
+        let words = ["miles", "award", "seat", "ticket", "flight", "baggage"];
+        let text = |n: i64| {
+            let pick = |k: i64| words[usize::try_from((n * k + n / 2) % 6).unwrap_or(0)];
+            format!("{} {} {}", pick(1), pick(5), pick(7))
+        };
+        let build = |order: &[i64], extra: bool| {
+            let mut index = Index::default();
+            for number in order {
+                index.add(&chunk(*number, Language::En, &text(*number)));
+            }
+            if extra {
+                index.add(&chunk(77, Language::En, "award award miles"));
+                index.settle();
+                index.remove(77);
+            }
+            index.remove(gone);
+            index.settle();
+            index
+        };
+        let sorted: Vec<i64> = (0..12).collect();
+        let (one, other) = (build(&sorted, false), build(&order, true));
+        for question in ["award miles", "flights and seats", "bag"] {
+            let numbers = |index: &Index| index.search(ask(question), 12).iter().map(|hit| (hit.number, hit.bm25.to_bits())).collect::<Vec<_>>();
+            prop_assert_eq!(numbers(&one), numbers(&other));
+        }
+    }
+}

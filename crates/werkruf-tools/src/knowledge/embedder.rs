@@ -1,0 +1,181 @@
+//! The model that makes vectors, and the loop that gives every chunk one.
+//!
+//! A chunk is searchable by its words as soon as it is stored; its vector follows. What fails is tried again, for as long as it takes
+//! and after every restart, because what has no vector yet is found from the rows. A text that the model refuses is marked and left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use werkruf_contract::{Clock, Deadline};
+use werkruf_llm::prices::PriceTable;
+use werkruf_llm::{Embedded, Embeddings, ModelError, ModelFault, TokenUsage};
+use werkruf_store::knowledge::{Billed, Chunk, Knowledge, NewVector, UnembeddedChunk};
+use werkruf_store::{NewUsage, StoreError};
+
+/// Texts in one request.
+const BATCH: u32 = 64;
+/// Of a longer text the beginning is embedded; models refuse more than about 8,000 tokens.
+const MOST_LETTERS: usize = 8_000;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a question may wait for its vector.
+const FOR_A_QUESTION: Duration = Duration::from_millis(700);
+/// How often the rows are looked through without being told.
+const LOOK: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A model for vectors.
+pub struct Embedder {
+    client: Embeddings,
+    /// The languages it knows.
+    languages: Vec<String>,
+    prices: Arc<PriceTable>,
+    clock: Clock,
+    wake: Notify,
+    /// When the loop last got on, in milliseconds since 1970.
+    progress_ms: AtomicI64,
+}
+
+impl Embedder {
+    /// An embedder that knows these languages.
+    pub fn new(client: Embeddings, languages: Vec<String>, prices: Arc<PriceTable>, clock: Clock) -> Self {
+        Self { client, languages, prices, clock, wake: Notify::new(), progress_ms: AtomicI64::new(0) }
+    }
+
+    /// Whose vectors these are.
+    pub fn model(&self) -> &str {
+        self.client.model()
+    }
+
+    /// The languages it knows.
+    pub fn languages(&self) -> &[String] {
+        &self.languages
+    }
+
+    /// When the loop last got on; 0 is never.
+    pub fn progress_ms(&self) -> i64 {
+        self.progress_ms.load(Ordering::Relaxed)
+    }
+
+    /// New chunks wait.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// The vector of a question, in time or not at all.
+    pub(super) async fn question(&self, text: &str, who: Billed, store: &dyn Knowledge) -> Option<Vec<f32>> {
+        let text: String = text.chars().take(MOST_LETTERS).collect();
+        match self.client.embed(std::slice::from_ref(&text), Deadline::after(FOR_A_QUESTION)).await {
+            Ok(Embedded { mut vectors, tokens }) => {
+                self.bill(store, who, tokens, text.len()).await;
+                vectors.pop()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the question has no vector; words alone answer it");
+                None
+            }
+        }
+    }
+
+    /// Works for ever; the caller drops it to stop it.
+    pub async fn watch(&self, store: &dyn Knowledge) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.embed_waiting(store).await {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    let _ = tokio::time::timeout(LOOK, self.wake.notified()).await;
+                }
+                Err(error) => {
+                    let wait = error.retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
+                    tracing::warn!(%error, wait_ms = wait.as_millis(), "chunks wait for their vectors");
+                    tokio::time::sleep(wait).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Gives every chunk without one its vector.
+    pub async fn embed_waiting(&self, store: &dyn Knowledge) -> Result<(), ModelError> {
+        let mut after = 0;
+        loop {
+            let mut batch = store.unembedded(self.model().to_owned(), after, BATCH).await.map_err(|error| trouble(&error))?;
+            self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+            let Some(first) = batch.first() else { return Ok(()) };
+            // One request is billed to one tenant.
+            let tenant_id = first.tenant_id;
+            batch.retain(|chunk| chunk.tenant_id == tenant_id);
+            let vectors = self.vectors(store, &batch).await?;
+            after = 0;
+            store.put_vectors(self.model().to_owned(), vectors).await.map_err(|error| trouble(&error))?;
+        }
+    }
+
+    /// The vectors of a batch. One that is refused as a whole is cut in halves until the text at fault stands alone.
+    async fn vectors(&self, store: &dyn Knowledge, batch: &[UnembeddedChunk]) -> Result<Vec<NewVector>, ModelError> {
+        let mut found = Vec::with_capacity(batch.len());
+        let mut left = vec![batch];
+        while let Some(part) = left.pop() {
+            match self.embed(store, part).await {
+                Ok(vectors) => {
+                    found.extend(part.iter().zip(vectors).map(|(chunk, vector)| NewVector { number: chunk.number, vector: Some(vector) }));
+                }
+                Err(ModelError { fault: ModelFault::Refused { status: 400 | 413 | 422 }, message, .. }) => match part {
+                    [only] => {
+                        tracing::error!(chunk = only.number, message, "the model refuses a text; it is found by its words only");
+                        found.push(NewVector { number: only.number, vector: None });
+                    }
+                    several => {
+                        let (one, other) = several.split_at(several.len() / 2);
+                        left.extend([other, one]);
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn embed(&self, store: &dyn Knowledge, part: &[UnembeddedChunk]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let text =
+            |chunk: &UnembeddedChunk| Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content).chars().take(MOST_LETTERS).collect();
+        let texts: Vec<String> = part.iter().map(text).collect();
+        let Embedded { vectors, tokens } = self.client.embed(&texts, Deadline::after(PATIENCE)).await?;
+        let who = Billed { tenant_id: part.first().map(|chunk| chunk.tenant_id).unwrap_or_default(), ..Billed::default() };
+        self.bill(store, who, tokens, texts.iter().map(String::len).sum()).await;
+        Ok(vectors)
+    }
+
+    /// What a request cost. A bill that cannot be written must not cost the vectors.
+    async fn bill(&self, store: &dyn Knowledge, who: Billed, tokens: Option<i64>, bytes: usize) {
+        let counted = || i64::try_from(bytes.div_ceil(4)).unwrap_or(i64::MAX);
+        let input_tokens = tokens.unwrap_or_else(counted).max(0);
+        let spent = TokenUsage { input_tokens, total_tokens: input_tokens, ..TokenUsage::default() };
+        let usage = NewUsage {
+            id: self.clock.new_id(),
+            call_id: None,
+            key_id: None,
+            provider: self.client.name().to_owned(),
+            model: self.model().to_owned(),
+            operation: "embedding",
+            tokens_prompt: input_tokens,
+            tokens_cached: 0,
+            tokens_completion: 0,
+            tokens_reasoning: 0,
+            tokens_total: input_tokens,
+            estimated: tokens.is_none(),
+            cost_nano_usd: self.prices.cost(self.model(), spent),
+        };
+        if let Err(error) = store.bill(who, usage, self.clock.now()).await {
+            tracing::error!(%error, "what a vector cost could not be written down");
+        }
+    }
+}
+
+/// A store that does not answer is waited for like a model that does not.
+fn trouble(error: &StoreError) -> ModelError {
+    ModelError::new(ModelFault::Connect, error.to_string())
+}

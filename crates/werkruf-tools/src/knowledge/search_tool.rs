@@ -1,0 +1,165 @@
+//! `search_knowledge_base`: the customer's own documents, or an offer to look elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Tool, ToolErrorType, ToolSpec, Words};
+use werkruf_store::StoreError;
+
+use super::answerable::is_answerable;
+use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+
+/// Where an offer waits for a yes.
+pub(super) const PENDING: &str = "pending_gpt_query";
+const USUAL: i64 = 6;
+const MOST: i64 = 20;
+/// Letters of a snippet in the text for people.
+const SNIPPET: usize = 240;
+
+pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// What to look for, as a question or as words
+    query: String,
+    /// How many passages at most, 1 to 20; 6 where nothing is said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    top_k: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Passages {
+    kind: &'static str,
+    mode: &'static str,
+    message: String,
+    query: String,
+    top_k: i64,
+    sources: Vec<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggested_tool: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    id: String,
+    document_id: String,
+    title: String,
+    snippet: String,
+    similarity: Option<f32>,
+    score: f32,
+}
+
+impl Tool for SearchKnowledgeBase {
+    type Args = Args;
+    type Output = Passages;
+
+    fn spec(&self) -> ToolSpec {
+        let description = "Searches the company's own documents (rules, programs, strategies, manuals) by words and by meaning. Use it for every \
+            question that the company's own knowledge may answer; answer from the sources it returns and name them.";
+        let mut spec = ToolSpec::new("search_knowledge_base", description, Effect::Read);
+        spec.timeout = Duration::from_secs(10);
+        spec.attempts = 2;
+        spec
+    }
+
+    async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Passages>, Failure> {
+        let query = args.query.trim().to_owned();
+        if query.is_empty() {
+            return Err(Failure::validation("empty_query", "The query is empty. Say what to look for."));
+        }
+        let top_k = args.top_k.unwrap_or(USUAL).clamp(1, MOST);
+        let request = SearchRequest {
+            tenant_id: invocation.principal.tenant_id,
+            user_id: invocation.principal.user_id.clone(),
+            collection: invocation.context.collection_id.clone(),
+            query: query.clone(),
+            top_k: usize::try_from(top_k).unwrap_or(1),
+            mode: SearchMode::Hybrid,
+        };
+        let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
+        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let sources = sources(&answer);
+        let nothing = sources.is_empty();
+        let message = message(&words, &sources);
+        let asked_at = self.0.clock().now().to_string();
+        let pending = if nothing { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
+        let mut reply = Reply::new(Passages {
+            kind: if nothing { "nothing" } else { "docs" },
+            mode: if nothing { "rag_no_results" } else { "rag_docs" },
+            message: message.clone(),
+            query,
+            top_k,
+            sources,
+            suggested_tool: nothing.then_some("ask_gpt"),
+        });
+        reply.message = Some(message);
+        reply.routing = Some(routing(&answer));
+        reply.state_patch = Some(State::from_iter([(PENDING.to_owned(), pending)]));
+        Ok(reply)
+    }
+
+    fn offers(&self) -> &'static [&'static str] {
+        &[PENDING]
+    }
+}
+
+/// The passages that say something about the question; none when even the best does not.
+fn sources(answer: &SearchAnswer) -> Vec<Source> {
+    if answer.nothing_found {
+        return Vec::new();
+    }
+    let model = answer.embedding_model.as_deref();
+    // The floor is for the whole answer; behind a passage that passes it, near ones are worth reading too.
+    let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
+    let worth =
+        answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
+    worth
+        .map(|(row, hit)| Source {
+            id: row.id.to_string(),
+            document_id: row.document_id.clone(),
+            title: row.title.clone(),
+            snippet: row.content.clone(),
+            similarity: hit.similarity,
+            score: hit.score,
+        })
+        .collect()
+}
+
+/// How it was searched, for `meta.routing`.
+pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
+    let mut routing = Map::new();
+    routing.insert("mode".to_owned(), json!(answer.mode));
+    routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
+    if let Some(degraded) = answer.degraded {
+        routing.insert("degraded".to_owned(), json!(degraded));
+    }
+    routing
+}
+
+fn message(words: &Words, sources: &[Source]) -> String {
+    if sources.is_empty() {
+        return words.say("knowledge-none", &[]);
+    }
+    let mut lines = vec![words.say("knowledge-found", &[("count", sources.len().into())])];
+    for (at, source) in sources.iter().enumerate() {
+        let short: String = source.snippet.chars().take(SNIPPET).collect();
+        let more = if short.len() < source.snippet.len() { "…" } else { "" };
+        let title = if source.title.is_empty() { &source.document_id } else { &source.title };
+        lines.push(format!("**{}.** {title}: {short}{more}", at + 1));
+    }
+    lines.join("\n\n")
+}
+
+/// A store that fails changed nothing: a search only reads.
+pub(super) fn failed(error: &StoreError) -> Failure {
+    let message = "The knowledge base cannot be read right now.";
+    let failure = match error {
+        StoreError::Unavailable(_) | StoreError::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
+        _ => Failure::fatal("internal", message),
+    };
+    failure.nothing_happened().because(error.to_string())
+}

@@ -1,0 +1,339 @@
+//! Documents in, chunks out: the customer's own knowledge.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use werkruf_contract::Uuid;
+use werkruf_store::knowledge::{DEFAULT_COLLECTION, DocumentRow};
+use werkruf_tools::{Document, SearchMode, SearchRequest};
+
+use super::Door;
+use super::body;
+use super::error::ApiError;
+use super::policy::{Policy, Who};
+
+/// One request holds so much.
+const LARGEST: usize = 16 * 1024 * 1024;
+const MOST_DOCUMENTS: usize = 1_000;
+const LONGEST_NAME: usize = 512;
+const LONGEST_QUERY: usize = 16 * 1024;
+const MOST_RESULTS: usize = 100;
+const USUAL_RESULTS: usize = 10;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+    OpenApiRouter::default()
+        .routes(Policy::Admin.on(routes!(add)))
+        .routes(Policy::ReadTools.on(routes!(list)))
+        .routes(Policy::ReadTools.on(routes!(show)))
+        .routes(Policy::Admin.on(routes!(delete)))
+        .routes(Policy::ReadTools.on(routes!(collections)))
+        .routes(Policy::ReadTools.on(routes!(collection)))
+        .routes(Policy::ReadTools.on(routes!(search)))
+}
+
+/// A document, or several at once.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape for the document; the body is read by hand, because it may be one document or many")]
+struct NewDocuments {
+    collection: Option<String>,
+    /// `{id?, title, text, language?, metadata?}`; at most 1,000.
+    documents: Option<Vec<serde_json::Map<String, Value>>>,
+    /// Of a single document.
+    id: Option<String>,
+    title: Option<String>,
+    text: Option<String>,
+    language: Option<String>,
+    metadata: Option<serde_json::Map<String, Value>>,
+}
+
+/// What became of them.
+#[derive(Serialize, ToSchema)]
+struct Taken {
+    /// New ones.
+    accepted: u64,
+    replaced: u64,
+    unchanged: u64,
+    /// Chunks written.
+    chunks: u64,
+    ingestion_run_id: String,
+}
+
+/// Which collection; `default` where none is named.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    collection: Option<String>,
+    /// The last id seen, for lists.
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+/// A document without its text.
+#[derive(Serialize, ToSchema)]
+struct DocumentView {
+    id: String,
+    collection: String,
+    title: String,
+    language: Option<String>,
+    metadata: Value,
+    digest: String,
+    /// Counts from 1 at every replacement.
+    version: i64,
+    chunks: i64,
+    ingestion_run_id: String,
+    created_at: String,
+    updated_at: String,
+    /// Its chunks in order, where one document is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Vec<ChunkView>>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ChunkView {
+    id: Uuid,
+    heading: String,
+    content: String,
+}
+
+#[derive(Serialize, ToSchema)]
+struct DocumentList {
+    documents: Vec<DocumentView>,
+    next_after: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct CollectionList {
+    collections: Vec<String>,
+    next_after: Option<String>,
+}
+
+/// A collection, and how far its vectors are.
+#[derive(Serialize, ToSchema)]
+struct CollectionView {
+    name: String,
+    documents: i64,
+    chunks: i64,
+    embedded: i64,
+    pending: i64,
+    failed: i64,
+    languages: Vec<String>,
+    embedding_model: Option<String>,
+    alpha: f64,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct Search {
+    query: String,
+    #[serde(default)]
+    top_k: Option<i64>,
+    #[serde(default)]
+    collection: Option<String>,
+    /// `hybrid` or `lexical`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    mode: Option<SearchMode>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Results {
+    results: Vec<ResultView>,
+    /// Whether nothing found is evidence of an answer.
+    nothing_found: bool,
+    routing: Routing,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Routing {
+    #[schema(value_type = String)]
+    mode: SearchMode,
+    embedding_model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<&'static str>,
+}
+
+/// A chunk with all its scores.
+#[derive(Serialize, ToSchema)]
+struct ResultView {
+    id: Uuid,
+    document_id: String,
+    title: String,
+    heading: String,
+    content: String,
+    score: f32,
+    bm25: f32,
+    similarity: Option<f32>,
+    rank_bm25: Option<u32>,
+    rank_vector: Option<u32>,
+}
+
+/// Takes documents in; the same id replaces, unchanged ones are left alone. Searchable by words at once, vectors follow.
+#[utoipa::path(post, path = "/api/knowledge/documents", operation_id = "knowledge_add", tag = "knowledge", request_body = NewDocuments,
+    responses((status = 200, body = Taken), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn add(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Taken>, ApiError> {
+    let raw = body::bytes_up_to(body, LARGEST).await?;
+    let (collection, documents) = read(&raw)?;
+    let (app, tenant_id) = (Arc::clone(&door.app), who.tenant_id);
+    let (added, ingestion_run_id) = door.owned(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
+    Ok(Json(Taken {
+        accepted: added.accepted,
+        replaced: added.replaced,
+        unchanged: added.unchanged,
+        chunks: added.chunks,
+        ingestion_run_id,
+    }))
+}
+
+fn read(raw: &[u8]) -> Result<(Option<String>, Vec<Document>), ApiError> {
+    #[derive(Deserialize)]
+    struct Many {
+        collection: Option<String>,
+        documents: Vec<Document>,
+    }
+    let value: Value = body::json(raw)?;
+    let unfit = |error: serde_json::Error| ApiError::invalid(format!("The body does not have the right fields: {error}."));
+    let many = if value.get("documents").is_some() {
+        serde_json::from_value(value).map_err(unfit)?
+    } else {
+        let collection = value.get("collection").and_then(Value::as_str).map(str::to_owned);
+        Many { collection, documents: vec![serde_json::from_value(value).map_err(unfit)?] }
+    };
+    let Many { collection, documents } = many;
+    if documents.len() > MOST_DOCUMENTS {
+        return Err(ApiError::invalid(format!("There are more than {MOST_DOCUMENTS} documents; send them in several requests.")));
+    }
+    let named = collection.iter().chain(documents.iter().filter_map(|document| document.id.as_ref()));
+    if named.into_iter().any(|name| name.len() > LONGEST_NAME || name.contains('\0')) {
+        return Err(ApiError::invalid(format!("A collection and an id have at most {LONGEST_NAME} bytes; shorten it.")));
+    }
+    Ok((collection, documents))
+}
+
+/// Documents by id, without their text.
+#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(Which),
+    responses((status = 200, body = DocumentList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn list(State(door): State<Arc<Door>>, Who(who): Who, Query(which): Query<Which>) -> Result<Json<DocumentList>, ApiError> {
+    let limit = which.limit.unwrap_or(100).clamp(1, 1_000);
+    let rows = door.app.store.documents(who.tenant_id, named(which.collection), which.after, limit).await?;
+    let more = rows.len() >= limit as usize;
+    let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
+    Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
+}
+
+/// One document with its chunks.
+#[utoipa::path(get, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_show", tag = "knowledge",
+    params(("id" = String, Path, description = "As it was given."), Which),
+    responses((status = 200, body = DocumentView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn show(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(which): Query<Which>,
+) -> Result<Json<DocumentView>, ApiError> {
+    let collection = named(which.collection);
+    let row = door.app.store.document(who.tenant_id, collection.clone(), id.clone()).await?;
+    let row = row.ok_or_else(|| ApiError::not_found("document"))?;
+    let chunks = door.app.store.document_chunks(who.tenant_id, collection, id).await?;
+    let content = chunks.into_iter().map(|chunk| ChunkView { id: chunk.id, heading: chunk.heading, content: chunk.content }).collect();
+    Ok(Json(DocumentView { content: Some(content), ..view(row) }))
+}
+
+/// Removes a document, its chunks and its vectors.
+#[utoipa::path(delete, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_delete", tag = "knowledge",
+    params(("id" = String, Path, description = "As it was given."), Which),
+    responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn delete(
+    State(door): State<Arc<Door>>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    Query(which): Query<Which>,
+) -> Result<StatusCode, ApiError> {
+    let (app, tenant_id, collection) = (Arc::clone(&door.app), who.tenant_id, named(which.collection));
+    let removed = door.owned(async move { app.store.delete_document(tenant_id, collection, id).await }).await??;
+    if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
+}
+
+/// The names of all collections.
+#[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
+    responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn collections(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<CollectionList>, ApiError> {
+    Ok(Json(CollectionList { collections: door.app.store.collections(who.tenant_id).await?, next_after: None }))
+}
+
+/// One collection, and how far its vectors are.
+#[utoipa::path(get, path = "/api/knowledge/collections/{name}", operation_id = "knowledge_collection", tag = "knowledge",
+    params(("name" = String, Path)),
+    responses((status = 200, body = CollectionView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn collection(State(door): State<Arc<Door>>, Who(who): Who, Path(name): Path<String>) -> Result<Json<CollectionView>, ApiError> {
+    let found = door.app.knowledge.collection(who.tenant_id, &name).await?;
+    let (row, spoken, alpha) = found.ok_or_else(|| ApiError::not_found("collection"))?;
+    let embedder = door.app.knowledge.embedder();
+    Ok(Json(CollectionView {
+        name,
+        documents: row.documents,
+        chunks: row.chunks,
+        embedded: row.embedded,
+        pending: if embedder.is_some() { row.chunks - row.embedded - row.failed } else { 0 },
+        failed: row.failed,
+        languages: spoken.codes().to_vec(),
+        embedding_model: embedder.map(|embedder| embedder.model().to_owned()),
+        alpha: (f64::from(alpha) * 10.0).round() / 10.0,
+    }))
+}
+
+/// Searches one collection; every candidate is returned, with all its scores.
+#[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
+    responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn search(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Results>, ApiError> {
+    let raw = body::bytes(body).await?;
+    let Search { query, top_k, collection, mode } = body::json(&raw)?;
+    if query.trim().is_empty() || query.len() > LONGEST_QUERY {
+        return Err(ApiError::invalid("The query is empty or longer than 16 KiB; ask something shorter."));
+    }
+    let top_k = top_k.map_or(USUAL_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MOST_RESULTS));
+    let user_id = who.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
+    let request = SearchRequest { tenant_id: who.tenant_id, user_id, collection, query, top_k, mode: mode.unwrap_or_default() };
+    let answer = door.app.knowledge.search(request).await?;
+    let results = answer.found.hits.into_iter().map(|(row, hit)| ResultView {
+        id: row.id,
+        document_id: row.document_id,
+        title: row.title,
+        heading: row.heading,
+        content: row.content,
+        score: hit.score,
+        bm25: hit.bm25,
+        similarity: hit.similarity,
+        rank_bm25: hit.rank_bm25,
+        rank_vector: hit.rank_vector,
+    });
+    let routing = Routing { mode: answer.mode, embedding_model: answer.embedding_model, degraded: answer.degraded };
+    Ok(Json(Results { results: results.collect(), nothing_found: answer.nothing_found, routing }))
+}
+
+fn named(collection: Option<String>) -> String {
+    collection.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_COLLECTION.to_owned())
+}
+
+fn view(row: DocumentRow) -> DocumentView {
+    DocumentView {
+        id: row.document_id,
+        collection: row.collection,
+        title: row.title,
+        language: row.language,
+        metadata: serde_json::from_str(&row.metadata).unwrap_or_default(),
+        digest: row.digest,
+        version: row.version,
+        chunks: row.chunks,
+        ingestion_run_id: row.ingestion_run_id,
+        created_at: row.created_at.to_string(),
+        updated_at: row.updated_at.to_string(),
+        content: None,
+    }
+}

@@ -1,0 +1,205 @@
+//! `werkruf knowledge …`: documents in, passages out, and how well that works.
+
+mod eval;
+mod files;
+mod html;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::{Outcome, Session, encode, print};
+
+/// One request holds at most so many documents and about so many bytes.
+const BATCH: usize = 200;
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+const SNIPPET: usize = 160;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Take documents in: Markdown, text and HTML files, or folders of them
+    #[command(
+        after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.md faq.html --collection support\n\n\
+        A file's id is its path as given. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
+    )]
+    Add {
+        /// Files and folders
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Where to
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        collection: String,
+        /// Language of all of them, such as de; guessed where it is not said
+        #[arg(long, value_name = "CODE")]
+        language: Option<String>,
+    },
+    /// Search a collection
+    #[command(
+        after_help = "Examples:\n  werkruf knowledge search 'When do miles expire?'\n  werkruf knowledge search LH441 --mode lexical --top 3"
+    )]
+    Search {
+        /// Words or a question
+        query: String,
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        collection: String,
+        /// How many at most
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        top: u32,
+        #[arg(long, default_value = "hybrid", value_parser = ["hybrid", "lexical"])]
+        mode: String,
+    },
+    /// How many documents, chunks and vectors a collection has
+    #[command(after_help = "Examples:\n  werkruf knowledge show\n  werkruf knowledge show support --json")]
+    Show {
+        #[arg(default_value = "default")]
+        collection: String,
+    },
+    /// Remove a document
+    #[command(after_help = "Examples:\n  werkruf knowledge delete handbook/old.md --collection support")]
+    Delete {
+        /// Its id
+        document: String,
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        collection: String,
+    },
+    /// Measure search on documents, questions and judgements of your own
+    #[command(
+        after_help = "Examples:\n  werkruf knowledge eval my-questions --json\n\nThe folder holds corpus.jsonl {id, title, text}, queries.jsonl {id, text} and qrels.tsv (query-id, corpus-id, score, with a \
+        header).\nIts documents are kept in the collection eval-<folder>; the next run only reads them again."
+    )]
+    Eval(eval::Eval),
+}
+
+pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    let backend = Backend::open(session).await?;
+    let as_json = session.globals.json;
+    let done = match command {
+        Command::Add { paths, collection, language } => add(&backend, &paths, &collection, language.as_deref(), as_json).await,
+        Command::Search { query, collection, top, mode } => {
+            let asked = json!({"query": query, "collection": collection, "top_k": top, "mode": mode});
+            backend.post("/api/knowledge/search", &asked).await.map(|answer| show_results(&answer, as_json))
+        }
+        Command::Show { collection } => {
+            let path = format!("/api/knowledge/collections/{}", encode(&collection));
+            backend.get(&path).await.map(|answer| print::json(&answer))
+        }
+        Command::Delete { document, collection } => {
+            let path = format!("/api/knowledge/documents/{}?collection={}", encode(&document), encode(&collection));
+            backend.delete(&path).await.map(|_| ())
+        }
+        Command::Eval(eval) => eval.run(&backend, as_json).await,
+    };
+    backend.close().await;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// What came of a whole run.
+#[derive(Default)]
+struct Sum {
+    accepted: u64,
+    replaced: u64,
+    unchanged: u64,
+    chunks: u64,
+}
+
+async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: Option<&str>, as_json: bool) -> Result<(), CliError> {
+    let found = files::find(paths)?;
+    let (mut sum, mut skipped) = (Sum::default(), found.skipped);
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let all = found.files.len();
+    let bar = Bar::over(all, as_json);
+    // Files are read as they are sent, so a folder of any size takes the memory of one batch.
+    for (at, file) in found.files.iter().enumerate() {
+        match files::read(file) {
+            Ok(mut document) => {
+                if let Some(code) = language {
+                    document["language"] = json!(code);
+                }
+                bytes += document["text"].as_str().map_or(0, str::len);
+                batch.push(document);
+            }
+            Err(reason) => skipped.push(format!("{}: {reason}", file.display())),
+        }
+        if batch.len() >= BATCH || bytes >= BATCH_BYTES || at + 1 == all {
+            send(backend, collection, &mut batch, &mut sum).await?;
+            bytes = 0;
+            bar.show(at + 1);
+        }
+    }
+    bar.end();
+    for reason in &skipped {
+        print::error_line(&format!("skipped {reason}"));
+    }
+    let Sum { accepted, replaced, unchanged, chunks } = sum;
+    if as_json {
+        let skipped: Vec<&String> = skipped.iter().collect();
+        print::json(&json!({"accepted": accepted, "replaced": replaced, "unchanged": unchanged, "chunks": chunks, "skipped": skipped}));
+    } else {
+        print::line(&format!("{accepted} new, {replaced} replaced, {unchanged} unchanged; {chunks} chunks written to {collection}"));
+    }
+    Ok(())
+}
+
+async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, sum: &mut Sum) -> Result<(), CliError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let body = json!({"collection": collection, "documents": std::mem::take(batch)});
+    let taken = backend.post("/api/knowledge/documents", &body).await?;
+    let count = |name: &str| taken[name].as_u64().unwrap_or(0);
+    sum.accepted += count("accepted");
+    sum.replaced += count("replaced");
+    sum.unchanged += count("unchanged");
+    sum.chunks += count("chunks");
+    Ok(())
+}
+
+fn show_results(answer: &Value, as_json: bool) {
+    if as_json {
+        return print::json(answer);
+    }
+    for result in answer["results"].as_array().into_iter().flatten() {
+        let content: String = result["content"].as_str().unwrap_or_default().chars().take(SNIPPET).collect();
+        let score = result["score"].as_f64().unwrap_or(0.0);
+        let title = print::field(result, "title");
+        let line = format!("{score:.3}  {}  {title}\n       {}", print::field(result, "document_id"), content.replace('\n', " "));
+        print::line(&print::harmless(&line));
+    }
+    if answer["nothing_found"] == true {
+        print::line("Nothing here answers the question.");
+    }
+}
+
+/// Progress on a terminal; silent elsewhere.
+struct Bar {
+    all: usize,
+    shown: bool,
+}
+
+impl Bar {
+    const WIDTH: usize = 30;
+
+    fn over(all: usize, as_json: bool) -> Self {
+        Self { all, shown: !as_json && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, done: usize) {
+        if self.shown {
+            let full = Self::WIDTH * done / self.all.max(1);
+            let bar = format!("{}{}", "█".repeat(full), "░".repeat(Self::WIDTH - full));
+            // A terminal that went away is nobody to tell.
+            let _ = write!(std::io::stderr().lock(), "\r{bar} {done}/{} files", self.all);
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = writeln!(std::io::stderr().lock());
+        }
+    }
+}
