@@ -71,6 +71,6 @@ fn said(error: &DbError) -> Fault {
 /// A function says which row: the word for it, then its id.
 fn moved(message: &str) -> StoreError {
     let (word, id) = message.split_once(' ').unwrap_or((message, ""));
-    let what = ["turn", "call", "message"].into_iter().find(|known| *known == word).unwrap_or("row");
+    let what = ["turn", "call", "message", "collection", "document"].into_iter().find(|known| *known == word).unwrap_or("row");
     StoreError::Moved { what, id: id.to_owned() }
 }

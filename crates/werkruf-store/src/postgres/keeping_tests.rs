@@ -11,6 +11,7 @@ use super::flush::Scope;
 use super::param::p;
 use super::row::{all, only};
 use super::story_tests::fresh;
+use crate::knowledge::{ChangeMark, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
 use crate::story::World;
 use crate::{
     ApprovalFilter, Approvals, CallFilter, Keeping, KeepingError, NewApproval, Page, People, PeopleBatch, Records, SqliteStore, Store,
@@ -121,6 +122,67 @@ async fn what_was_pending_is_held_and_not_sent_again() {
     let roles: Vec<&str> = history.iter().map(|message| message.role.as_str()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user"]);
     assert_eq!(store.hold_pending(false, world.clock.clone()).await.unwrap().turns, 0, "a second time finds nothing");
+}
+
+async fn add<S: Store>(world: &World<S>, ids: &[&str]) {
+    let document = |id: &&str| NewDocument {
+        id: world.id(),
+        document_id: (*id).to_owned(),
+        title: "T".to_owned(),
+        language: None,
+        guessed: false,
+        metadata: r#"{"b": 1, "a": 2}"#.to_owned(),
+        digest: (*id).to_owned(),
+        chunks: chunks("A walrus with a \0 in it.").into_iter().map(|chunk| (world.id(), chunk)).collect(),
+    };
+    let batch = NewDocuments {
+        tenant_id: world.tenant,
+        collection: "a".to_owned(),
+        ingestion_run_id: "r".to_owned(),
+        documents: ids.iter().map(document).collect(),
+        now: world.now,
+    };
+    assert_eq!(world.store.add_documents(batch).await.unwrap().accepted, ids.len() as u64);
+}
+
+/// Two documents, of which the newer one is gone again, and a vector.
+async fn add_documents<S: Store>(world: &World<S>) {
+    add(world, &["stays", "goes"]).await;
+    let pending = world.store.unembedded("m".to_owned(), 0, 10).await.unwrap();
+    let vectors = pending.iter().map(|chunk| NewVector { number: chunk.number, vector: Some(vec![0.5, -2.0]) });
+    world.store.put_vectors("m".to_owned(), vectors.collect()).await.unwrap();
+    assert!(world.store.delete_document(world.tenant, "a".to_owned(), "goes".to_owned()).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn knowledge_moves_and_is_numbered_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("w.db");
+    let (store, clock) = sqlite(&file);
+    let from = World::new(store, clock.clone());
+    add_documents(&from).await;
+    let (tenant, of_a) = (from.tenant, || "a".to_owned());
+    let counted = from.store.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap();
+    let vectors = from.store.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
+    let gone = from.store.removed_chunks(tenant, of_a(), 0).await.unwrap();
+    assert_eq!((counted.embedded, vectors.len(), gone.len()), (1, 1, 1));
+    drop(from);
+
+    let (target, _, ()) = fresh().await;
+    let moved = target.take_all(file, clock.clone()).await.unwrap();
+    for table in ["collections", "documents", "chunks", "chunk_vectors", "removed_chunks"] {
+        assert_eq!(moved.tables[table].rows, 1, "{table}");
+    }
+    assert_eq!(target.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap(), counted);
+    let arrived = target.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
+    assert_eq!(arrived, vectors);
+    let parts = target.document_chunks(tenant, of_a(), "stays".to_owned()).await.unwrap();
+    assert_eq!(parts[0].content, "A walrus with a \u{fffd} in it.");
+    // What comes next takes no number that was ever given.
+    let world = World { tenant, ..World::new(target, clock) };
+    add(&world, &["next"]).await;
+    let number = world.store.document_chunks(tenant, of_a(), "next".to_owned()).await.unwrap()[0].number;
+    assert!(number > gone[0] && number > parts[0].number, "{number} after {gone:?} and {}", parts[0].number);
 }
 
 fn sqlite(path: &Path) -> (Arc<SqliteStore>, Clock) {

@@ -15,6 +15,8 @@ mod flush;
 mod history;
 mod hold;
 mod import;
+mod knowledge;
+mod knowledge_write;
 mod legacy;
 mod legacy_source;
 mod migrate;

@@ -42,6 +42,9 @@ impl<T: Sent> Sent for Option<T> {
 impl Sent for Vec<Uuid> {
     const TYPE: Type = Type::UUID_ARRAY;
 }
+impl Sent for Vec<i64> {
+    const TYPE: Type = Type::INT8_ARRAY;
+}
 
 /// A parameter. Text that comes from outside goes through [`clean`] first.
 pub(super) fn p<T: Sent>(value: &T) -> Param<'_> {

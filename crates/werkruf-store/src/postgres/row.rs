@@ -90,6 +90,10 @@ impl<'r> Columns<'r> {
         u32::try_from(number).map_err(|_| self.broken("count"))
     }
 
+    pub(super) fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
+        self.must("bytes")
+    }
+
     pub(super) fn flag(&mut self) -> Result<bool, StoreError> {
         self.must("flag")
     }

@@ -25,6 +25,10 @@ const WAITING: usize = 4;
 /// Reads some rows back.
 const FETCH: &str = "FETCH 1000 FROM every";
 
+/// Chunks are numbered on from the file's, past those that are only remembered: no number means two of them.
+const GO_ON: &str =
+    "SELECT setval('chunks_number_seq', greatest((SELECT max(number) FROM chunks), (SELECT max(chunk) FROM removed_chunks), 0) + 1, false)";
+
 /// Takes in everything the file holds; the schema is there and empty.
 pub(super) async fn take_all(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, KeepingError> {
     let transaction = client.transaction().await.map_err(StoreError::from)?;
@@ -58,6 +62,7 @@ pub(super) async fn take_all(client: &mut Client, schema: &str, from: PathBuf, c
         return Err(error.into());
     }
     let sent = sent?;
+    transaction.query_typed(GO_ON, &[]).await.map_err(StoreError::from)?;
     let arrived = sums(&transaction, &order).await?;
     compare(&sent, &arrived)?;
     transaction.commit().await.map_err(StoreError::from)?;
@@ -169,7 +174,7 @@ async fn put(transaction: &Transaction<'_>, tables: &[Table], batch: Batch) -> R
     let Some(table) = tables.get(batch.table) else { return Err(broken("rows of no table".to_owned())) };
     let list = |spell: &dyn Fn(&Column) -> String| table.columns.iter().map(spell).collect::<Vec<_>>().join(", ");
     let sql = format!(
-        "INSERT INTO {} ({}) SELECT {} FROM json_to_recordset($1::json) AS row({})",
+        "INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM json_to_recordset($1::json) AS row({})",
         quoted(&table.name),
         list(&|column| quoted(&column.name)),
         list(&|column| match column.kind {

@@ -48,8 +48,12 @@ const ROWS: &str = "
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, now());
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
-  INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', 'text', NULL, '{}', 'g', 'r', now(), now());
-  INSERT INTO chunks (tenant_id, id, document, position, content, status, created_at) VALUES ('$tenant', '$tenant', '$tenant', 0, 'C', 'pending', now());
+  INSERT INTO collections VALUES ('$tenant', 'c', 1, now());
+  INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', NULL, false, '{}', 'g', 1, 'r', now(), now());
+  INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
+    VALUES ('$tenant', '$tenant', 'c', '$tenant', 0, 'H', 'C', 1);
+  INSERT INTO chunk_vectors VALUES ((SELECT min(number) FROM chunks), '$tenant', 'c', 'm', NULL, 1);
+  INSERT INTO removed_chunks VALUES ('$tenant', 'c', 1, 0);
 ";
 
 impl House {

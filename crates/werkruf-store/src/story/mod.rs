@@ -5,6 +5,7 @@
 mod chapters_approvals;
 mod chapters_clients;
 mod chapters_heard;
+mod chapters_knowledge;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_streams;
@@ -16,6 +17,7 @@ pub(crate) use crate::Store;
 pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_clients::*;
 pub(crate) use chapters_heard::*;
+pub(crate) use chapters_knowledge::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;
@@ -75,6 +77,11 @@ macro_rules! tell {
             an_import_replaces_what_it_names_and_nothing_else,
             external_ids_lead_to_one_person,
             a_batch_with_faults_tells_all_and_writes_nothing,
+            documents_come_change_and_go,
+            every_index_follows_its_rows,
+            many_writers_make_one_log,
+            a_chunk_has_one_vector_of_one_model,
+            knowledge_is_billed_to_its_turn,
         }
     };
 }

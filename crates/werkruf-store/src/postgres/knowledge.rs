@@ -1,0 +1,246 @@
+//! [`Knowledge`] on PostgreSQL: rows and a log of changes, which every server's own index follows. What words are is decided elsewhere.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::{Scope, Statement};
+use super::knowledge_write::batch;
+use super::param::{clean_or_null, p};
+use super::row::{Columns, all, first, only};
+use super::text::clean;
+use crate::knowledge::{
+    Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
+    REMEMBERED_CHANGES, SpokenLanguage, UnembeddedChunk,
+};
+use crate::{Answer, NewUsage, StoreError};
+
+impl Knowledge for PostgresStore {
+    fn add_documents(&self, documents: NewDocuments) -> Answer<'_, Added> {
+        Box::pin(async move {
+            let batch = batch(&documents);
+            let batch = batch.as_str();
+            let values = [p(&batch), p(&REMEMBERED_CHANGES)];
+            let sql = "SELECT * FROM add_documents($1::jsonb, $2)";
+            only(&self.query(Scope::Tenant(documents.tenant_id), sql, &values).await?, added)
+        })
+    }
+
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Option<DocumentRow>> {
+        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3");
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            first(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, document)
+        })
+    }
+
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> Answer<'_, Vec<DocumentRow>> {
+        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id > $3 ORDER BY d.document_id LIMIT $4");
+        Box::pin(async move {
+            let after = after.unwrap_or_default();
+            let (collection, after, limit) = (clean(&collection), clean(&after), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after), p(&limit)];
+            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, document)
+        })
+    }
+
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Vec<ChunkRow>> {
+        let sql = format!("{CHUNK} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3 ORDER BY c.position");
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, chunk)
+        })
+    }
+
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id), p(&REMEMBERED_CHANGES)];
+            let sql = "SELECT delete_document($1, $2, $3, $4, $5)";
+            only(&self.tell(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
+        })
+    }
+
+    fn collections(&self, tenant_id: Uuid) -> Answer<'_, Vec<String>> {
+        let sql = "SELECT name FROM collections WHERE tenant_id = $1 ORDER BY name";
+        Box::pin(async move { all(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
+    }
+
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> Answer<'_, Option<CollectionRow>> {
+        Box::pin(async move { self.count_collection(tenant_id, &name, model.as_deref()).await })
+    }
+
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> Answer<'_, Option<i64>> {
+        Box::pin(async move {
+            let collection = clean(&collection);
+            let values = [p(&tenant_id), p(&collection)];
+            first(&self.query(Scope::Tenant(tenant_id), NEWEST, &values).await?, |columns| columns.int())
+        })
+    }
+
+    fn changed_chunks(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> Answer<'_, Vec<ChangedChunk>> {
+        Box::pin(async move {
+            let (collection, limit) = (clean(&collection), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit)];
+            all(&self.query(Scope::Tenant(tenant_id), CHANGED_CHUNKS, &values).await?, changed_chunk)
+        })
+    }
+
+    fn changed_vectors(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        model: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> Answer<'_, Vec<ChangedVector>> {
+        Box::pin(async move {
+            let (collection, model, limit) = (clean(&collection), clean(&model), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit), p(&model)];
+            all(&self.query(Scope::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {
+                let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
+                Ok(ChangedVector { mark, vector: floats(columns.bytes()?) })
+            })
+        })
+    }
+
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> Answer<'_, Vec<i64>> {
+        let sql = "SELECT chunk FROM removed_chunks WHERE tenant_id = $1 AND collection = $2 AND change > $3 ORDER BY change, chunk";
+        Box::pin(async move {
+            let collection = clean(&collection);
+            let values = [p(&tenant_id), p(&collection), p(&after)];
+            all(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.int())
+        })
+    }
+
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> Answer<'_, Vec<ChunkRow>> {
+        let sql = format!(
+            "{CHUNK} JOIN unnest($2) WITH ORDINALITY AS wanted (number, place) ON wanted.number = c.number
+            WHERE c.tenant_id = $1 ORDER BY wanted.place"
+        );
+        Box::pin(async move { all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&numbers)]).await?, chunk) })
+    }
+
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { self.all_unembedded(&model, after, limit).await })
+    }
+
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64> {
+        Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
+    }
+
+    fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
+        Box::pin(async move { self.bill_knowledge(&who, &usage, now).await })
+    }
+}
+
+const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,
+    (SELECT count(*) FROM chunks c WHERE c.tenant_id = d.tenant_id AND c.document = d.id), d.ingestion_run_id, d.created_at, d.updated_at
+    FROM documents d";
+const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
+const NEWEST: &str = "SELECT change FROM collections WHERE tenant_id = $1 AND name = $2";
+const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
+    WHERE c.tenant_id = $1 AND c.collection = $2 AND (c.change, c.number) > ($3, $4) AND c.change <= $5
+    ORDER BY c.change, c.number LIMIT $6";
+const CHANGED_VECTORS: &str = "SELECT change, chunk, vector FROM chunk_vectors
+    WHERE tenant_id = $1 AND collection = $2 AND (change, chunk) > ($3, $4) AND change <= $5 AND model = $7 AND vector IS NOT NULL
+    ORDER BY change, chunk LIMIT $6";
+
+impl PostgresStore {
+    async fn count_collection(&self, tenant_id: Uuid, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
+        let (clean_name, model) = (clean(name), clean_or_null(model));
+        let values = [p(&tenant_id), p(&clean_name), p(&model)];
+        let of = |sql| Statement { sql, params: &values[..2] };
+        let vectors = "SELECT count(vector), count(*) - count(vector) FROM chunk_vectors
+            WHERE tenant_id = $1 AND collection = $2 AND model = $3";
+        let found = self
+            .run(
+                Scope::Tenant(tenant_id),
+                &[
+                    of(NEWEST),
+                    of("SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
+                        GROUP BY language, guessed ORDER BY language, guessed"),
+                    of("SELECT count(*) FROM chunks WHERE tenant_id = $1 AND collection = $2"),
+                    Statement { sql: vectors, params: &values },
+                ],
+            )
+            .await?;
+        let [newest, languages, chunks, vectors] = &found[..] else { return Ok(None) };
+        let Some(change) = first(newest, |columns| columns.int())? else { return Ok(None) };
+        let languages = all(languages, |columns| {
+            Ok(SpokenLanguage { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
+        })?;
+        let (embedded, failed) = only(vectors, |columns| Ok((columns.int()?, columns.int()?)))?;
+        Ok(Some(CollectionRow {
+            name: name.to_owned(),
+            change,
+            documents: languages.iter().map(|spoken| spoken.documents).sum(),
+            chunks: only(chunks, |columns| columns.int())?,
+            embedded,
+            failed,
+            languages,
+        }))
+    }
+}
+
+fn added(columns: &mut Columns<'_>) -> Result<Added, StoreError> {
+    let mut count = || columns.int().map(|count| u64::try_from(count).unwrap_or(0));
+    Ok(Added { accepted: count()?, replaced: count()?, unchanged: count()?, chunks: count()? })
+}
+
+fn document(columns: &mut Columns<'_>) -> Result<DocumentRow, StoreError> {
+    Ok(DocumentRow {
+        document_id: columns.text()?,
+        collection: columns.text()?,
+        title: columns.text()?,
+        language: columns.text_or_null()?,
+        metadata: columns.text()?,
+        digest: columns.text()?,
+        version: columns.int()?,
+        chunks: columns.int()?,
+        ingestion_run_id: columns.text()?,
+        created_at: columns.time()?,
+        updated_at: columns.time()?,
+    })
+}
+
+fn chunk(columns: &mut Columns<'_>) -> Result<ChunkRow, StoreError> {
+    Ok(ChunkRow {
+        number: columns.int()?,
+        id: columns.id()?,
+        document_id: columns.text()?,
+        title: columns.text()?,
+        heading: columns.text()?,
+        content: columns.text()?,
+    })
+}
+
+fn changed_chunk(columns: &mut Columns<'_>) -> Result<ChangedChunk, StoreError> {
+    Ok(ChangedChunk {
+        mark: ChangeMark { change: columns.int()?, chunk: columns.int()? },
+        document_id: Arc::from(columns.text()?),
+        position: columns.small()?,
+        language: columns.text_or_null()?,
+        title: columns.text()?,
+        heading: columns.text()?,
+        content: columns.text()?,
+    })
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
+}

@@ -1,0 +1,94 @@
+//! How documents, vectors and what they cost come into PostgreSQL. The two that feed the embedder concern all tenants at once, and
+//! therefore run as `werkruf_system`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_postgres::types::Type;
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::{ms, p};
+use super::row::{all, only};
+use super::text::{clean, clean_json};
+use crate::knowledge::{Billed, Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
+use crate::{NewUsage, StoreError};
+
+/// The batch as the document that `add_documents` takes. Metadata stays a text in it.
+pub(super) fn batch(batch: &NewDocuments) -> String {
+    let chunk = |(id, chunk): &(Uuid, Chunk)| json!({"id": id, "heading": chunk.heading, "content": chunk.content});
+    let documents = batch.documents.iter().map(|document| {
+        json!({"id": document.id, "document_id": document.document_id, "title": document.title, "language": document.language,
+            "guessed": document.guessed, "metadata": clean_json(&document.metadata), "digest": document.digest,
+            "chunks": Value::from_iter(document.chunks.iter().map(chunk))})
+    });
+    let whole = json!({"tenant_id": batch.tenant_id, "collection": batch.collection, "ingestion_run_id": batch.ingestion_run_id,
+        "now": ms(batch.now), "documents": Value::from_iter(documents)});
+    clean_json(&whole.to_string()).into_owned()
+}
+
+const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
+    WHERE c.number > $2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = $1)
+    ORDER BY c.number LIMIT $3";
+
+/// The id is given, so a second try of the same bill finds it written.
+const BILL: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
+      operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO NOTHING";
+
+impl PostgresStore {
+    pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
+        let (model, limit) = (clean(model), i64::from(limit));
+        let values = [p(&model), p(&after), p(&limit)];
+        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, |columns| {
+            Ok(UnembeddedChunk {
+                number: columns.int()?,
+                tenant_id: columns.id()?,
+                collection: columns.text()?,
+                title: columns.text()?,
+                heading: columns.text()?,
+                content: columns.text()?,
+            })
+        })
+    }
+
+    pub(super) async fn put_all_vectors(&self, model: &str, vectors: &[NewVector]) -> Result<u64, StoreError> {
+        let numbers: Vec<i64> = vectors.iter().map(|new| new.number).collect();
+        let bytes: Vec<Option<Vec<u8>>> = vectors.iter().map(|new| new.vector.as_deref().map(bytes)).collect();
+        let model = clean(model);
+        let values = [p(&model), p(&numbers), (&bytes as _, Type::BYTEA_ARRAY), p(&REMEMBERED_CHANGES)];
+        let rows = self.query(Scope::System, "SELECT put_vectors($1, $2, $3, $4)", &values).await?;
+        only(&rows, |columns| columns.int()).map(|kept| u64::try_from(kept).unwrap_or(0))
+    }
+
+    pub(super) async fn bill_knowledge(&self, who: &Billed, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+        let (user, provider, model, now) = (clean(&who.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
+        let values = [
+            p(&usage.id),
+            p(&who.tenant_id),
+            p(&user),
+            p(&who.conversation_id),
+            p(&who.turn_id),
+            p(&usage.call_id),
+            p(&usage.key_id),
+            p(&now),
+            p(&provider),
+            p(&model),
+            p(&usage.operation),
+            p(&usage.tokens_prompt),
+            p(&usage.tokens_cached),
+            p(&usage.tokens_completion),
+            p(&usage.tokens_reasoning),
+            p(&usage.tokens_total),
+            p(&usage.estimated),
+            p(&usage.cost_nano_usd),
+        ];
+        self.query(Scope::Tenant(who.tenant_id), BILL, &values).await?;
+        Ok(())
+    }
+}
+
+fn bytes(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
