@@ -135,7 +135,7 @@ impl AskGpt {
     ) -> Result<Answered, Failure> {
         let provider = self.oracle.provider.as_ref().ok_or_else(not_configured)?;
         let request = ModelRequest {
-            system: SYSTEM.to_owned(),
+            system: SYSTEM.into(),
             messages: Arc::new(messages.into_iter().map(Message::user).collect()),
             tool_choice: ToolChoice::None,
             locale: invocation.principal.locale.clone(),
