@@ -1,7 +1,6 @@
 """Documents in, passages out, and an honest way on when nothing is found."""
 import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import time
@@ -111,6 +110,9 @@ def check_a_deleted_document_leaves_no_trace():
         assert house.call("DELETE", "/api/knowledge/documents/secret")[0] == 204
         assert house.call("DELETE", "/api/knowledge/documents/secret")[0] == 404
         assert all(hit["document_id"] != "secret" for hit in search(house, "xylophonquartett Tresor")["results"])
+        left = house.rows("SELECT (SELECT count(*) FROM chunks WHERE lower(content) LIKE '%xylophonquartett%') AS chunks, "
+                          "(SELECT count(*) FROM chunks) - (SELECT count(*) FROM chunk_vectors) AS vectors")[0]
+        assert left == {"chunks": 0, "vectors": 0}, left
         for path in pathlib.Path(house.folder.name).glob("w.db*"):
             assert b"xylophonquartett" not in path.read_bytes(), path
 
@@ -204,7 +206,7 @@ def check_vectors_follow_and_outlive_a_failing_embedder():
         answer = search(house, "Bonuspunkte")
         assert answer["routing"] == {"mode": "hybrid", "embedding_model": "letters"}, answer
         assert answer["results"][0]["similarity"] is not None and answer["results"][0]["rank_bm25"] == 1, answer
-        spent = house.rows("SELECT count(*) AS n, sum(tokens_total > 0) AS paid FROM api_usage WHERE operation = 'embedding'")[0]
+        spent = house.rows("SELECT count(*) AS n, count(CASE WHEN tokens_total > 0 THEN 1 END) AS paid FROM api_usage WHERE operation = 'embedding'")[0]
         assert spent["n"] >= 2 and spent["n"] == spent["paid"], spent
 
 
@@ -229,4 +231,5 @@ def check_the_command_line_adds_continues_and_measures():
         judged.joinpath("qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tgate\t1\nq2\trefund\t1\n")
         measured = run("eval", "judged")
         assert (measured["ndcg10"], measured["recall20"], measured["mrr10"], measured["queries"]) == (1.0, 1.0, 1.0, 2), measured
-        assert os.path.exists(house.db)
+        held = house.rows("SELECT collection, count(*) AS n FROM documents GROUP BY collection ORDER BY collection")
+        assert held[0] == {"collection": "default", "n": 3} and held[1]["collection"] == "eval-judged", held
