@@ -155,6 +155,33 @@ async fn add_documents<S: Store>(world: &World<S>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_end_was_not_heard_is_written_once() {
+    let world = world().await;
+    add_documents(&world).await;
+    let document = |text: &str| NewDocument {
+        id: world.id(),
+        document_id: "stays".to_owned(),
+        title: String::new(),
+        language: None,
+        guessed: false,
+        metadata: "{}".to_owned(),
+        digest: text.to_owned(),
+        chunks: chunks(text).into_iter().map(|chunk| (world.id(), chunk)).collect(),
+    };
+    let documents = vec![document("Anew.")];
+    let batch =
+        NewDocuments { tenant_id: world.tenant, collection: "a".to_owned(), ingestion_run_id: "r".to_owned(), documents, now: world.now };
+    let first = world.store.add_documents(batch.clone()).await.unwrap();
+    assert_eq!((first.accepted, first.replaced, first.unchanged, first.chunks), (0, 1, 0, 1));
+    let change = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap();
+    // As the flush does it: the very same batch, with the ids it had.
+    assert_eq!(world.store.add_documents(batch).await.unwrap(), first);
+    assert_eq!(world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap(), change);
+    let row = world.store.document(world.tenant, "a".to_owned(), "stays".to_owned()).await.unwrap().unwrap();
+    assert_eq!((row.version, row.chunks), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn knowledge_moves_and_is_numbered_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("w.db");
