@@ -119,10 +119,12 @@ const NEVER: [(&str, &str); 4] = [
     ("messages without a place", "SELECT count(*) FROM messages WHERE seq IS NULL"),
 ];
 
-const IN_SQLITE: &str = "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
+const IN_SQLITE: &str =
+    "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
     WHERE a.tool_calls IS NOT NULL AND t.tool_call_id IS NOT json_extract(a.tool_calls, '$[0].id')";
 
-const IN_POSTGRES: &str = "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
+const IN_POSTGRES: &str =
+    "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
     WHERE a.tool_calls IS NOT NULL AND t.tool_call_id IS DISTINCT FROM a.tool_calls->0->>'id'";
 
 #[cfg(test)]

@@ -12,7 +12,10 @@ const KEY: &str = "bench-admin-key-0123456789";
 pub enum Place {
     File(PathBuf),
     /// A schema of this PostgreSQL.
-    Schema { url: String, name: String },
+    Schema {
+        url: String,
+        name: String,
+    },
 }
 
 /// Where the programs lie and where their files go. Dropping it removes the files.
