@@ -15,6 +15,7 @@ mod error;
 mod history;
 mod keeping;
 mod keys;
+mod ledger;
 mod legacy;
 mod rows;
 mod sqlite;
@@ -33,6 +34,7 @@ pub use error::StoreError;
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
+pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,

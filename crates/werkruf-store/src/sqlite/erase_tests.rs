@@ -50,6 +50,8 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("api_usage", "user_id provider model operation", "what was spent"),
     ("budgets", "scope subject period unit", "limits; the subject is an id"),
     ("provider_tokens", "provider account", "the company's accounts"),
+    ("provider_quota", "provider account day", "the company's accounts"),
+    ("provider_answers", "digest answer", "what a provider offers to everybody, for minutes"),
 ];
 
 fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {

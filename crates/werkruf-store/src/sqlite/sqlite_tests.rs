@@ -24,6 +24,10 @@ fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
 tell! {
     fresh:
     a_turn_is_stored_in_four_commits,
+    a_quota_allows_exactly_its_calls,
+    what_a_provider_says_is_left_counts_too,
+    a_token_is_kept_and_replaced,
+    an_answer_is_kept_for_its_time_and_its_tenant,
     a_second_message_waits_for_its_place,
     a_lease_of_another_owner_makes_the_turn_wait,
     a_turn_that_was_left_is_gone_on_with_before_another_begins,

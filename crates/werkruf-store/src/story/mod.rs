@@ -4,6 +4,7 @@
 
 mod chapters_approvals;
 mod chapters_clients;
+mod chapters_ledger;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_streams;
@@ -13,6 +14,7 @@ mod world;
 
 pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_clients::*;
+pub(crate) use chapters_ledger::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;
