@@ -13,11 +13,12 @@ use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
 use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
+use werkruf_tools::Flights;
 
 use crate::config::{Config, ConfigViolation};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
-use crate::{provider, sample, setup};
+use crate::{provider, sample, secret_key, setup};
 
 /// Facts about the installation, kept in the store's settings.
 const INSTALLED_AT: &str = "installed_at";
@@ -87,6 +88,8 @@ pub struct App {
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
+    /// Keys are read at the start, so a reload keeps it.
+    pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
     client: reqwest::Client,
     planner: Planner,
@@ -117,7 +120,10 @@ impl App {
         let clock = Clock::system(config.clock_offset_s);
         make_folder(&config.database)?;
         let store = SqliteStore::open(&config.database, &clock)?;
-        let setup = setup::build(&config, &client, store.clone(), &clock).map_err(StartError::Config)?;
+        // Only Amadeus has a secret to store.
+        let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
+        let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
+        let setup = setup::build(&config, &client, store.clone(), &flights, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, &store, started_at).await?;
         let parts = Parts {
@@ -136,7 +142,7 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let tasks = TaskTracker::new();
-        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tokens, tasks, client, planner }))
+        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tokens, flights, tasks, client, planner }))
     }
 
     /// What turns write.
@@ -173,8 +179,9 @@ impl App {
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (client, store, clock) = (self.client.clone(), Arc::clone(&self.store), self.clock.clone());
+        let flights = Arc::clone(&self.flights);
         // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &client, store, &clock);
+        let read = move || setup::read_with(&flags, &environment, &client, store, &flights, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;

@@ -11,7 +11,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model, prices, tokens};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, prices, tokens};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -62,6 +62,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
         model: model::merge(document, environment, violations),
+        flights: flights::merge(environment, violations),
+        secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
         sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),
@@ -102,6 +104,14 @@ fn sqlite_file(document: &Document, found: &Found<'_>) -> Result<PathBuf, Config
         return fault("names no file; write sqlite:FILE such as sqlite:data/werkruf.db");
     }
     Ok(PathBuf::from(file))
+}
+
+fn secret_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {
+    let key = environment.get(Variable::WERKRUF_SECRET_KEY)?;
+    if crate::secret_key::read(key).is_none() {
+        violations.push(crate::secret_key::fault());
+    }
+    Some(SecretString::from(key))
 }
 
 fn admin_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {

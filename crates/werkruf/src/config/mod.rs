@@ -5,6 +5,7 @@
 
 mod environment;
 mod file;
+mod flights;
 mod limits;
 mod merge;
 mod model;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
-use werkruf_tools::HttpToolConfig;
+use werkruf_tools::{FlightsConfig, HttpToolConfig};
 
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
@@ -106,6 +107,10 @@ pub struct Config {
     pub model: ModelConfig,
     /// What models cost: the table in the program, with the operator's over it.
     pub prices: Arc<PriceTable>,
+    /// Where flights are searched.
+    pub flights: FlightsConfig,
+    /// Seals what is stored in secret; `None`: a file beside the database.
+    pub secret_key: Option<SecretString>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
