@@ -12,7 +12,7 @@ use werkruf_store::Ledger;
 
 use super::amadeus::{Amadeus, AmadeusConfig};
 use super::duffel::{Duffel, DuffelConfig};
-use super::provider::{FlightProvider, Found, Report, Side, Status};
+use super::provider::{Details, FlightProvider, Found, Report, Side, Status};
 use super::query::Query;
 use super::sandbox::Sandbox;
 use super::seal::Seal;
@@ -139,6 +139,19 @@ impl Flights {
         match found.lacking.take() {
             Some(trouble) if found.count() == 0 => Err(trouble),
             _ => Ok((found, self.is_sandbox())),
+        }
+    }
+
+    /// More about an award that was chosen. A provider that fails or takes too long only means that there is no more.
+    pub(crate) async fn details(&self, award: &str, trip: Option<&str>, deadline: Deadline) -> Option<Details> {
+        let asked = self.providers.iter().find_map(|provider| provider.details(award, trip))?;
+        match tokio::time::timeout_at(deadline.instant().into(), asked).await {
+            Ok(Ok(details)) => Some(details),
+            Ok(Err(trouble)) => {
+                tracing::warn!(reason = ?trouble.reason, cause = %trouble.cause, "the details of an award could not be read");
+                None
+            }
+            Err(_) => None,
         }
     }
 

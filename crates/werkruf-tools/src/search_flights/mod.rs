@@ -51,5 +51,9 @@ use crate::select_itinerary::SelectItinerary;
 
 /// The search and the two tools that go with it, ready for the registry.
 pub fn flight_tools(flights: Arc<Flights>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
-    vec![Arc::new(Typed::new(tool::SearchFlights(flights))), Arc::new(Typed::new(SelectItinerary)), Arc::new(Typed::new(Remember(clock)))]
+    vec![
+        Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&flights)))),
+        Arc::new(Typed::new(SelectItinerary(flights))),
+        Arc::new(Typed::new(Remember(clock))),
+    ]
 }

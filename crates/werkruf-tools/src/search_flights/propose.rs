@@ -14,9 +14,10 @@ const OTHERWISE: [&str; 12] =
 const FROM: [&str; 6] = ["von", "ab", "aus", "from", "desde", "de"];
 const TO: [&str; 7] = ["nach", "to", "a", "hasta", "hacia", "para", "into"];
 /// Codes of airports that are words first.
-const WORDS: [&str; 28] = [
+const WORDS: [&str; 48] = [
     "the", "our", "los", "las", "una", "uno", "der", "die", "das", "den", "dem", "ein", "mir", "uns", "new", "san", "and", "for", "por",
-    "con", "mit", "hin", "two", "all", "his", "her", "any", "mis",
+    "con", "mit", "hin", "two", "all", "his", "her", "any", "mis", "fly", "see", "get", "buy", "use", "pay", "ask", "you", "him", "put",
+    "let", "say", "try", "run", "ver", "ser", "usa", "end", "way", "day",
 ];
 const COUNTS: [(&str, u32); 24] = [
     ("ein", 1),

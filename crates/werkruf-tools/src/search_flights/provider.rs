@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, Deadline};
 
-use super::offer::{Award, Cash};
+use super::offer::{Award, BookingLink, Cash, Segment};
 use super::query::Query;
 use super::trouble::{Reason, Trouble};
 
@@ -22,6 +22,11 @@ pub trait FlightProvider: Send + Sync {
     fn name(&self) -> &'static str;
     fn side(&self) -> Side;
     fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>>;
+
+    /// More about an award it found: where it is booked, and every flight of this trip. `None` where a search says all there is.
+    fn details<'a>(&'a self, _award: &'a str, _trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
+        None
+    }
 }
 
 /// What a provider found, normalised.
@@ -49,6 +54,13 @@ impl Found {
     pub fn count(&self) -> usize {
         self.awards.len() + self.awards_return.len() + self.cash.len()
     }
+}
+
+/// What is behind an award.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
+    pub booking_links: Vec<BookingLink>,
+    pub segments: Option<Vec<Segment>>,
 }
 
 /// How a provider's part of an answer went.

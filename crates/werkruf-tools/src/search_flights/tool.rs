@@ -53,6 +53,8 @@ impl Tool for SearchFlights {
         // A search that found nothing says why by itself; asking again would spend the quota again.
         spec.attempts = 1;
         spec.answers_directly = true;
+        // Offers for many travellers are handed on as they came.
+        spec.max_response_bytes = 8 * 1024 * 1024;
         spec
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::house::{Change, House, did, len, whole, with};
+use crate::weather::Weather;
 
 #[tokio::test]
 async fn awards_and_money_stand_side_by_side() {
@@ -99,7 +100,14 @@ async fn the_state_is_patched_and_the_next_words_use_it() {
     let chosen = later.call("select_itinerary", json!({"index": 2})).await.unwrap();
     let selected = &chosen.state_patch.unwrap()["selected_itineraries"];
     assert_eq!((&selected[0]["program"], selected.as_array().unwrap().len()), (&json!("united"), 1));
-    assert!(chosen.message.unwrap().contains("90.000 Meilen"));
+    let message = chosen.message.unwrap();
+    assert!(message.contains("90.000 Meilen") && message.contains("Book here: https://example.org/a"), "{message}");
+    assert_eq!(house.stub().trip_calls.lock().unwrap().as_slice(), ["united-FRA-2026-12-01"]);
+    let flights: Vec<&Value> = selected[0]["segments"].as_array().unwrap().iter().map(|one| &one["flight"]).collect();
+    assert_eq!(flights, [&json!("LH1"), &json!("LH2")], "in the order they are flown");
+    house.stub().trips_weather.lock().unwrap().push_back(Weather::Html);
+    let without = later.call("select_itinerary", json!({"index": 1})).await.unwrap();
+    assert!(without.message.unwrap().contains("85.000 Meilen"), "a choice needs no details");
     let refused = later.call("select_itinerary", json!({"index": 9})).await.unwrap_err();
     assert_eq!(refused.code, "unknown_itinerary");
     let noted = later.call("remember", json!({"content": "Ich sitze gern am Gang"})).await.unwrap();

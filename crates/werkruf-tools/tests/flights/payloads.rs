@@ -55,3 +55,16 @@ pub fn duffel() -> String {
             "origin": {"iata_code": "FRA"}, "destination": {"iata_code": "JFK"}, "passengers": [{"cabin_class": "business"}], "stops": []}]}]}]}})
     .to_string()
 }
+
+/// What is behind an availability of a program.
+pub fn behind(program: &str) -> String {
+    let segment = |order: i64, flight: &str, from: &str, to: &str| {
+        json!({"Order": order, "FlightNumber": flight, "OriginAirport": from, "DestinationAirport": to, "AircraftName": "Airbus A340",
+            "DepartsAt": "2026-12-01T10:30:00Z", "ArrivesAt": "2026-12-01T13:15:00Z"})
+    };
+    json!({"data": [{"ID": format!("{program}-short"), "Cabin": "business", "MileageCost": 85_000, "Stops": 1,
+            "AvailabilitySegments": [segment(1, "LH2", "MUC", "JFK"), segment(0, "LH1", "FRA", "MUC")]}],
+        "booking_links": [{"label": "Elsewhere", "link": "https://example.org/b", "primary": false},
+            {"label": "Book here", "link": "https://example.org/a", "primary": true}], "carriers": {"LH": "Lufthansa"}})
+    .to_string()
+}

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, Response};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use werkruf_contract::Deadline;
 
-use crate::payloads::{duffel, offer, page, row};
+use crate::payloads::{behind, duffel, offer, page, row};
 use crate::weather::Weather;
 
 pub const SEATS_KEY: &str = "pro_1234";
@@ -26,6 +26,8 @@ pub struct Stub {
     pub amadeus_weather: Mutex<VecDeque<Weather>>,
     pub token_weather: Mutex<VecDeque<Weather>>,
     pub duffel_weather: Mutex<VecDeque<Weather>>,
+    pub trips_weather: Mutex<VecDeque<Weather>>,
+    pub trip_calls: Mutex<Vec<String>>,
     pub seats_calls: Mutex<Vec<HashMap<String, String>>>,
     pub offer_calls: Mutex<Vec<HashMap<String, String>>>,
     pub duffel_calls: Mutex<Vec<Bytes>>,
@@ -52,6 +54,7 @@ impl Stubs {
         let stub = Arc::new(Stub { remaining: AtomicI64::new(1000), lifetime: AtomicI64::new(1799), ..Stub::default() });
         let router = Router::new()
             .route("/partnerapi/search", get(seats))
+            .route("/partnerapi/trips/{id}", get(trips))
             .route("/v1/security/oauth2/token", post(token))
             .route("/v2/shopping/flight-offers", get(offers))
             .route("/air/offer_requests", post(duffel_offers))
@@ -118,6 +121,13 @@ async fn seats(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(asked): 
         ("x-ratelimit-reset", "40000".to_owned()),
     ];
     weather.answer(body, &headers).await
+}
+
+async fn trips(State(stub): State<Arc<Stub>>, Path(id): Path<String>) -> Response<Body> {
+    stub.trip_calls.lock().unwrap().push(id.clone());
+    let left = stub.remaining.fetch_sub(1, Ordering::SeqCst) - 1;
+    let program = id.split('-').next().unwrap_or_default();
+    next(&stub.trips_weather).answer(behind(program), &[("x-ratelimit-remaining", left.to_string())]).await
 }
 
 async fn token(State(stub): State<Arc<Stub>>, body: String) -> Response<Body> {

@@ -11,12 +11,12 @@ use werkruf_contract::{BoxFuture, Clock, Deadline};
 use werkruf_store::{Ledger, ProviderAccount, StoreError};
 
 use super::refusal::refusal;
-use super::wire::{Row, search_page};
+use super::wire::{Row, search_page, trips_page};
 use crate::search_flights::account;
 use crate::search_flights::cabin::Cabin;
 use crate::search_flights::exchange::{Heard, exchange};
 use crate::search_flights::offer::Award;
-use crate::search_flights::provider::{FlightProvider, Found, Side};
+use crate::search_flights::provider::{Details, FlightProvider, Found, Side};
 use crate::search_flights::query::{Days, Query};
 use crate::search_flights::trouble::{Reason, Trouble};
 
@@ -92,6 +92,24 @@ impl Seatsaero {
         Ok(heard)
     }
 
+    /// Everything behind one availability; a call of its own.
+    async fn behind(&self, award: &str, trip: Option<&str>) -> Result<Details, Trouble> {
+        let heard = self.counted(self.get(&format!("trips/{award}"))).await?;
+        let body = if heard.is_success() { heard.json() } else { None };
+        let Some(page) = body.as_ref().and_then(|body| trips_page(body).ok()) else {
+            return Err(refusal(heard.status, heard.retry_after(), &heard.text()));
+        };
+        let segments = page.trips.into_iter().find(|one| Some(one.trip_id.as_str()) == trip).and_then(|trip| trip.segments);
+        Ok(Details { booking_links: page.booking_links, segments })
+    }
+
+    fn get(&self, path: &str) -> RequestBuilder {
+        let key = self.config.key.expose_secret();
+        let credential = if key.starts_with("seats:") { format!("Bearer {key}") } else { key.to_owned() };
+        let request = self.client.get(format!("{}/{path}", self.config.base_url));
+        request.header("partner-authorization", credential).header("accept", "application/json")
+    }
+
     fn request(&self, query: &Query, from: &str, to: &str, days: Days) -> RequestBuilder {
         let (first, last, sources) = (days.first.to_string(), days.last.to_string(), query.sources.join(","));
         let mut parameters = vec![
@@ -110,13 +128,7 @@ impl Seatsaero {
         if !sources.is_empty() {
             parameters.push(("sources", &sources));
         }
-        let key = self.config.key.expose_secret();
-        let credential = if key.starts_with("seats:") { format!("Bearer {key}") } else { key.to_owned() };
-        self.client
-            .get(format!("{}/search", self.config.base_url))
-            .query(&parameters)
-            .header("partner-authorization", credential)
-            .header("accept", "application/json")
+        self.get("search").query(&parameters)
     }
 }
 
@@ -127,6 +139,12 @@ impl FlightProvider for Seatsaero {
 
     fn side(&self) -> Side {
         Side::Awards
+    }
+
+    fn details<'a>(&'a self, award: &'a str, trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
+        // The id comes back from the session state, which can be written from outside.
+        let tidy = !award.is_empty() && award.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        tidy.then(|| Box::pin(self.behind(award, trip)) as BoxFuture<'a, _>)
     }
 
     fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {

@@ -155,7 +155,9 @@ fn trip(trip: &Value, inherited: Option<&str>) -> Option<Trip> {
         stops: number(trip, "Stops").unwrap_or(0),
         duration_minutes: number(trip, "TotalDuration").filter(|minutes| *minutes > 0),
         airlines: codes(text(trip, "Carriers").unwrap_or_default()),
-        flight_numbers: text(trip, "FlightNumbers").map(|text| text.split(',').map(|one| one.trim().to_owned()).collect()),
+        flight_numbers: text(trip, "FlightNumbers")
+            .filter(|text| !text.is_empty())
+            .map(|text| text.split(',').map(|one| one.trim().to_owned()).collect()),
         departure: place("OriginAirport", "DepartsAt"),
         arrival: place("DestinationAirport", "ArrivesAt"),
         connections: trip.get("Connections").and_then(list),
