@@ -3,6 +3,7 @@ import datetime
 import json
 import os
 import stat
+import threading
 import time
 
 from fakes import Model, calls, text
@@ -113,6 +114,25 @@ def check_flights_quota_and_token_outlive_the_process():
         assert providers(search("2025-03-19"))["amadeus"] == ("ok", None) and flights.tokens == 2
 
 
+def check_flights_ten_at_once_with_an_expired_token_fetch_one():
+    with Scene(FLIGHTS_CACHE_S="0") as (_, flights, house):
+        def search(day, into):
+            body = {"input": {**ASKED, "award_only": False, "depart_date": f"2025-03-{day:02}"}}
+            into.append(providers(house.call("POST", "/api/tools/search_flights/invoke", body)[1]["data"])["amadeus"])
+
+        for expired, tokens in ((False, 1), (True, 2)):
+            if expired:
+                flights.good_token = None
+            done = []
+            threads = [threading.Thread(target=search, args=(day, done)) for day in range(10, 20)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert done == [("ok", None)] * 10, done
+            assert flights.tokens == tokens, flights.tokens
+
+
 def check_flights_the_same_request_costs_one_call():
     with Scene() as (_, flights, house):
         for cached in (False, True):
@@ -158,6 +178,8 @@ def check_flights_without_keys_are_sample_data():
                                     (1, "Busca vuelos en business de Madrid a Nueva York el 15 de marzo", "datos de ejemplo")):
             status, body, _ = house.chat(message, user=user)
             assert status == 200 and word in body["message"]["content"] and body["tool_result"]["sandbox"] is True, body
+        status, body, _ = house.chat("Flüge von FRA nach FRA am 15. März in Business", user=2)
+        assert status == 200 and "gleich (FRA)" in body["message"]["content"], body
         status, body, _ = house.chat("Ich suche einen Flug nach Tokio", user=2)
         assert body["tool_result"]["missing"] == ["origin", "depart_date", "cabin"] and body["session_state"]["pending_flight_request"] == {"destination": "TYO"}, body
     finally:

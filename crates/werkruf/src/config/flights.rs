@@ -64,7 +64,9 @@ fn amadeus(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> 
 /// An address, or a host alone, without a slash at the end.
 fn base_url(environment: &Environment, variable: Variable, default: &str, violations: &mut Vec<ConfigViolation>) -> String {
     let Some(text) = environment.get(variable) else { return default.to_owned() };
-    let url = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let local = ["127.", "localhost", "[::1]"].iter().any(|host| text.starts_with(host));
+    let scheme = if local { "http" } else { "https" };
+    let url = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     if let Some(fault) = address_fault(&url) {
         violations.push(ConfigViolation::new(variable.name(), fault));
     }

@@ -57,10 +57,11 @@ impl Amadeus {
     }
 
     async fn offers(&self, query: &Query, deadline: Deadline) -> Result<Value, Trouble> {
-        let mut token = self.tokens.token(None, || self.fetch_token()).await?;
         let (mut renewed, mut pauses) = (false, 0);
         loop {
             self.pace.wait().await;
+            // Taken when it is our turn: while we waited somebody may have renewed it.
+            let token = self.tokens.token(None, || self.fetch_token()).await?;
             let heard = exchange(self.request(query, &token)).await?;
             if let Some(body) = answered(&heard) {
                 return Ok(body);
@@ -68,7 +69,7 @@ impl Amadeus {
             match refusal(heard.status, heard.retry_after(), &heard.text()) {
                 Refusal::NewToken(_) if !renewed => {
                     renewed = true;
-                    token = self.tokens.token(Some(&token), || self.fetch_token()).await?;
+                    self.tokens.token(Some(&token), || self.fetch_token()).await?;
                 }
                 Refusal::Pause(trouble) if pauses < PAUSES => {
                     pauses += 1;
@@ -83,8 +84,8 @@ impl Amadeus {
         }
     }
 
+    /// Not held up by searches that wait for their turn: they all wait for this.
     async fn fetch_token(&self) -> Result<Granted, Trouble> {
-        self.pace.wait().await;
         let form = [
             ("grant_type", "client_credentials"),
             ("client_id", self.config.key.as_str()),
