@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what is stored with what the outside saw, after any number of crashes.
 
-usage: auditor.py DB LEDGER.json      exit 1 on violations
+usage: auditor.py DB LEDGER.json      exit 1 on violations (DB is an SQLite file; PostgreSQL is read by the lane that made it)
 
 The ledger: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
 "model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "heard", "canceled"}] of chats,
@@ -37,23 +37,17 @@ CALL_TERMINAL = ("succeeded", "failed", "timeout", "canceled")
 
 
 class Audit:
-    def __init__(self, path, ledger):
-        self.ledger, self.violations = ledger, []
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
-            db.row_factory = sqlite3.Row
-            read = lambda sql: [dict(row) for row in db.execute(sql)]
-            self.turns = {t["id"]: t for t in read("SELECT * FROM turns")}
-            self.calls = {c["id"]: c for c in read("SELECT * FROM tool_calls")}
-            self.messages = read("SELECT * FROM messages ORDER BY conversation_id, seq")
-            self.events = read("SELECT * FROM events ORDER BY conversation_id, seq")
-            self.inbox = read("SELECT * FROM inbox")
-            self.leases = read("SELECT * FROM leases")
-            self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
-            self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
-            self.outbox = read("SELECT * FROM outbox")
-            self.broken = [row[0] for row in db.execute("PRAGMA integrity_check")]
-            self.broken += [f"{row[0]} names a row of {row[2]} that is missing" for row in db.execute("PRAGMA foreign_key_check")]
-        db.close()
+    def __init__(self, read, broken, ledger):
+        self.ledger, self.violations, self.broken = ledger, [], broken
+        self.turns = {t["id"]: t for t in read("SELECT * FROM turns")}
+        self.calls = {c["id"]: c for c in read("SELECT * FROM tool_calls")}
+        self.messages = read("SELECT * FROM messages ORDER BY conversation_id, seq")
+        self.events = read("SELECT * FROM events ORDER BY conversation_id, seq")
+        self.inbox = read("SELECT * FROM inbox")
+        self.leases = read("SELECT * FROM leases")
+        self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
+        self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
+        self.outbox = read("SELECT * FROM outbox")
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
@@ -267,7 +261,19 @@ def group(rows, by):
 
 
 def audit(path, ledger):
-    return Audit(path, ledger).all()
+    """An SQLite file."""
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        db.row_factory = sqlite3.Row
+        broken = [row[0] for row in db.execute("PRAGMA integrity_check")]
+        broken += [f"{row[0]} names a row of {row[2]} that is missing" for row in db.execute("PRAGMA foreign_key_check")]
+        violations = Audit(lambda sql: [dict(row) for row in db.execute(sql)], broken, ledger).all()
+    db.close()
+    return violations
+
+
+def audit_rows(read, ledger):
+    """A database that looks after its own files; `read` answers a query with rows."""
+    return Audit(read, ["ok"], ledger).all()
 
 
 if __name__ == "__main__":

@@ -125,6 +125,13 @@ parameters = '''{"type": "object", "properties": {"run": {"type": "string"}, "n"
 """
 
 
+def config(tool):
+    """Three tools that count, by effect, and three that ask a person first."""
+    plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
+    asked = "".join(TOOL % {"name": effect + "_asked", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
+    return "[retention]\nevents_days = 1\n" + plain + asked
+
+
 # Whatever goes wrong here, no server is left behind.
 STARTED = []
 atexit.register(lambda: [process.kill() for process in STARTED if process.poll() is None])
@@ -136,10 +143,7 @@ class Victim(House):
     def __init__(self, model, tool, env=None):
         self.up = threading.Lock()
         self.kills = 0
-        plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
-        asked = "".join(TOOL % {"name": effect + "_asked", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
-        config = "[retention]\nevents_days = 1\n" + plain + asked
-        super().__init__(model, config, {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", **(env or {})})
+        super().__init__(model, config(tool), {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", **(env or {})})
 
     def start(self, crash=None):
         """Up and ready, or dead already where the crash is armed."""

@@ -28,15 +28,20 @@ def until(condition, seconds=20, what="a condition"):
         time.sleep(0.02)
 
 
+def environment(model=None, env=None):
+    """What a server is started with: nothing of ours but what is named."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_"))}
+    plain.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
+    if model:
+        plain.update({"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_MODEL": "fake"})
+    return {**plain, **(env or {})}
+
+
 class House:
     def __init__(self, model=None, config="", env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
         self.db = os.path.join(self.folder.name, "w.db")
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_"))}
-        self.env.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
-        if model:
-            self.env.update({"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_MODEL": "fake"})
-        self.env.update(env or {})
+        self.env = environment(model, env)
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", "sqlite:" + self.db]
         if config:
             path = os.path.join(self.folder.name, "werkruf.toml")

@@ -17,6 +17,8 @@ pub type Kept<'a, T> = BoxFuture<'a, Result<T, KeepingError>>;
 
 /// Backups and erasure, beside everything else that goes on.
 pub trait Keeping: Send + Sync {
+    /// What this process has written since it opened the database.
+    fn counts(&self) -> Counts;
     /// Writes a consistent, verified copy while turns go on; `force` replaces an older backup.
     fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, Backup>;
     /// Removes a person's content for good; `None` when nobody is known by this id. [`StoreError::Busy`] while a turn of
@@ -24,6 +26,17 @@ pub trait Keeping: Send + Sync {
     fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>>;
     /// Turns of this person, or in their conversations, that have not ended.
     fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>>;
+}
+
+/// What has been written since the database was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs whose rows are durable.
+    pub commits: u64,
+    /// Transactions these jobs shared.
+    pub groups: u64,
+    /// Rows inserted, updated or deleted, as the database counts them.
+    pub row_writes: u64,
 }
 
 /// A backup that was written and read back.

@@ -12,6 +12,7 @@ mod article_match;
 mod clients;
 pub mod crash;
 mod error;
+mod fleet;
 mod history;
 mod keeping;
 mod keys;
@@ -31,8 +32,9 @@ mod write;
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
 pub use clients::{Clients, Resumed};
 pub use error::StoreError;
+pub use fleet::{Fleet, Position, Renewed};
 pub use history::{Histories, NewHistory};
-pub use keeping::{Backup, Erased, Held, Keeping, KeepingError, Kept, Restored};
+pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
@@ -40,7 +42,7 @@ pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
     TurnRow, UserRow,
 };
-pub use sqlite::{Counts, SqliteStore};
+pub use sqlite::SqliteStore;
 pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
 pub use workspace::{
     ArticleQuery, ArticleRow, DateSpan, Found, ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow, Reach,
@@ -61,6 +63,43 @@ use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 
 /// What every method answers: boxed, because the house holds its store as `Arc<dyn …>`.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Everything a database does: what the house opens once and hands out by the part.
+pub trait Store:
+    Turns
+    + Records
+    + People
+    + Workspace
+    + Keeping
+    + Approvals
+    + Streams
+    + Clients
+    + Histories
+    + Legacy
+    + Fleet
+    + Ledger
+    + std::fmt::Debug
+    + 'static
+{
+}
+
+impl<S> Store for S where
+    S: Turns
+        + Records
+        + People
+        + Workspace
+        + Keeping
+        + Approvals
+        + Streams
+        + Clients
+        + Histories
+        + Legacy
+        + Fleet
+        + Ledger
+        + std::fmt::Debug
+        + 'static
+{
+}
 
 /// What a turn writes, and what it must read to go on.
 pub trait Turns: Send + Sync {

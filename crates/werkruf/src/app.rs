@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, StoreError, Streams, Turns};
+use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, Store, StoreError, Streams, Turns};
 use werkruf_tools::Flights;
 
-use crate::config::{Config, ConfigViolation};
+use crate::config::{Config, ConfigViolation, Database};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
 use crate::{provider, sample, secret_key, setup};
@@ -82,7 +82,7 @@ impl From<StoreError> for StartError {
 pub struct App {
     pub config: Config,
     pub clock: Clock,
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<dyn Store>,
     pub runtime: Runtime,
     /// The bearer of commands on this machine; new at every start.
     pub operator_token: SecretString,
@@ -118,14 +118,13 @@ impl App {
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
-        make_folder(&config.database)?;
-        let store = SqliteStore::open(&config.database, &clock)?;
+        let store = open_store(&config, &clock)?;
         // Only Amadeus has a secret to store.
         let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
         let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
         let setup = setup::build(&config, &client, store.clone(), &flights, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
-        settle(&config, &store, started_at).await?;
+        settle(&config, store.as_ref(), started_at).await?;
         let parts = Parts {
             turns: store.clone(),
             records: store.clone(),
@@ -228,13 +227,26 @@ impl App {
     }
 }
 
+/// The database the configuration names, with its schema up to date.
+fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+    match &config.database {
+        Database::Sqlite(file) => {
+            make_folder(file)?;
+            Ok(SqliteStore::open(file, clock)?)
+        }
+        Database::Postgres(_) => {
+            Err(StartError::Config(vec![ConfigViolation::new("/database", "this release has SQLite only; write sqlite:FILE")]))
+        }
+    }
+}
+
 fn make_folder(database: &Path) -> Result<(), StartError> {
     let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
 /// What every opened store has: tenant `demo`, and the sample data where it is wanted.
-async fn settle(config: &Config, people: &SqliteStore, now: Timestamp) -> Result<(), StartError> {
+async fn settle(config: &Config, people: &dyn Store, now: Timestamp) -> Result<(), StartError> {
     people.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
     let new = people.setting(INSTALLED_AT.to_owned()).await?.is_none();
     let by_itself = new && config.listen.ip().is_loopback() && config.file.is_none();

@@ -15,9 +15,11 @@ use crate::config::{Config, ConfigViolation, Variable};
 
 /// The house's seal. `<db>.key` is made, readable by its owner only, where the environment brings no key.
 pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
-    match &config.secret_key {
-        Some(key) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
-        None => beside(&config.database),
+    match (&config.secret_key, config.database.file()) {
+        (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
+        (None, Some(file)) => beside(file),
+        // Processes on several machines share no file.
+        (None, None) => Err(StartError::Config(vec![fault()])),
     }
 }
 

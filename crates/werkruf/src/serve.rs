@@ -113,24 +113,25 @@ async fn reload(app: &App) {
     }
 }
 
-fn leave_note(app: &App, address: SocketAddr) -> Result<LockFile, StartError> {
-    let path = app.config.lock_path();
+/// Nobody beside a shared database needs one: commands open it themselves.
+fn leave_note(app: &App, address: SocketAddr) -> Result<Option<LockFile>, StartError> {
+    let Some(path) = app.config.lock_path() else { return Ok(None) };
     let note = LockNote {
         address: format!("http://{}", reachable(address)),
         token: app.operator_token.expose_secret().to_owned(),
         pid: std::process::id(),
     };
-    LockFile::write(&path, note).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
+    LockFile::write(&path, note).map(Some).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
 }
 
 /// The lines a person sees first. They go to stdout; the log goes to stderr.
 fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     let address = format!("http://{}", reachable(address));
     let model = provider::describe(&app.config.model);
-    let database = app.config.database.display();
+    let database = app.config.database.to_string();
     let curl = key.map(|key| curl(&address, key));
     if json {
-        let line = json!({"address": address, "model": model, "database": database.to_string(), "key": key, "curl": curl});
+        let line = json!({"address": address, "model": model, "database": database, "key": key, "curl": curl});
         print::line(&line.to_string());
         return;
     }

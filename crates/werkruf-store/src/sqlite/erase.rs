@@ -17,6 +17,10 @@ use super::{SqliteStore, backup};
 use crate::{Erased, Keeping, Kept, StoreError, TurnRow, crash};
 
 impl Keeping for SqliteStore {
+    fn counts(&self) -> crate::Counts {
+        self.writer.counts()
+    }
+
     fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, crate::Backup> {
         let database = self.path.clone();
         Box::pin(async move {

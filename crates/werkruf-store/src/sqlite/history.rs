@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{State, Uuid};
 
 use super::SqliteStore;
-use super::insert::count;
+use super::insert::{self, count};
 use super::text::{Id, Stamp};
 use crate::{Answer, ConversationRow, Histories, NewHistory, StoreError};
 
@@ -22,25 +22,7 @@ fn put(c: &Connection, history: NewHistory) -> Result<ConversationRow, StoreErro
     )?
     .execute(params![conversation, tenant, history.user_id, history.channel, history.assistant, history.title, now])?;
     for (message, seq) in history.messages.iter().zip(1_i64..) {
-        c.prepare_cached(
-            "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, tool_calls, tool_call_id, tool_name,
-               status, metadata, seq, tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-        )?
-        .execute(params![
-            Id::from(message.id),
-            tenant,
-            now,
-            conversation,
-            message.content,
-            message.role,
-            message.tool_calls,
-            message.tool_call_id,
-            message.tool_name,
-            message.status,
-            message.metadata.as_deref().unwrap_or("{}"),
-            seq,
-            message.tokens,
-        ])?;
+        insert::message(c, (&tenant, &conversation, None), message, Some(seq), &now)?;
     }
     make_lease(c, history.tenant_id, history.id, count(history.messages.len()))?;
     let NewHistory { tenant_id, id, user_id, channel, assistant, title, now, .. } = history;

@@ -17,27 +17,7 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// `seq` is `None` while the message waits.
     pub(super) fn message(&self, c: &Connection, conversation: &Id, message: &NewMessage, seq: Option<i64>) -> Result<(), StoreError> {
-        c.prepare_cached(
-            "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, tool_calls, tool_call_id, tool_name,
-               status, metadata, seq, turn_id, tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        )?
-        .execute(params![
-            Id::from(message.id),
-            self.tenant,
-            self.now,
-            conversation,
-            message.content,
-            message.role,
-            message.tool_calls,
-            message.tool_call_id,
-            message.tool_name,
-            message.status,
-            message.metadata.as_deref().unwrap_or("{}"),
-            seq,
-            self.turn,
-            message.tokens,
-        ])?;
-        Ok(())
+        self::message(c, (self.tenant, conversation, Some(self.turn)), message, seq, self.now)
     }
 
     /// Numbers the events from `first` on and says which numbers they got.
@@ -82,6 +62,37 @@ impl Place<'_> {
         ])?;
         Ok(())
     }
+}
+
+/// A message of a conversation of a tenant, and of the turn that made it where one did.
+pub(super) fn message(
+    c: &Connection,
+    (tenant, conversation, turn): (&Id, &Id, Option<&Id>),
+    message: &NewMessage,
+    seq: Option<i64>,
+    now: &Stamp,
+) -> Result<(), StoreError> {
+    c.prepare_cached(
+        "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, tool_calls, tool_call_id, tool_name,
+           status, metadata, seq, turn_id, tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?
+    .execute(params![
+        Id::from(message.id),
+        tenant,
+        now,
+        conversation,
+        message.content,
+        message.role,
+        message.tool_calls,
+        message.tool_call_id,
+        message.tool_name,
+        message.status,
+        message.metadata.as_deref().unwrap_or("{}"),
+        seq,
+        turn,
+        message.tokens,
+    ])?;
+    Ok(())
 }
 
 /// A call row, whole, in the order of [`super::row::CALL`].

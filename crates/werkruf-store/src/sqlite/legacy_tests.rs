@@ -39,7 +39,7 @@ impl House {
 
     async fn import(&self, source: &Path, dry_run: bool) -> Result<LegacyReport, LegacyError> {
         let import = LegacyImport { source: source.to_owned(), tenant_id: self.tenant, user_id: None, dry_run };
-        self.store.take_over(import).await
+        self.store.take_in(import).await
     }
 
     async fn messages(&self, conversation: Uuid) -> Vec<MessageRow> {

@@ -8,6 +8,7 @@ mod backup;
 mod clients;
 mod erase;
 mod erased_list;
+mod fleet;
 mod history;
 mod hold;
 mod import;
@@ -42,7 +43,6 @@ use werkruf_contract::Clock;
 use crate::StoreError;
 use known::Known;
 use readers::Readers;
-pub use writer::Counts;
 use writer::Writer;
 
 /// The embedded database. Dropping the last handle finishes what is queued and closes the file.
@@ -80,11 +80,6 @@ impl SqliteStore {
     /// Where the database is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// What has been written since the database was opened.
-    pub fn counts(&self) -> Counts {
-        self.writer.counts()
     }
 }
 

@@ -10,9 +10,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use werkruf_contract::{Clock, Grant};
 
-use super::{Counts, SqliteStore};
+use super::SqliteStore;
 use crate::story::{World, tell};
-use crate::{ConversationRef, People, Reach, Records, StoreError, Target, TokenRoles, Turns, Workspace};
+use crate::{ConversationRef, Counts, Keeping, People, Reach, Records, StoreError, Target, TokenRoles, Turns, Workspace};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,58 +21,11 @@ fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     (store, clock, folder)
 }
 
-tell! {
-    fresh:
-    a_turn_is_stored_in_four_commits,
-    a_quota_allows_exactly_its_calls,
-    what_a_provider_says_is_left_counts_too,
-    a_token_is_kept_and_replaced,
-    an_answer_is_kept_for_its_time_and_its_tenant,
-    a_second_message_waits_for_its_place,
-    a_lease_of_another_owner_makes_the_turn_wait,
-    a_turn_that_was_left_is_gone_on_with_before_another_begins,
-    the_inbox_knows_a_second_copy,
-    only_the_owner_finds_a_conversation,
-    a_fenced_write_changes_nothing,
-    terminal_rows_never_move,
-    an_attempt_leaves_a_row_and_the_call_goes_on,
-    state_is_merged_and_null_clears,
-    many_turns_write_at_once,
-    a_cancel_is_a_wish_the_owner_hears,
-    a_clients_results_take_their_places,
-    a_client_is_known_by_what_it_has_seen,
-    what_a_client_takes_back_is_marked_once_and_kept,
-    a_turn_waits_for_a_word_and_goes_on,
-    a_word_comes_in_time_or_not_at_all,
-    approvals_are_listed_by_role_status_and_turn,
-    a_conversation_is_deleted_whole,
-    a_turn_needs_no_conversation,
-    a_result_is_reusable_until_the_world_changes,
-    an_unknown_outcome_keeps_its_key,
-    ids_are_taken_per_conversation,
-    lists_page_by_id_both_ways,
-    a_prefix_finds_its_ids,
-    text_is_kept_under_the_lease_until_it_is_a_row,
-    a_bite_is_bounded_by_rows_and_bytes,
-    a_turn_that_waits_is_canceled_and_its_message_kept,
-    a_log_loses_its_beginning_and_never_gets_a_hole,
-    a_long_log_is_forgotten_in_batches,
-    two_roles_give_the_widest_scope,
-    a_bad_batch_is_not_written_at_all,
-    a_guest_is_made_once,
-    a_token_decides_the_roles_until_the_next_one,
-    what_a_token_said_ends_with_it,
-    writing_a_person_ends_what_a_token_said,
-    keys_are_found_by_digest_until_deleted,
-    tenants_and_settings_are_remembered,
-    a_reach_never_shows_more_than_its_grant,
-    work_is_filtered_ordered_and_cut,
-    worktimes_are_those_that_overlap,
-    articles_are_found_by_words_tags_and_branch,
-    an_import_replaces_what_it_names_and_nothing_else,
-    external_ids_lead_to_one_person,
-    a_batch_with_faults_tells_all_and_writes_nothing,
+fn opened() -> std::future::Ready<(Arc<SqliteStore>, Clock, TempDir)> {
+    std::future::ready(fresh())
 }
+
+tell!(opened);
 
 /// As a person with `sqlite3 file:w.db?mode=ro` sees it.
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file from outside")]

@@ -12,23 +12,12 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::StoreError;
+use crate::{Counts, StoreError};
 
 /// Jobs in one commit at most.
 const GROUP: usize = 256;
 /// Jobs that may wait; a caller beyond that waits for room.
 const QUEUE: usize = 4 * GROUP;
-
-/// What the writer has done since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// Jobs whose rows are durable.
-    pub commits: u64,
-    /// Transactions these jobs shared.
-    pub groups: u64,
-    /// Rows inserted, updated or deleted, as SQLite counts them.
-    pub row_writes: u64,
-}
 
 #[derive(Default)]
 struct Tally {

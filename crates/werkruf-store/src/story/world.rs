@@ -7,13 +7,9 @@ use serde_json::Value;
 use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, TurnStatus, Uuid};
 
 use crate::{
-    Approvals, CallEnd, CallRow, Clients, ConversationRef, Fence, InboxEntry, Ledger, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    People, Records, Streams, TurnChange, TurnKind, TurnWrite, Turns, Workspace, Written,
+    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store, TurnChange, TurnKind,
+    TurnWrite, Written,
 };
-
-/// Everything a database does.
-pub(crate) trait Store: Turns + Records + People + Workspace + Approvals + Clients + Streams + Ledger + 'static {}
-impl<T: Turns + Records + People + Workspace + Approvals + Clients + Streams + Ledger + 'static> Store for T {}
 
 pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,

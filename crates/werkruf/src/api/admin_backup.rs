@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::{Keeping, KeepingError};
+use werkruf_store::KeepingError;
 
 use super::error::ApiError;
 use super::policy::{Policy, Who};

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{Keeping, KeepingError, StoreError};
+use werkruf_store::{KeepingError, StoreError};
 
 use super::admin_backup::refused;
 use super::body::Named;

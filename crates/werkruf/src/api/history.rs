@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_llm::HistoryCall;
 use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
-use werkruf_store::{Histories, MessageRow, NewHistory, NewMessage, Order};
+use werkruf_store::{MessageRow, NewHistory, NewMessage, Order};
 
 use super::Door;
 use super::body;

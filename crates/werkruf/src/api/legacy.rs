@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::{Legacy, LegacyError, LegacyImport};
+use werkruf_store::{LegacyError, LegacyImport};
 
 use super::error::ApiError;
 use super::policy::{Policy, Who};
@@ -59,7 +59,7 @@ async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
         dry_run: request.dry_run,
     };
     let app = Arc::clone(&door.app);
-    let report = door.owned(async move { app.store.take_over(import).await }).await?.map_err(refused)?;
+    let report = door.owned(async move { app.store.take_in(import).await }).await?.map_err(refused)?;
     tracing::info!(tenant_id = %who.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }

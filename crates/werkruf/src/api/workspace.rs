@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{ImportFault, Workspace, WorkspaceBatch, add_lines, parse_batch};
+use werkruf_store::{ImportFault, WorkspaceBatch, add_lines, parse_batch};
 
 use super::Door;
 use super::error::ApiError;

@@ -110,8 +110,9 @@ impl Backend {
         let tenant = Some(globals.tenant.clone().unwrap_or_else(|| sample::DEMO.to_owned()));
         let user = globals.user.clone();
         let config = session.config()?;
-        let path = config.lock_path();
-        if let Some(note) = LockNote::read(&path) {
+        if let Some(path) = config.lock_path()
+            && let Some(note) = LockNote::read(&path)
+        {
             let client = client()?;
             let base = address(&note.address);
             if lives(&client, &base).await {

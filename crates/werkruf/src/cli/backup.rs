@@ -11,7 +11,7 @@ use werkruf_store::{KeepingError, Restored, SqliteStore};
 use super::backend::Backend;
 use super::error::CliError;
 use super::{Globals, Outcome, Session, print};
-use crate::config::Variable;
+use crate::config::{Config, Variable};
 
 #[derive(Debug, Args)]
 pub(super) struct File {
@@ -29,7 +29,7 @@ pub(super) async fn back_up(session: &Session, File { file, force }: File) -> Ou
         return Err(CliError::Usage("the file is written by the server; give it an absolute path there".to_owned()));
     }
     if !elsewhere {
-        let database = session.config()?.database;
+        let database = file_of(&session.config()?)?;
         if !database.exists() {
             return Err(CliError::refused("not_found", format!("there is no database {}", database.display())));
         }
@@ -62,7 +62,8 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     }
     let config = session.config()?;
     let clock = Clock::system(config.clock_offset_s);
-    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &config.database, force, &clock));
+    let database = file_of(&config)?;
+    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &clock));
     let restored = restoring.await.map_err(|error| CliError::refused("internal", format!("the restore did not end: {error}")))?;
     let restored = restored.map_err(|error| refused(&error))?;
     if session.globals.json {
@@ -71,6 +72,12 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
         tell(&restored);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file to copy or replace; PostgreSQL has tools of its own for that.
+fn file_of(config: &Config) -> Result<PathBuf, CliError> {
+    let why = "this command copies SQLite files; back PostgreSQL up with pg_dump (docs/operations.md)";
+    config.database.file().map(Path::to_path_buf).ok_or_else(|| CliError::Usage(why.to_owned()))
 }
 
 fn tell(restored: &Restored) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret, SecretString};
 use werkruf_runtime::Assistant;
 
+use super::database::Database;
 use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
@@ -44,9 +45,13 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         variable(Variable::WERKRUF_DATABASE),
         ("/database", document.file.database.as_ref()),
     );
-    let database = database.map_or_else(|| Ok(PathBuf::from(DEFAULT_DATABASE)), |found| sqlite_file(document, &found));
+    let default_database = || Database::Sqlite(PathBuf::from(DEFAULT_DATABASE));
+    let database = database.map_or_else(
+        || Ok(default_database()),
+        |found| Database::parse(found.text).map_err(|message| document.violation(found.place, message)),
+    );
     let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
-    let database = database.unwrap_or_else(|violation| note(violations, violation, PathBuf::from(DEFAULT_DATABASE)));
+    let database = database.unwrap_or_else(|violation| note(violations, violation, default_database()));
     let limits = limits::merge(document, environment, violations);
     let config = Config {
         listen,
@@ -92,18 +97,6 @@ fn address(document: &Document, found: &Found<'_>) -> Result<SocketAddr, ConfigV
     text.parse().map_err(|_| {
         document.violation(found.place, format!("`{}` is no address to listen on; write one such as 127.0.0.1:8080", found.text))
     })
-}
-
-fn sqlite_file(document: &Document, found: &Found<'_>) -> Result<PathBuf, ConfigViolation> {
-    let fault = |message: &str| Err(document.violation(found.place, message));
-    if found.text.starts_with("postgres://") || found.text.starts_with("postgresql://") {
-        return fault("this release has SQLite only; write sqlite:FILE");
-    }
-    let file = found.text.strip_prefix("sqlite://").or_else(|| found.text.strip_prefix("sqlite:")).unwrap_or(found.text);
-    if file.is_empty() || file == ":memory:" || file.contains("://") {
-        return fault("names no file; write sqlite:FILE such as sqlite:data/werkruf.db");
-    }
-    Ok(PathBuf::from(file))
 }
 
 fn secret_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {

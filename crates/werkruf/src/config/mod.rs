@@ -3,6 +3,7 @@
 //! [`Config::load`] is pure but for reading the files it is told of; it finds every violation, not only the first.
 //! Secrets are kept apart from their spelling and never printed.
 
+mod database;
 mod environment;
 mod file;
 mod flights;
@@ -24,6 +25,7 @@ use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
 use werkruf_tools::{FlightsConfig, HttpToolConfig};
 
+pub use database::Database;
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::Connections;
@@ -91,8 +93,7 @@ pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
     pub listen: SocketAddr,
-    /// The SQLite file.
-    pub database: PathBuf,
+    pub database: Database,
     pub admin_key: Option<SecretString>,
     pub cors_origins: Vec<String>,
     /// Where people reach this server, without a slash at the end.
@@ -140,9 +141,9 @@ impl Config {
         (config, violations)
     }
 
-    /// Where `serve` leaves its address and token.
-    pub fn lock_path(&self) -> PathBuf {
-        lock_path(&self.database)
+    /// Where `serve` leaves its address and token; a database that many share has no such place.
+    pub fn lock_path(&self) -> Option<PathBuf> {
+        self.database.file().map(lock_path)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use werkruf::sample::DEMO_ID;
 use werkruf_bench::fake_model::{Gate, Reply};
 use werkruf_contract::{EventType, TurnStatus, Uuid};
-use werkruf_store::{ConversationRef, Fence, NewEvent, OpenTurn, Opened, Partial, Streams, TurnChange, TurnKind, TurnWrite, Turns};
+use werkruf_store::{ConversationRef, Fence, NewEvent, OpenTurn, Opened, Partial, TurnChange, TurnKind, TurnWrite};
 
 use crate::support::{House, Stream, body};
 

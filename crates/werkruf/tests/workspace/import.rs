@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_contract::{Grant, Uuid};
-use werkruf_store::{DateSpan, Reach, Target, WorkQuery, Workspace};
+use werkruf_store::{DateSpan, Reach, Target, WorkQuery};
 
 use crate::support::{House, body, refusal};
 

@@ -25,13 +25,13 @@ use write::Writing;
 const AT_ONCE: usize = 20;
 
 impl Legacy for SqliteStore {
-    fn take_over(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
-        Box::pin(self.take_over_all(import))
+    fn take_in(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
+        Box::pin(self.take_in_all(import))
     }
 }
 
 impl SqliteStore {
-    async fn take_over_all(&self, import: LegacyImport) -> Result<LegacyReport, LegacyError> {
+    async fn take_in_all(&self, import: LegacyImport) -> Result<LegacyReport, LegacyError> {
         if same_file(&import.source, &self.path) {
             return Err(LegacyError::Source { path: import.source, why: "this is the database itself".to_owned() });
         }

@@ -66,7 +66,6 @@ async fn input_items_are_what_came_in() {
 
 #[tokio::test]
 async fn what_the_events_no_longer_say_the_messages_do() {
-    use werkruf_store::Streams;
     let house = House::open().await;
     let tools = json!([{"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}]);
     let one = werkruf_bench::fake_model::call("test_echo", json!({"value": 1}));

@@ -1,0 +1,47 @@
+//! Processes that share one database: how they keep their leases, hear each other's wishes and follow each other's streams.
+//!
+//! Invariants: a lease counts by the database's clock alone; whoever does not own a turn leaves a wish and never touches its rows;
+//! a knock is a hint, and losing every one of them costs time only.
+
+use std::time::Duration;
+
+use werkruf_contract::{BoxFuture, Uuid};
+
+use crate::{Answer, StreamKey};
+
+/// What a process must do to share its database with others.
+pub trait Fleet: Send + Sync {
+    /// How long a lease stands without being renewed; `None` where one process holds the database for its life.
+    fn lease_ttl(&self) -> Option<Duration>;
+    /// Renews every lease of this owner in one statement and reads what others wish of the turns under them.
+    fn renew(&self, owner: String) -> Answer<'_, Renewed>;
+    /// Asks whoever runs this call to stop it; false when it does not run.
+    fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool>;
+    /// How far these streams of a tenant have come. Those that do not exist are left out.
+    fn positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> Answer<'_, Vec<Position>>;
+    /// Tells the other processes that there is something new. Many knocks at once become one.
+    fn knock(&self);
+    /// Resolves when another process has knocked; never where there is none.
+    fn knocked(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a process holds after renewing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Renewed {
+    /// The streams whose leases are this owner's, with their epochs.
+    pub held: Vec<(StreamKey, i64)>,
+    /// Turns under these leases that somebody wants stopped.
+    pub canceled_turns: Vec<Uuid>,
+    /// Calls of such turns that somebody wants stopped.
+    pub canceled_calls: Vec<Uuid>,
+}
+
+/// How far a stream has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    pub stream_id: Uuid,
+    /// The number the next event will get.
+    pub next_event_seq: i64,
+    /// Changes whenever the text that is being written is kept again; `None` while there is none.
+    pub partial: Option<String>,
+}

@@ -1,0 +1,78 @@
+"""A PostgreSQL of one's own: on a free port, with its own files, stopped and started at will.
+
+Binaries: those that `tests/postgres/up` installed, else the system's. The server runs as `postgres` where this is root.
+"""
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Small, but as durable as the real one: a commit that was acknowledged is on the disk.
+SETTINGS = {"fsync": "on", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB", "log_min_messages": "fatal"}
+
+
+def binaries():
+    found = sorted(ROOT.glob("target/postgres/**/pginstall18/bin/pg_ctl")) + sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), reverse=True)
+    if not found:
+        raise SystemExit("no PostgreSQL here: run tests/postgres/up, which installs one")
+    return found[0].parent
+
+
+def as_postgres():
+    if os.geteuid() != 0:
+        return []
+    return ["runuser", "-u", "postgres", "--"]
+
+
+class Postgres:
+    def __init__(self):
+        self.bin, self.folder = binaries(), pathlib.Path(tempfile.mkdtemp(prefix="werkruf-postgres-"))
+        self.data = self.folder / "data"
+        if as_postgres():
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self.do("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"postgres://postgres@127.0.0.1:{self.port}/postgres"
+        self.start()
+
+    def do(self, program, *arguments, check=True):
+        done = subprocess.run([*as_postgres(), str(self.bin / program), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, cwd="/")
+        if check and done.returncode:
+            raise AssertionError(f"{program}: {done.stderr[-1000:]}")
+
+    def start(self):
+        settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= {settings}"
+        self.do("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-t", 60, "-o", options, "start")
+
+    def stop(self, mode="fast"):
+        """`fast` hangs up on everybody, `immediate` is a crash."""
+        self.do("pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", 60, "stop")
+
+    def rows(self, sql, schema="werkruf"):
+        """As SQLite gives them: JSON as text, truth as a number."""
+        ask = f"SELECT coalesce(json_agg(row_to_json(q)), '[]') FROM ({sql}) q"
+        done = subprocess.run([str(self.bin / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", self.url, "-f", "-"], capture_output=True, text=True,
+                              input=f"SET search_path TO {schema}; SET ROLE werkruf_operator; {ask};", cwd="/")
+        if done.returncode:
+            raise AssertionError(f"{sql}: {done.stderr[-1000:]}")
+        return [{name: plain(value) for name, value in row.items()} for row in json.loads(done.stdout)]
+
+    def close(self):
+        self.do("pg_ctl", "-D", self.data, "-m", "immediate", "stop", check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def plain(value):
+    if isinstance(value, bool):
+        return int(value)
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
