@@ -105,8 +105,11 @@ impl Args {
         known.preferring(state.get("preferences"))
     }
 
-    /// Aliases under their proper names.
+    /// Aliases under their proper names; an empty text says nothing.
     fn settled(mut self) -> Self {
+        for text in [&mut self.origin, &mut self.destination, &mut self.depart_date, &mut self.return_date, &mut self.currency] {
+            *text = text.take().filter(|text| !text.trim().is_empty());
+        }
         self.award_only = self.award_only.or(self.use_miles.take());
         if let Some(non_stop) = self.non_stop.take() {
             self.constraints.get_or_insert_default().nonstop_only.get_or_insert(non_stop);

@@ -38,6 +38,15 @@ fn preferences_fill_what_nobody_said() {
 }
 
 #[test]
+fn an_empty_text_says_nothing() {
+    let state = json!({"pending_flight_request": {"origin": "FRA"}});
+    assert_eq!(
+        completed(json!({"origin": "", "return_date": " ", "destination": "JFK"}), &state),
+        json!({"origin": "FRA", "destination": "JFK"})
+    );
+}
+
+#[test]
 fn the_seeds_other_names_count() {
     let said = completed(json!({"use_miles": true, "non_stop": true}), &json!({}));
     assert_eq!(said, json!({"award_only": true, "constraints": {"nonstop_only": true}}));

@@ -32,7 +32,18 @@ fn reason(weather: Weather, side: Side) -> &'static str {
     }
 }
 
+/// A machine that stands still for a moment makes anybody late; the same case late four times is our fault.
 async fn one(side: Side, weather: Weather) {
+    for _ in 0..3 {
+        if searched(side, weather).await {
+            return;
+        }
+    }
+    assert!(searched(side, weather).await, "{side:?} {weather:?}: later than the deadline and 50 ms, four times");
+}
+
+/// Whether the answer came in time; what it says is checked whenever it came.
+async fn searched(side: Side, weather: Weather) -> bool {
     let house = House::open().await;
     let tools = house.tools(&Change { deadline: DEADLINE, ..Change::default() });
     let stub = house.stub();
@@ -44,7 +55,7 @@ async fn one(side: Side, weather: Weather) {
     queue.lock().unwrap().push_back(weather);
     let promised = Deadline::after(DEADLINE + GRACE);
     let reply = tools.search(whole()).await;
-    assert!(!promised.passed(), "{side:?} {weather:?}: {:?} late", promised.late());
+    let in_time = !promised.passed();
     let (bad, good) = if side == Side::Seats { ("seatsaero", "amadeus") } else { ("amadeus", "seatsaero") };
     let status = if reason(weather, side).is_empty() { "ok" } else { "failed" };
     assert_eq!(did(&reply, bad), (status.to_owned(), reason(weather, side).to_owned()), "{side:?} {weather:?}");
@@ -54,6 +65,7 @@ async fn one(side: Side, weather: Weather) {
     let text = reply.message.unwrap();
     let named = if side == Side::Seats { "Seats.aero fehlt" } else { "Amadeus fehlt" };
     assert_eq!(text.contains(named), status == "failed", "{text}");
+    in_time
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
