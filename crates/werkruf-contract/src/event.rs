@@ -24,6 +24,20 @@ spelled! {
     }
 }
 
+spelled! {
+    /// Why a model stopped speaking, in the words of Chat Completions.
+    #[derive(Default)]
+    FinishReason {
+        /// It had said everything.
+        #[default]
+        Stop = "stop",
+        /// A limit of tokens cut it off.
+        Length = "length",
+        /// Its provider held the rest back.
+        ContentFilter = "content_filter",
+    }
+}
+
 impl EventType {
     /// Exactly one of these ends a turn.
     pub const fn ends_turn(self) -> bool {
@@ -75,6 +89,9 @@ pub struct ApprovalRequired {
     pub tool: String,
     pub job_id: Uuid,
     pub arguments: Value,
+    /// What the turn has cost so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// `assistant_token`: text as it comes; no row.
@@ -168,6 +185,9 @@ pub struct Final<D = Value> {
     /// Calls of the client's own tools, for the client to run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<ClientCall>,
+    /// Why the model stopped speaking.
+    #[serde(default)]
+    pub finish_reason: FinishReason,
     pub usage: Usage,
 }
 

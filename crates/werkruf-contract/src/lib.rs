@@ -25,7 +25,7 @@ pub use context::{Auth, ContextError, ToolContext};
 pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, TurnError};
 pub use event::{
     ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, ClientCall, DebugEntry, ErrorEvent,
-    EventType, Final, Init, ToolFinished, ToolStarted, Usage,
+    EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,
 };
 pub use hex::hex;
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};

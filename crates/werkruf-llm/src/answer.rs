@@ -1,7 +1,7 @@
 //! What a provider answers.
 
 use serde_json::Value;
-use werkruf_contract::CallKind;
+use werkruf_contract::{CallKind, FinishReason};
 
 /// A piece of an answer as it arrives.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +27,8 @@ pub struct Answer {
     pub items: Vec<ProviderItem>,
     /// Last finish reason or response status, as the wire had it.
     pub finish: Option<String>,
+    /// Why it was cut off, where the wire says so beside the status.
+    pub cut: Option<String>,
     /// False when the provider did not say that it was done: its calls must not run.
     pub executable: bool,
     pub usage: Option<TokenUsage>,
@@ -38,6 +40,17 @@ pub struct Answer {
     pub carry: Option<Value>,
     /// What was wrong but survivable.
     pub errors: Vec<String>,
+}
+
+impl Answer {
+    /// Why the model stopped, in words both APIs share.
+    pub fn finish_reason(&self) -> FinishReason {
+        match (self.finish.as_deref(), self.cut.as_deref()) {
+            (Some("content_filter"), _) | (Some("incomplete"), Some("content_filter")) => FinishReason::ContentFilter,
+            (Some("length" | "max_tokens" | "model_length" | "incomplete"), _) => FinishReason::Length,
+            _ => FinishReason::Stop,
+        }
+    }
 }
 
 /// A call the model asked for, with the ids exactly as the wire has them.
@@ -60,6 +73,8 @@ pub struct AskedCall {
 pub struct ProviderItem {
     /// The item's type on the wire: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
     pub kind: String,
+    /// The response it belongs to.
+    pub response_id: Option<String>,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
     pub output_index: u32,

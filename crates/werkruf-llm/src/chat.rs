@@ -1,15 +1,15 @@
 //! OpenAI Chat Completions, and the servers that speak almost the same.
 //!
 //! payloads → `decode` → chunks → `assemble` → one answer → `decide` (may its calls run?).
-//! `encode` is the way out, `client` the server it goes to.
+//! `encode` is the way out.
 
 mod assemble;
-mod client;
 mod decide;
 mod decode;
 mod encode;
 
-pub use client::ChatProvider;
+/// A Chat Completions server.
+pub type ChatProvider = crate::provider::HttpProvider<encode::Dialect>;
 
 /// Reads one answer of this API.
 pub(crate) type ChatReader = crate::reading::Reader<assemble::Assembly>;

@@ -103,7 +103,7 @@ pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, va
 /// Roughly what the body will take, so that the buffer grows at most once or twice.
 pub(crate) fn length(request: &ModelRequest) -> usize {
     let of_message = |message: &Message| match message {
-        Message::User { content, .. } => content.len(),
+        Message::System { content } | Message::User { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => content.len() + calls.iter().map(|call| 128 + call.arguments.len()).sum::<usize>(),
         Message::Tool { content, .. } => content.len() + 64,
     };

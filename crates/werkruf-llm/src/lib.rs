@@ -19,6 +19,7 @@ mod overdue;
 #[cfg(any(test, fuzzing))]
 pub mod parts;
 pub mod prices;
+mod provider;
 mod raw;
 mod reading;
 mod record;
@@ -29,6 +30,7 @@ mod retry_after;
 mod secrets;
 mod server;
 mod sse;
+mod tokens;
 mod usage;
 
 pub use answer::{Answer, AskedCall, Delta, ProviderItem, TokenUsage};
@@ -43,6 +45,7 @@ pub use responses::ResponsesProvider;
 pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
+pub use tokens::count_tokens;
 
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;
@@ -56,6 +59,10 @@ pub trait Provider: Send + Sync {
     fn name(&self) -> &str;
     /// The model used where an assistant names none.
     fn default_model(&self) -> &str;
+    /// Whether it can put something in its own words; a planner cannot.
+    fn writes(&self) -> bool {
+        true
+    }
     /// Sends once. Resolves when the answer's head is there, so that what follows can be held back.
     fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>>;
 }

@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 /// One message of the history, in the words every provider shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
+    /// What somebody told the model to heed, at the place where it was said.
+    System {
+        content: String,
+    },
     User {
         content: String,
         /// Pictures and files, as content parts of Chat Completions; with them, `content` is only their text.

@@ -13,9 +13,8 @@ use crate::approve::park;
 use crate::ask::Stop;
 use crate::corridor::{Arguments, Asked, Finished, Plan, Walk};
 use crate::ground::{Draft, Ground};
-use crate::provided::record_items;
 use crate::record::announce;
-use crate::turn::{Limit, REPEATS, Turn, assistant_message};
+use crate::turn::{Limit, REPEATS, Turn, assistant_message, said_tokens};
 
 /// A step's calls, sorted by who runs them.
 struct Sorted {
@@ -45,16 +44,17 @@ impl Turn {
             Walk { ground: &ground, step: self.progress.step, state: &self.state, context: &self.context, earlier: &self.progress.walked };
         let prepared = walk.prepare(ours).await?;
         let mut draft = ground.draft();
-        let tokens = answer.usage.map(|usage| usage.output_tokens);
+        let tokens = answer.usage.map(said_tokens);
         draft.write.messages.push(assistant_message(&ground, &answer.text, Some(column(&calls)), answer.carry.as_ref(), tokens));
         draft.write.usage.append(&mut self.progress.usage);
+        draft.write.counted.append(&mut self.progress.counted);
         draft.write.turn =
             Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, seen: None });
         if !answer.text.is_empty() {
             let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
             draft.event(EventType::AssistantSnapshot, &snapshot);
         }
-        record_items(&ground, &mut draft, self.progress.step, &self.context, &answer);
+        self.progress.provided.settle(&ground, &mut draft, self.progress.step, &self.context, &answer);
         let first = self.progress.walked.len();
         if prepared.is_empty() {
             // Nothing is sent by us, so nothing has to be durable before the end.
@@ -77,7 +77,7 @@ impl Turn {
         let Finished { walked, parked, draft: mut outcomes } = walk.finish(prepared).await?;
         expect_results(&ground, &mut outcomes, &theirs);
         if !parked.is_empty() {
-            park(&ground, outcomes, self.progress.step, parked).await?;
+            park(&ground, outcomes, self.progress.step, parked, Some(&self.progress.billed)).await?;
             return Err(Stop::Waiting);
         }
         self.remember(answer, calls, &walked);
@@ -92,7 +92,7 @@ impl Turn {
         if answer.calls.iter().any(|call| call.call_id.is_some()) {
             used.extend(history.iter().filter_map(|message| match message {
                 Message::Tool { call_id, .. } => Some(call_id.as_str()),
-                Message::User { .. } | Message::Assistant { .. } => None,
+                Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
             }));
         }
         let mut repeated: HashMap<String, bool> = HashMap::new();

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{ApprovalRequired, ApprovalStatus, EventType, Failure, TurnStatus, Uuid, hex};
+use werkruf_contract::{ApprovalRequired, ApprovalStatus, EventType, Failure, TurnStatus, Usage, Uuid, hex};
 use werkruf_store::{ApprovalRow, CallRow, NewApproval, NewMessage, StoreError, TurnChange, crash};
 
 use crate::corridor::Walk;
@@ -102,13 +102,19 @@ impl Walk<'_> {
 }
 
 /// Lets the turn wait: placeholders, the events that ask, the lease given back. Its own stream ends here; the conversation's goes on.
-pub(crate) async fn park(ground: &Ground, mut draft: Draft, step: u32, parked: Vec<Parked>) -> Result<(), StoreError> {
+pub(crate) async fn park(
+    ground: &Ground,
+    mut draft: Draft,
+    step: u32,
+    parked: Vec<Parked>,
+    spent: Option<&Usage>,
+) -> Result<(), StoreError> {
     for call in &parked {
         if let Some(seat) = call.seat.as_ref().filter(|seat| !seat.taken) {
             draft.write.messages.push(placeholder(ground, call, seat));
         }
         if let Some(approval_id) = call.approval_id.filter(|_| !call.announced) {
-            draft.event(EventType::ApprovalRequired, &required(&call.row, approval_id));
+            draft.event(EventType::ApprovalRequired, &required(&call.row, approval_id, spent));
         }
     }
     draft.write.now = ground.clock.now();
@@ -136,11 +142,12 @@ fn placeholder(ground: &Ground, call: &Parked, seat: &Seat) -> NewMessage {
     }
 }
 
-fn required(row: &CallRow, approval_id: Uuid) -> ApprovalRequired {
+fn required(row: &CallRow, approval_id: Uuid, spent: Option<&Usage>) -> ApprovalRequired {
     ApprovalRequired {
         approval_id,
         tool: row.tool_name.clone(),
         job_id: row.id,
         arguments: row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        usage: spent.cloned(),
     }
 }

@@ -1,14 +1,16 @@
 //! Asking the model: at most three times, each request counted, text shown as it comes.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use werkruf_contract::{AssistantReset, AssistantToken, Deadline, EventType, ToolErrorType, TurnError, Words};
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, ToolErrorType, TurnError, Words};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
 use werkruf_store::{NewUsage, StoreError, crash};
 
 use crate::ground::{Draft, Ground};
+use crate::provided::Provided;
 use crate::timer;
 
 /// Sends in all, the first included.
@@ -42,15 +44,30 @@ pub(crate) struct Question<'a> {
     pub(crate) provider: &'a dyn Provider,
     /// Places for requests at once, where limited.
     pub(crate) slots: Option<&'a Semaphore>,
+    /// Of the first answer; each that is given up after it left rows moves the next one on.
     pub(crate) step: u32,
     pub(crate) deadline: Deadline,
     pub(crate) request: ModelRequest,
+    pub(crate) context: &'a ToolContext,
+}
+
+/// What has been heard of an answer.
+struct Hearing<'a> {
+    shown: String,
+    provided: &'a mut Provided,
+}
+
+impl Hearing<'_> {
+    /// Whether nobody outside knows of this answer yet.
+    const fn is_secret(&self) -> bool {
+        self.shown.is_empty() && self.provided.is_empty()
+    }
 }
 
 impl Question<'_> {
     /// Asks until there is an answer. `draft` is made durable while the first request is under way, and before a word of
     /// its answer is shown: if it cannot be, the answer is thrown away.
-    pub(crate) async fn ask(&self, mut draft: Option<Draft>, usage: &mut Vec<NewUsage>) -> Result<Answer, Stop> {
+    pub(crate) async fn ask(&self, mut draft: Option<Draft>, usage: &mut Vec<NewUsage>, provided: &mut Provided) -> Result<Answer, Stop> {
         let mut sent = 0;
         loop {
             sent += 1;
@@ -75,32 +92,63 @@ impl Question<'_> {
                     return Err(stop);
                 }
             };
-            let mut shown = String::new();
+            let mut hearing = Hearing { shown: String::new(), provided: &mut *provided };
             let error = match opened {
-                Ok((stream, _slot)) => match self.in_time(self.listen(stream, &mut shown)).await {
+                Ok((stream, _slot)) => match self.listen(stream, &mut hearing).await {
                     Ok(Ok(answer)) => {
                         usage.push(self.bill(answer.usage, &answer.text, answer.model.as_deref()));
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        usage.push(self.bill(None, &shown, None));
-                        if matches!(stop, Stop::Deadline) && !shown.is_empty() {
-                            self.reset().await?;
+                        usage.push(self.bill(None, &hearing.shown, None));
+                        if matches!(stop, Stop::Deadline) {
+                            self.take_back(hearing).await?;
                         }
                         return Err(stop);
                     }
                 },
                 Err(error) => error,
             };
-            self.note_fault(&error, &shown, usage);
+            self.note_fault(&error, &hearing.shown, usage);
             if sent >= SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(give_up(&error, &self.request.locale)));
             }
-            if !shown.is_empty() {
-                self.reset().await?;
-            }
+            self.take_back(hearing).await?;
             self.pause(sent, &error).await?;
+        }
+    }
+
+    /// Asks once for a text nobody is shown. `None` when none came.
+    pub(crate) async fn ask_aside(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
+        if self.ground.live.cancel.is_raised() {
+            return Err(Stop::Canceled);
+        }
+        let mut received = String::new();
+        let heard = async {
+            let (mut stream, _slot) = self.open().await?;
+            while let Some(delta) = stream.next().await {
+                match delta? {
+                    Delta::Text(text) => received.push_str(&text),
+                    Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
+                    Delta::Done(answer) => return Ok(*answer),
+                }
+            }
+            Err(ModelError::new(ModelFault::Incomplete, "the stream ended without saying that it was done"))
+        };
+        match self.in_time(heard).await {
+            Ok(Ok(answer)) => {
+                usage.push(self.bill(answer.usage, &answer.text, answer.model.as_deref()));
+                Ok(Some(answer.text))
+            }
+            Ok(Err(error)) => {
+                self.note_fault(&error, &received, usage);
+                Ok(None)
+            }
+            Err(stop) => {
+                usage.push(self.bill(None, &received, None));
+                Err(stop)
+            }
         }
     }
 
@@ -117,19 +165,47 @@ impl Question<'_> {
         Ok((stream, slot))
     }
 
-    async fn listen(&self, mut stream: AnswerStream, shown: &mut String) -> Result<Answer, ModelError> {
-        while let Some(delta) = stream.next().await {
-            match delta? {
-                Delta::Text(content) => {
-                    shown.push_str(&content);
-                    self.ground.say_text(&AssistantToken { content, step: self.step });
+    /// Shows what comes. What the provider runs itself is durable before it is heard of, so those writes are never broken off.
+    async fn listen(&self, mut stream: AnswerStream, hearing: &mut Hearing<'_>) -> Result<Result<Answer, ModelError>, Stop> {
+        let mut canceled = pin!(self.ground.live.cancel.raised());
+        let mut late = pin!(tokio::time::sleep_until(self.deadline.instant().into()));
+        loop {
+            let delta = tokio::select! {
+                biased;
+                () = &mut canceled => return Err(Stop::Canceled),
+                delta = stream.next() => delta,
+                () = &mut late => return Err(Stop::Deadline),
+            };
+            match delta {
+                Some(Ok(Delta::Text(content))) => {
+                    hearing.shown.push_str(&content);
+                    self.ground.say_text(&AssistantToken { content, step: self.step + hearing.provided.given_up });
                     crash::point("mid_stream");
                 }
-                Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
-                Delta::Done(answer) => return Ok(*answer),
+                Some(Ok(Delta::ItemStarted(item))) => {
+                    // More than this is no work but noise; it is still recorded, with the answer.
+                    let step = self.step + hearing.provided.given_up;
+                    if hearing.provided.len() < self.ground.limits.calls_per_step
+                        && let Some(draft) = hearing.provided.begin(self.ground, step, self.context, &item)
+                    {
+                        self.ground.commit(draft).await?;
+                    }
+                }
+                Some(Ok(Delta::ItemFinished(item))) => {
+                    if let Some(draft) = hearing.provided.finish(self.ground, &item) {
+                        self.ground.commit(draft).await?;
+                    }
+                }
+                Some(Ok(Delta::Done(answer))) if hearing.provided.clashes_with(&answer) => {
+                    return Ok(Err(ModelError::new(ModelFault::Protocol, "a call stands where the provider had run something itself")));
+                }
+                Some(Ok(Delta::Done(answer))) => return Ok(Ok(*answer)),
+                Some(Err(error)) => return Ok(Err(error)),
+                None => {
+                    return Ok(Err(ModelError::new(ModelFault::Incomplete, "the stream ended without saying that it was done")));
+                }
             }
         }
-        Err(ModelError::new(ModelFault::Incomplete, "the stream ended without saying that it was done"))
     }
 
     /// Bounded by the turn's deadline and its stop button.
@@ -142,11 +218,24 @@ impl Question<'_> {
         }
     }
 
-    /// Text that was shown is taken back before the model is asked again.
-    async fn reset(&self) -> Result<(), Stop> {
-        self.ground.hub.take_back(self.ground.stream_id()).await;
+    /// The answer is given up. Text that was shown is taken back before the model is asked again; what the provider ran stays, in
+    /// a step of its own.
+    async fn take_back(&self, hearing: Hearing<'_>) -> Result<(), Stop> {
+        if hearing.is_secret() {
+            return Ok(());
+        }
+        let Hearing { shown, provided } = hearing;
+        let step = self.step + provided.given_up;
         let mut draft = self.ground.draft();
-        draft.event(EventType::AssistantReset, &AssistantReset { step: self.step, turn_id: self.ground.turn_id });
+        if !provided.is_empty() {
+            provided.close(self.ground, &mut draft, CallStatus::Failed);
+            provided.given_up += 1;
+            draft.write.given_up = Some(step);
+        }
+        if !shown.is_empty() {
+            self.ground.hub.take_back(self.ground.stream_id()).await;
+            draft.event(EventType::AssistantReset, &AssistantReset { step, turn_id: self.ground.turn_id });
+        }
         self.ground.commit(draft).await?;
         Ok(())
     }
@@ -199,7 +288,7 @@ impl Question<'_> {
             .messages
             .iter()
             .map(|message| match message {
-                Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
+                Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
                 Message::Assistant { content, calls, .. } => {
                     content.len() + calls.iter().map(|c| c.arguments.len() + c.name.len()).sum::<usize>()
                 }

@@ -40,6 +40,20 @@ pub struct Assistant {
     pub tenant: Option<String>,
     #[serde(default)]
     pub context_tokens: Option<u64>,
+    /// What becomes of the part that does not fit.
+    #[serde(default)]
+    pub compaction: Compaction,
+}
+
+/// What becomes of a history's older part once it is too long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compaction {
+    /// It is left out, which costs nothing.
+    #[default]
+    Trim,
+    /// The model puts it in few words first, which costs a request now and then.
+    Summary,
 }
 
 impl Assistant {
@@ -56,6 +70,7 @@ impl Assistant {
             channels: Vec::new(),
             tenant: None,
             context_tokens: None,
+            compaction: Compaction::default(),
         }
     }
 

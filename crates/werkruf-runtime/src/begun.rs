@@ -10,7 +10,7 @@ use werkruf_store::{Fence, MessageRow, StoreError, crash};
 
 use crate::assistant::Assistant;
 use crate::brought::Brought;
-use crate::history;
+use crate::history::{self, Past};
 use crate::inbound::Inbound;
 use crate::lane::Ticket;
 use crate::runtime::{Alive, House, Setup};
@@ -55,11 +55,11 @@ impl Begun {
     }
 
     async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
-        let messages = match &self.inbound.brought {
-            None if self.init.created => vec![Message::user(self.inbound.message.clone())],
-            Some(_) | None => self.house.messages(self.inbound.caller.principal.tenant_id, self.init.conversation_id).await?,
+        let past = match &self.inbound.brought {
+            None if self.init.created => Past::just(Message::user(self.inbound.message.clone())),
+            Some(_) | None => self.house.past(self.inbound.caller.principal.tenant_id, self.init.conversation_id).await?,
         };
-        Ok(self.turn(fence, state, messages))
+        Ok(self.turn(fence, state, past))
     }
 
     async fn after_waiting(&self) -> Result<Turn, StoreError> {
@@ -67,12 +67,12 @@ impl Begun {
         let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
         crash::point("after_start");
         let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
-        let messages = self.house.messages(tenant_id, self.init.conversation_id).await?;
-        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), messages))
+        let past = self.house.past(tenant_id, self.init.conversation_id).await?;
+        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), past))
     }
 
     /// Everything a turn needs.
-    pub(crate) fn turn(&self, fence: Fence, state: State, messages: Vec<Message>) -> Turn {
+    pub(crate) fn turn(&self, fence: Fence, state: State, past: Past) -> Turn {
         let (house, inbound) = (&self.house, &self.inbound);
         let principal = &inbound.caller.principal;
         let name = inbound.assistant.as_deref().unwrap_or(&self.assistant);
@@ -81,7 +81,6 @@ impl Begun {
             .cloned()
             // The conversation's assistant may be gone from the file since; the default one goes on.
             .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
-        let (messages, trimmed) = history::within(messages, assistant.context_tokens);
         let brought = inbound.brought.clone();
         let offer = match &brought {
             Some(brought) => self.setup.registry.offer_with(&assistant, brought),
@@ -114,8 +113,9 @@ impl Begun {
             offer,
             context,
             state: Arc::new(state),
-            messages: Arc::new(messages),
-            trimmed,
+            messages: Arc::new(past.messages),
+            origins: Some(past.origins),
+            trimmed: false,
             created: self.init.created,
             brought,
             options,
@@ -135,8 +135,8 @@ impl Begun {
 
 impl House {
     /// What was said in a conversation, with what a client said before it came here.
-    pub(crate) async fn messages(&self, tenant_id: Uuid, conversation_id: Uuid) -> Result<Vec<Message>, StoreError> {
-        Ok(history::messages(&self.whole_history(tenant_id, conversation_id).await?))
+    pub(crate) async fn past(&self, tenant_id: Uuid, conversation_id: Uuid) -> Result<Past, StoreError> {
+        Ok(Past::of(&self.whole_history(tenant_id, conversation_id).await?))
     }
 
     /// The same as rows.
@@ -146,7 +146,8 @@ impl House {
             return Ok(rows);
         }
         let brought = self.parts.clients.brought_first(tenant_id, conversation_id).await?;
-        let brought: Brought = brought.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let turn_id = rows.first().and_then(|row| row.turn_id).unwrap_or_default();
+        let brought = Brought::stored(brought.as_deref(), turn_id).unwrap_or_default();
         let mut whole = history::brought_rows(&brought);
         whole.extend(rows);
         Ok(whole)

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use werkruf_contract::Uuid;
 
 /// What came with a message besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,15 @@ pub struct Brought {
     /// What the door wants to find again with the turn.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub door: Value,
+}
+
+impl Brought {
+    /// As a turn keeps it. What cannot be read is left out, and the operator is told: the model hears less than it should.
+    pub(crate) fn stored(text: Option<&str>, turn_id: Uuid) -> Option<Self> {
+        let read =
+            |text| serde_json::from_str(text).inspect_err(|error| tracing::warn!(%turn_id, %error, "what a client brought cannot be read"));
+        text.and_then(|text| read(text).ok())
+    }
 }
 
 /// A tool of the client.

@@ -46,7 +46,12 @@ pub(crate) fn brought_rows(brought: &Brought) -> Vec<MessageRow> {
         format!("call_brought_{number}")
     };
     let said = read(HistoryFormat::Openai, &brought.history, &mut fresh).unwrap_or_default();
-    said.into_iter().filter(|message| message.role != Role::System).map(brought_row).collect()
+    let mut rows: Vec<MessageRow> = said.into_iter().filter(|message| message.role != Role::System).map(brought_row).collect();
+    for (row, place) in rows.iter_mut().rev().zip(0..) {
+        // Before the first row there is.
+        row.seq = Some(-place);
+    }
+    rows
 }
 
 fn brought_row(message: StoredMessage) -> MessageRow {
@@ -67,35 +72,80 @@ fn brought_row(message: StoredMessage) -> MessageRow {
     }
 }
 
-/// The messages in order. Orphaned results are left out, missing ones are made up.
-pub(crate) fn messages(rows: &[MessageRow]) -> Vec<Message> {
-    let mut out = Vec::with_capacity(rows.len() + 4);
-    let mut open: Vec<HistoryCall> = Vec::new();
-    for row in rows {
-        if row.role == "tool" {
-            let id = row.tool_call_id.as_deref().unwrap_or_default();
-            if let Some(at) = open.iter().position(|call| call.id == id) {
-                let call = open.swap_remove(at);
-                out.push(Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() });
+/// Where a message of the history stands in the store, and how long it is known to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) id: Option<Uuid>,
+    pub(crate) seq: Option<i64>,
+    pub(crate) tokens: Option<u64>,
+}
+
+impl Origin {
+    fn of(row: &MessageRow) -> Self {
+        let tokens = row.tokens.and_then(|tokens| u64::try_from(tokens).ok());
+        Self { id: Some(row.id).filter(|id| !id.is_nil()), seq: row.seq, tokens }
+    }
+}
+
+/// What was said before, and beside each message where it is from.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) origins: Vec<Origin>,
+}
+
+impl Past {
+    /// A message nobody looked up.
+    pub(crate) fn just(message: Message) -> Self {
+        Self { messages: vec![message], origins: vec![Origin::default()] }
+    }
+
+    /// The messages in order. Orphaned results are left out, missing ones are made up.
+    pub(crate) fn of(rows: &[MessageRow]) -> Self {
+        let mut past = Self { messages: Vec::with_capacity(rows.len() + 4), origins: Vec::with_capacity(rows.len() + 4) };
+        let mut open: Vec<HistoryCall> = Vec::new();
+        for row in rows {
+            if row.role == "tool" {
+                let id = row.tool_call_id.as_deref().unwrap_or_default();
+                if let Some(at) = open.iter().position(|call| call.id == id) {
+                    let call = open.swap_remove(at);
+                    past.push(Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() }, Origin::of(row));
+                }
+                continue;
             }
-            continue;
-        }
-        close(&mut out, &mut open);
-        match row.role.as_str() {
-            "assistant" => {
-                open = row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default();
-                out.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry: Kept::of(row).carry });
-            }
-            _ => {
-                let kept = Kept::of(row);
-                if !kept.silent {
-                    out.push(Message::User { content: row.content.clone(), parts: kept.content.unwrap_or_default() });
+            past.close(&mut open);
+            match row.role.as_str() {
+                "assistant" => {
+                    open = row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default();
+                    let carry = Kept::of(row).carry;
+                    past.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry }, Origin::of(row));
+                }
+                "system" => past.push(Message::System { content: row.content.clone() }, Origin::of(row)),
+                _ => {
+                    let kept = Kept::of(row);
+                    if !kept.silent {
+                        let parts = kept.content.unwrap_or_default();
+                        past.push(Message::User { content: row.content.clone(), parts }, Origin::of(row));
+                    }
                 }
             }
         }
+        past.close(&mut open);
+        past
     }
-    close(&mut out, &mut open);
-    out
+
+    fn push(&mut self, message: Message, origin: Origin) {
+        self.messages.push(message);
+        self.origins.push(origin);
+    }
+
+    fn close(&mut self, open: &mut Vec<HistoryCall>) {
+        for call in open.drain(..) {
+            let seq = self.origins.last().and_then(|origin| origin.seq);
+            let message = Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() };
+            self.push(message, Origin { seq, ..Origin::default() });
+        }
+    }
 }
 
 /// A turn that waited while others ran is answered as the newest: its own messages come last, in their order.
@@ -106,15 +156,26 @@ pub(crate) fn own_last(rows: &mut [MessageRow], turn_id: Uuid) {
 /// Bytes per token where nobody counted.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The newest messages within so many tokens, cut before a person's message so that no call loses its result. The last
-/// message of the person and what follows it always stay. Also whether anything was left out.
-pub(crate) fn within(messages: Vec<Message>, tokens: Option<u64>) -> (Vec<Message>, bool) {
-    let Some(room) = tokens.and_then(|tokens| usize::try_from(tokens).ok()).map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN)) else {
-        return (messages, false);
-    };
-    let (mut taken, mut first) = (0_usize, None);
-    for (at, message) in messages.iter().enumerate().rev() {
-        taken = taken.saturating_add(size(message));
+/// How many tokens a message has, roughly.
+pub(crate) fn estimated(message: &Message) -> u64 {
+    u64::try_from(text_bytes(message).div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
+}
+
+fn text_bytes(message: &Message) -> usize {
+    match message {
+        Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
+        Message::Assistant { content, calls, .. } => {
+            content.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+        }
+    }
+}
+
+/// Where the newest messages within so many tokens begin: before a person's message, so that no call loses its result. The last
+/// message of the person and what follows it always stay.
+pub(crate) fn first_within(messages: &[Message], sizes: &[u64], room: u64) -> usize {
+    let (mut taken, mut first) = (0_u64, None);
+    for (at, (message, size)) in messages.iter().zip(sizes).enumerate().rev() {
+        taken = taken.saturating_add(*size);
         if taken > room && first.is_some() {
             break;
         }
@@ -122,23 +183,7 @@ pub(crate) fn within(messages: Vec<Message>, tokens: Option<u64>) -> (Vec<Messag
             first = Some(at);
         }
     }
-    let first = first.unwrap_or(0);
-    (messages.into_iter().skip(first).collect(), first > 0)
-}
-
-fn size(message: &Message) -> usize {
-    match message {
-        Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
-        Message::Assistant { content, calls, .. } => {
-            content.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
-        }
-    }
-}
-
-fn close(out: &mut Vec<Message>, open: &mut Vec<HistoryCall>) {
-    for call in open.drain(..) {
-        out.push(Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() });
-    }
+    first.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -150,7 +195,7 @@ mod tests {
 
     use werkruf_llm::history_formats::column;
 
-    use super::{INTERRUPTED, messages, within};
+    use super::{INTERRUPTED, Past, estimated, first_within};
 
     fn row(role: &str, content: &str, tool_calls: Option<String>, tool_call_id: Option<&str>) -> MessageRow {
         MessageRow {
@@ -179,10 +224,16 @@ mod tests {
         let user = |content: &str| Message::user(content.to_owned());
         let said = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new(), carry: None };
         let all = vec![user("aaaaaaaa"), said("bbbbbbbb"), user("cccc"), said("dddd"), user("eeee")];
-        assert_eq!(within(all.clone(), None), (all.clone(), false));
-        assert_eq!(within(all.clone(), Some(1000)), (all.clone(), false));
-        assert_eq!(within(all.clone(), Some(3)), (all[2..].to_vec(), true));
-        assert_eq!(within(all.clone(), Some(0)), (all[4..].to_vec(), true));
+        let sizes: Vec<u64> = all.iter().map(estimated).collect();
+        assert_eq!(sizes, [2, 2, 1, 1, 1]);
+        let first = |room: u64| first_within(&all, &sizes, room);
+        assert_eq!([first(1000), first(7), first(6), first(3), first(2), first(0)], [0, 0, 2, 2, 4, 4]);
+    }
+
+    #[test]
+    fn what_the_model_was_told_to_heed_stays_what_it_is() {
+        let rows = [row("system", "Be brief.", None, None), row("user", "hi", None, None)];
+        assert_eq!(Past::of(&rows).messages, [Message::System { content: "Be brief.".to_owned() }, Message::user("hi")]);
     }
 
     #[test]
@@ -196,7 +247,7 @@ mod tests {
             row("user", "and?", None, None),
         ];
         assert_eq!(
-            messages(&rows),
+            Past::of(&rows).messages,
             [
                 Message::user("hi"),
                 Message::Assistant { content: String::new(), calls, carry: None },

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use werkruf_contract::{CallKind, CallStatus, ChatMessage, EventType, State, ToolContext, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{
+    CallKind, CallStatus, ChatMessage, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+};
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
 use crate::approve::park;
@@ -12,6 +14,7 @@ use crate::ground::{Ground, json};
 use crate::hub::LiveEvent;
 use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Outcome, Refusal};
 use crate::lane::Ticket;
+use crate::provided::is_provided;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
 use crate::runtime::{Alive, Runtime, inbox_entry};
@@ -59,6 +62,10 @@ impl Runtime {
         let unknown = call.error_code.as_deref() == Some("outcome_unknown");
         if !matches!(call.status, CallStatus::Failed | CallStatus::Timeout | CallStatus::Canceled) {
             let message = format!("the call is {}; only a failed, timed out or canceled one can be tried again", call.status);
+            return Err(Refusal::Conflict { code: "not_retryable", message });
+        }
+        if is_provided(&call) {
+            let message = "the model's provider made this call, not this server; ask the model again".to_owned();
             return Err(Refusal::Conflict { code: "not_retryable", message });
         }
         if unknown && !force {
@@ -206,7 +213,7 @@ impl Entered {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         let Finished { walked, parked, mut draft } = walk.finish(prepared).await?;
         if let Some(approval_id) = parked.first().and_then(|call| call.approval_id) {
-            park(ground, draft, 1, parked).await?;
+            park(ground, draft, 1, parked, None).await?;
             return Ok(Outcome::Awaiting { approval_id });
         }
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
@@ -225,6 +232,7 @@ impl Entered {
                         status: TurnStatus::Completed,
                         message: ChatMessage { role: "assistant".to_owned(), content },
                         client_calls: Vec::new(),
+                        finish_reason: FinishReason::default(),
                         usage: Usage::default(),
                     };
                     draft.event(EventType::Final, &stored);

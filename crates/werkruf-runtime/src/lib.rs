@@ -16,6 +16,7 @@ mod attempt;
 mod begun;
 mod boarding;
 mod brought;
+mod compaction;
 mod corridor;
 mod decision;
 mod dedupe;
@@ -43,7 +44,7 @@ mod turn;
 mod waiting;
 
 pub use arguments::Repair;
-pub use assistant::{Assistant, Assistants};
+pub use assistant::{Assistant, Assistants, Compaction};
 pub use brought::{Brought, ClientChoice, ClientResult, ClientTool};
 pub use decision::Decider;
 pub use feed::Feed;

@@ -9,8 +9,9 @@ use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErro
 use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
+use crate::brought::Brought;
 use crate::corridor::Walk;
-use crate::history;
+use crate::history::{self, Past};
 use crate::inbound::{Caller, Inbound};
 use crate::invoke::Entered;
 use crate::lane::Ticket;
@@ -167,14 +168,14 @@ impl Orphan {
             idempotency: None,
             trace_id: None,
             parts: Vec::new(),
-            brought: brought.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
+            brought: Brought::stored(brought.as_deref(), turn_id).map(Arc::new),
             results: Vec::new(),
             after: None,
         };
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let setup = self.runtime.setup();
         let begun = Begun { house: Arc::clone(&self.house), setup, inbound, init, alive, ticket, assistant: self.turn.assistant.clone() };
-        let turn = begun.turn(fence, state, history::messages(&history));
+        let turn = begun.turn(fence, state, Past::of(&history));
         if self.fresh && !self.turn.cancel_requested {
             turn.unless_released(Turn::run).await;
         } else {

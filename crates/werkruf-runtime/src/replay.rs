@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 use werkruf_contract::{
-    CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, State, ToolError, ToolErrorDetail, ToolErrorType, ToolOutput,
-    ToolResult, ToolResultMeta, TurnStatus, Usage, Uuid,
+    CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, FinishReason, State, ToolError, ToolErrorDetail, ToolErrorType,
+    ToolOutput, ToolResult, ToolResultMeta, TurnStatus, Usage, Uuid,
 };
 use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
 
@@ -23,6 +23,8 @@ pub(crate) struct StoredFinal {
     pub(crate) message: ChatMessage,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) client_calls: Vec<ClientCall>,
+    #[serde(default)]
+    pub(crate) finish_reason: FinishReason,
     pub(crate) usage: Usage,
 }
 
@@ -41,6 +43,7 @@ impl StoredFinal {
             tool_result,
             tool_results,
             client_calls: self.client_calls,
+            finish_reason: self.finish_reason,
             usage: self.usage,
         }
     }

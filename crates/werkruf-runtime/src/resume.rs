@@ -16,9 +16,9 @@ use crate::attempt::Run;
 use crate::corridor::{Finished, Plan, Prepared, Walk, Walked, waits};
 use crate::dedupe::Flight;
 use crate::ground::{Draft, Ground};
-use crate::history;
+use crate::history::{self, Past};
 use crate::outcome::{Ended, Success};
-use crate::provided::is_provided;
+use crate::provided::{break_off, is_provided};
 use crate::record::{Seat, record};
 use crate::registry::Entry;
 use crate::runtime::UNANSWERED;
@@ -43,12 +43,11 @@ impl Left {
 
     /// The calls whose result the history has, and those that still need one.
     pub(crate) fn sorted(&self) -> (Vec<Walked>, Vec<(CallRow, Option<Seat>)>) {
-        let steps = self.steps();
+        let asked = self.steps().concat();
         let stands = |id: &str| self.history.iter().find(|row| row.tool_call_id.as_deref() == Some(id));
         let (mut open, mut done) = (Vec::new(), Vec::new());
         for call in self.calls.iter().filter(|call| !is_provided(call)).cloned() {
-            let step = usize::try_from(call.step).unwrap_or_default().checked_sub(1).and_then(|step| steps.get(step));
-            let id = step.and_then(|calls| id_of(&call, calls));
+            let id = id_of(&call, &asked);
             let result = id.as_deref().and_then(stands);
             let taken = result.is_some_and(|row| row.status.as_deref() == Some("pending"));
             let answered = id.is_none() || (result.is_some() && !taken);
@@ -85,12 +84,23 @@ impl Left {
     /// The calls of the last step that a client is to run: those the registry does not have.
     fn theirs(&self) -> Vec<ClientCall> {
         let Some(last) = self.steps().pop() else { return Vec::new() };
-        let ours: Vec<String> =
-            self.calls.iter().filter(|call| call.step == self.turn.step).filter_map(|call| id_of(call, &last)).collect();
+        let ours: Vec<String> = self.calls.iter().filter_map(|call| id_of(call, &last)).collect();
         last.into_iter()
             .filter(|call| !ours.contains(&call.id))
             .map(|call| ClientCall { id: call.id, name: call.name, arguments: call.arguments })
             .collect()
+    }
+
+    /// The number of the last step that anything was written of, also one whose answer broke off.
+    fn last_step(&self) -> u32 {
+        self.calls.iter().map(|call| call.step).fold(self.turn.step, u32::max)
+    }
+
+    /// Ends what the provider was running itself when the answer broke off; its step is not used again.
+    fn close_provided(&self, ground: &Ground, draft: &mut Draft, status: CallStatus) {
+        for row in self.calls.iter().filter(|row| is_provided(row) && !row.status.is_terminal()) {
+            break_off(ground, draft, row, status);
+        }
     }
 
     /// All the text of the turn so far, and that of its last answer.
@@ -123,6 +133,7 @@ impl Left {
             record(ground, &mut draft, &row, seat.as_ref(), &ended);
         }
         self.close_theirs(ground, &mut draft);
+        self.close_provided(ground, &mut draft, status);
         draft
     }
 }
@@ -131,7 +142,8 @@ impl Turn {
     /// Goes on to the end.
     pub(crate) async fn resume(mut self, left: Left) {
         let turn_id = self.ground.turn_id;
-        self.progress.step = left.turn.step;
+        self.progress.step = left.last_step();
+        self.progress.given_up = self.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));
         if left.is_poison() || left.turn.cancel_requested {
             self.bill_lost(&left);
         }
@@ -156,7 +168,14 @@ impl Turn {
     /// What an earlier process may have asked without writing the bill.
     fn bill_lost(&mut self, left: &Left) {
         if left.may_have_asked() {
-            let lost = self.question().lost();
+            let mut question = self.question();
+            if let Some(room) = self.assistant.context_tokens {
+                // Roughly what was sent of it.
+                let messages = Arc::make_mut(&mut question.request.messages);
+                let sizes: Vec<u64> = messages.iter().map(history::estimated).collect();
+                messages.drain(..history::first_within(messages, &sizes, room));
+            }
+            let lost = question.lost();
             self.bill(lost);
         }
     }
@@ -171,6 +190,8 @@ impl Turn {
         self.bill_lost(left);
         let mut draft = ground.draft();
         draft.write.usage.append(&mut self.progress.usage);
+        left.close_provided(&ground, &mut draft, CallStatus::Failed);
+        draft.write.given_up = Some(self.progress.step).filter(|step| *step > left.turn.step);
         let theirs = left.theirs();
         if open.is_empty() && !theirs.is_empty() {
             // Everything of ours is done; the client has only not heard of its part.
@@ -179,7 +200,8 @@ impl Turn {
         }
         if open.is_empty() {
             // Some of the lost request's text may have been shown.
-            draft.event(EventType::AssistantReset, &AssistantReset { step: self.progress.step + 1, turn_id: ground.turn_id });
+            let step = self.progress.step.max(left.turn.step + 1);
+            draft.event(EventType::AssistantReset, &AssistantReset { step, turn_id: ground.turn_id });
             ground.commit(draft).await?;
             return Ok(None);
         }
@@ -193,7 +215,7 @@ impl Turn {
         let missing: Vec<ClientCall> = theirs.iter().filter(|call| !stands(call)).cloned().collect();
         expect_results(&ground, &mut outcomes, &missing);
         if !parked.is_empty() {
-            park(&ground, outcomes, left.turn.step, parked).await?;
+            park(&ground, outcomes, left.turn.step, parked, Some(&self.progress.billed)).await?;
             return Err(Stop::Waiting);
         }
         ground.commit(outcomes).await?;
@@ -205,8 +227,8 @@ impl Turn {
         if let Some(conversation_id) = ground.conversation_id {
             let mut history = self.house.whole_history(ground.fence.tenant_id, conversation_id).await?;
             history::own_last(&mut history, ground.turn_id);
-            let (messages, trimmed) = history::within(history::messages(&history), self.assistant.context_tokens);
-            (self.messages, self.trimmed) = (Arc::new(messages), trimmed);
+            let past = Past::of(&history);
+            (self.messages, self.origins) = (Arc::new(past.messages), Some(past.origins));
         }
         Ok(None)
     }

@@ -11,8 +11,8 @@ use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uu
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
-    ApprovalFilter, Approvals, Clients, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page, People, Records,
-    Replacement, StoreError, Streams, TurnKind, Turns, crash,
+    ApprovalFilter, ApprovalRow, Approvals, Clients, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page,
+    People, Records, Replacement, StoreError, Streams, TurnKind, Turns, crash,
 };
 
 use crate::admission::Admission;
@@ -170,8 +170,7 @@ impl Runtime {
             return Ok(true);
         }
         let filter = ApprovalFilter { turn_id: Some(call.turn_id), status: Some(ApprovalStatus::Pending), roles: None };
-        let waiting = self.house.parts.approvals.approvals(tenant_id, filter, Page::default()).await?;
-        let Some(approval) = waiting.into_iter().find(|approval| approval.call_id == call_id) else { return Ok(false) };
+        let Some(approval) = self.house.wish_for(tenant_id, call_id, filter).await? else { return Ok(false) };
         match self.settle(tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
             Ok(_) => Ok(true),
             Err(Refusal::Conflict { .. }) => Ok(false),
@@ -250,6 +249,20 @@ impl House {
         self.hub.publish(conversation_id, &heard);
         let accepted = Accepted { conversation_id, turn_id, created, events };
         Ok((accepted, Begun { house: self, setup, inbound, init, alive, ticket, assistant }, fence, state))
+    }
+
+    /// What people are asked about this call; a turn may wait for more words than one page holds.
+    async fn wish_for(&self, tenant_id: Uuid, call_id: Uuid, filter: ApprovalFilter) -> Result<Option<ApprovalRow>, StoreError> {
+        let mut page = Page::default();
+        loop {
+            let batch = self.parts.approvals.approvals(tenant_id, filter.clone(), page).await?;
+            let last = usize::try_from(page.limit).is_ok_and(|limit| batch.len() < limit);
+            page.after = batch.last().map(|approval| approval.id);
+            let found = batch.into_iter().find(|approval| approval.call_id == call_id);
+            if found.is_some() || last || page.after.is_none() {
+                return Ok(found);
+            }
+        }
     }
 
     /// Commit A.

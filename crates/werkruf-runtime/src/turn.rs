@@ -8,10 +8,10 @@ use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Usage, Words,
-    merge_state,
+    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, State, ToolContext, ToolErrorType, TurnError,
+    TurnStatus, Usage, Uuid, Words, merge_state,
 };
-use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, ToolChoice};
+use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, TokenUsage, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 
 use crate::act::Acted;
@@ -20,7 +20,8 @@ use crate::assistant::Assistant;
 use crate::brought::{Brought, ClientChoice};
 use crate::corridor::Walked;
 use crate::ground::{Draft, Ground, json};
-use crate::provided::record_items;
+use crate::history::Origin;
+use crate::provided::Provided;
 use crate::record::object;
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
@@ -47,6 +48,8 @@ pub(crate) struct Turn {
     pub(crate) context: ToolContext,
     pub(crate) state: Arc<State>,
     pub(crate) messages: Arc<Vec<Message>>,
+    /// Beside each message where it is from, until the history was brought within its room.
+    pub(crate) origins: Option<Vec<Origin>>,
     /// Whether older messages were left out.
     pub(crate) trimmed: bool,
     pub(crate) created: bool,
@@ -65,12 +68,21 @@ pub(crate) struct Said {
     pub(crate) calls: Vec<ClientCall>,
     /// What the provider wants to see again with the text.
     pub(crate) carry: Option<Value>,
+    pub(crate) finish: FinishReason,
+    /// How long the text is, where the provider has counted it.
+    pub(crate) tokens: Option<i64>,
 }
 
 impl Said {
     /// A text that ends the turn.
-    const fn text(text: String) -> Self {
-        Self { text, calls: Vec::new(), carry: None }
+    fn text(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    /// An answer that is the last.
+    fn answer(answer: Answer) -> Self {
+        let (finish, tokens) = (answer.finish_reason(), answer.usage.map(said_tokens));
+        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens }
     }
 }
 
@@ -78,6 +90,12 @@ impl Said {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) step: u32,
+    /// Steps whose answer was given up; they have numbers and rows, but no answer.
+    pub(crate) given_up: u32,
+    /// What the provider runs itself in the answer at hand.
+    pub(crate) provided: Provided,
+    /// Messages that were counted, with their tokens; not yet written.
+    pub(crate) counted: Vec<(Uuid, i64)>,
     /// Unwritten bills.
     pub(crate) usage: Vec<NewUsage>,
     pub(crate) billed: Usage,
@@ -89,6 +107,13 @@ pub(crate) struct Progress {
     pub(crate) last_word: Option<Limit>,
     /// All the text of the turn so far, step by step.
     pub(crate) said: String,
+}
+
+impl Progress {
+    /// Steps that had an answer.
+    const fn answered(&self) -> u32 {
+        self.step.saturating_sub(self.given_up)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +155,9 @@ impl Turn {
 
     /// Down and back until there is a text. `draft` holds outcomes that are not durable yet.
     pub(crate) async fn converse(&mut self, draft: &mut Option<Draft>) -> Result<Said, Stop> {
+        Box::pin(self.fit()).await?;
         loop {
-            if self.progress.step >= self.ground.limits.steps {
+            if self.progress.answered() >= self.ground.limits.steps {
                 self.progress.last_word.get_or_insert(Limit::Steps);
             }
             let answer = match self.ask(draft.take()).await {
@@ -149,16 +175,20 @@ impl Turn {
                 object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
             });
             self.progress.said.push_str(&answer.text);
-            if let Some(limit) = self.progress.last_word {
-                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::text(answer.text)) };
+            let cut = !answer.executable && !answer.calls.is_empty();
+            if self.progress.last_word.is_some() || cut || answer.calls.is_empty() {
+                self.settle_items(&answer, draft);
             }
-            if !answer.executable && !answer.calls.is_empty() {
+            if let Some(limit) = self.progress.last_word {
+                return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Said::answer(answer)) };
+            }
+            if cut {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
                 let message = Words::of(&self.locale).say("error-model_cut", &[]);
                 return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
             }
             if answer.calls.is_empty() {
-                return Ok(self.last_answer(answer, draft));
+                return Ok(self.last_answer(answer));
             }
             let text = answer.text.clone();
             let Acted { first, draft: outcomes, theirs } = self.act(answer).await?;
@@ -168,7 +198,7 @@ impl Turn {
                 return Err(Stop::Canceled);
             }
             if !theirs.is_empty() {
-                return Ok(Said { text, calls: theirs, carry: None });
+                return Ok(Said { text, calls: theirs, ..Said::default() });
             }
             if let Some(text) = self.direct_answer(first) {
                 self.ground.say_text(&AssistantToken { content: text.clone(), step: self.progress.step });
@@ -178,25 +208,30 @@ impl Turn {
         }
     }
 
-    /// An answer without calls; what the provider ran for it is recorded with it.
-    fn last_answer(&mut self, answer: Answer, draft: &mut Option<Draft>) -> Said {
-        if !answer.items.is_empty() {
+    /// What the provider ran for an answer that is the last, in the write that ends the turn.
+    fn settle_items(&mut self, answer: &Answer, draft: &mut Option<Draft>) {
+        if !answer.items.is_empty() || !self.progress.provided.is_empty() {
             let draft = draft.get_or_insert_with(|| self.ground.draft());
-            record_items(&self.ground, draft, self.progress.step, &self.context, &answer);
+            self.progress.provided.settle(&self.ground, draft, self.progress.step, &self.context, answer);
         }
-        let text = if answer.text.is_empty() {
-            let refusal = answer.refusal.unwrap_or_default();
-            self.progress.said.push_str(&refusal);
-            refusal
-        } else {
-            answer.text
-        };
-        Said { text, calls: Vec::new(), carry: answer.carry }
+    }
+
+    /// An answer without calls; a refusal stands for the text that is not there.
+    fn last_answer(&mut self, mut answer: Answer) -> Said {
+        if answer.text.is_empty() {
+            answer.text = answer.refusal.take().unwrap_or_default();
+            self.progress.said.push_str(&answer.text);
+        }
+        Said::answer(answer)
     }
 
     async fn ask(&mut self, draft: Option<Draft>) -> Result<Answer, Stop> {
-        let mut usage = Vec::new();
-        let answered = self.question().ask(draft, &mut usage).await;
+        let (mut usage, mut provided) = (Vec::new(), std::mem::take(&mut self.progress.provided));
+        let answered = self.question().ask(draft, &mut usage, &mut provided).await;
+        let given_up = std::mem::take(&mut provided.given_up);
+        self.progress.provided = provided;
+        self.progress.given_up += given_up;
+        self.progress.step += given_up;
         for row in usage {
             self.bill(row);
         }
@@ -225,7 +260,8 @@ impl Turn {
             Some(Limit::Steps | Limit::Repeats) | None => self.ground.deadline,
         };
         let slots = self.model_slots.as_deref();
-        Question { ground: &self.ground, provider: &*self.provider, slots, step: self.progress.step + 1, deadline, request }
+        let (provider, step) = (&*self.provider, self.progress.step + 1);
+        Question { ground: &self.ground, provider, slots, step, deadline, request, context: &self.context }
     }
 
     /// What a client forces is forced once: a call in every step would never end.
@@ -233,8 +269,8 @@ impl Turn {
         match self.brought.as_deref().map(|brought| &brought.tool_choice) {
             _ if self.progress.last_word.is_some() => ToolChoice::None,
             Some(ClientChoice::None) => ToolChoice::None,
-            Some(ClientChoice::Required) if self.progress.step == 0 => ToolChoice::Required,
-            Some(ClientChoice::Named(name)) if self.progress.step == 0 => ToolChoice::Named(name.clone()),
+            Some(ClientChoice::Required) if self.progress.answered() == 0 => ToolChoice::Required,
+            Some(ClientChoice::Named(name)) if self.progress.answered() == 0 => ToolChoice::Named(name.clone()),
             Some(ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_)) | None => ToolChoice::Auto,
         }
     }
@@ -296,6 +332,9 @@ impl Turn {
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();
         draft.write.usage.append(&mut self.progress.usage);
+        draft.write.counted.append(&mut self.progress.counted);
+        let canceled = matches!(ended, Err(Stop::Canceled));
+        self.progress.provided.close(&ground, &mut draft, if canceled { CallStatus::Canceled } else { CallStatus::Failed });
         match ended {
             Ok(said) => self.complete(&mut draft, said),
             Err(Stop::Canceled) => {
@@ -315,10 +354,14 @@ impl Turn {
 
     fn complete(&self, draft: &mut Draft, said: Said) {
         let ground = &self.ground;
-        let Said { text, calls, carry } = said;
-        let tokens = Some(self.progress.billed.output_tokens).filter(|tokens| *tokens > 0);
+        let Said { text, calls, carry, finish, tokens } = said;
         if calls.is_empty() {
-            draft.write.messages.push(assistant_message(ground, &text, None, carry.as_ref(), tokens));
+            let mut message = assistant_message(ground, &text, None, carry.as_ref(), tokens);
+            if finish != FinishReason::Stop {
+                // The log is not kept for ever.
+                message.metadata = Some(json!({"carry": carry, "finish_reason": finish}).to_string());
+            }
+            draft.write.messages.push(message);
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let seen = self.brought.as_ref().map(|brought| seen_after(&brought.seen, &self.progress.said, &ids));
@@ -331,6 +374,7 @@ impl Turn {
             status: TurnStatus::Completed,
             message: ChatMessage { role: "assistant".to_owned(), content: text },
             client_calls: calls,
+            finish_reason: finish,
             usage: self.progress.billed.clone(),
         };
         let row = json(&stored);
@@ -338,6 +382,11 @@ impl Turn {
         let heard = json(&stored.complete((*self.state).clone(), results));
         draft.event_text(EventType::Final, row, Some(heard));
     }
+}
+
+/// What an answer takes in a history: thoughts are not sent again as text.
+pub(crate) const fn said_tokens(usage: TokenUsage) -> i64 {
+    usage.output_tokens.saturating_sub(usage.reasoning_tokens)
 }
 
 /// An answer as a row. What its provider wants to see again stands beside it.

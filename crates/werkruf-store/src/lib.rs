@@ -39,8 +39,8 @@ pub use keys::{KeyDigest, NewKey, Scopes};
 pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, TenantRow, TokenRoles,
-    TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, Summary, TenantRow,
+    TokenRoles, TurnRow, UserRow,
 };
 pub use sqlite::SqliteStore;
 pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
@@ -51,8 +51,8 @@ pub use workspace::{
 pub use workspace_file::parse_batch;
 pub use workspace_lines::add_lines;
 pub use write::{
-    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Replacement,
-    TurnChange, TurnKind, TurnWrite, Written,
+    CallEnd, CallHeard, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
+    Replacement, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;
@@ -137,6 +137,8 @@ pub trait Turns: Send + Sync {
     fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence>;
     /// Gives the lease back without ending the turn: it goes on elsewhere or after a restart, and it does not count as a takeover.
     fn release(&self, fence: Fence) -> Answer<'_, ()>;
+    /// What was said before the part of the conversation that is still sent, if anybody has put it in few words.
+    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>>;
     /// What the turn's requests have cost so far.
     fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.

@@ -103,6 +103,14 @@ pub struct MessageRow {
     pub tokens: Option<i64>,
 }
 
+/// What was said in a conversation up to a place, in the model's own few words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The place of the last message in it; below 1 for what a client brought along.
+    pub until: i64,
+    pub text: String,
+}
+
 /// A row of `turns`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnRow {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
 use crate::approvals::NewApproval;
-use crate::rows::{CallRow, JsonText};
+use crate::rows::{CallRow, JsonText, Summary};
 
 /// Proof of ownership: every write of a turn carries it, and zero rows means somebody else owns the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +162,18 @@ pub struct CallEnd {
     pub finished_at: Timestamp,
 }
 
+/// What a provider says in the end of a call it runs itself: the row was written when it began. What is left out stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallHeard {
+    pub id: Uuid,
+    pub tool_name: String,
+    pub response_id: Option<String>,
+    pub item_id: Option<String>,
+    pub call_id: Option<String>,
+    pub request: Option<JsonText>,
+    pub raw_arguments: Option<String>,
+}
+
 /// The real result takes the place of a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replacement {
@@ -218,12 +230,21 @@ pub struct TurnWrite {
     pub withdrawn: Vec<Uuid>,
     pub starts: Vec<CallStart>,
     pub retries: Vec<CallRetry>,
+    /// Before they end.
+    pub heard: Vec<CallHeard>,
     pub ends: Vec<CallEnd>,
     /// Merged one after the other, in order.
     pub state_patches: Vec<State>,
     pub usage: Vec<NewUsage>,
+    /// Messages of the conversation that were counted now, with their tokens.
+    pub counted: Vec<(Uuid, i64)>,
+    /// Takes the place of the conversation's last one.
+    pub summary: Option<Summary>,
     pub events: Vec<NewEvent>,
     pub turn: Option<TurnChange>,
+    /// An answer that broke off after the provider had run something keeps its step: the next one has this number plus one. It
+    /// does not count as a committed step.
+    pub given_up: Option<u32>,
 }
 
 impl TurnWrite {
@@ -242,11 +263,15 @@ impl TurnWrite {
             withdrawn: Vec::new(),
             starts: Vec::new(),
             retries: Vec::new(),
+            heard: Vec::new(),
             ends: Vec::new(),
             state_patches: Vec::new(),
             usage: Vec::new(),
+            counted: Vec::new(),
+            summary: None,
             events: Vec::new(),
             turn: None,
+            given_up: None,
         }
     }
 }

@@ -194,6 +194,7 @@ impl Wire for Assembly {
             text: self.text,
             refusal: Some(self.refusal).filter(|refusal| !refusal.is_empty()),
             finish: self.finish,
+            cut: None,
             executable,
             usage: self.usage,
             response_id: self.response_id,

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::assemble::Assembly;
 use crate::carry::Origin;
 use crate::encoding::{ToolCache, decides_parallel_itself, is_reasoning_model, length, put, put_field, speakable, whole};
+use crate::provider::Api;
 use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
 
 /// Wishes of a client that are passed on.
@@ -13,7 +15,7 @@ const DRAWING: [&str; 5] = ["top_p", "stop", "frequency_penalty", "presence_pena
 
 /// How one server wants its limit spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub struct Dialect {
     /// OpenAI itself knows only the new name of the limit.
     pub(super) at_openai: bool,
 }
@@ -82,6 +84,7 @@ fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> 
 
 fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_json::Result<()> {
     match message {
+        Message::System { content } => put_content(out, "system", content)?,
         Message::User { content, parts } => put_said(out, content, parts)?,
         Message::Assistant { content, calls, .. } if calls.is_empty() => put_content(out, "assistant", content)?,
         Message::Assistant { content, calls, carry } => {
@@ -139,6 +142,24 @@ fn put_content(out: &mut Vec<u8>, role: &str, content: &str) -> serde_json::Resu
     out.extend_from_slice(role.as_bytes());
     out.extend_from_slice(b"\",\"content\":");
     put(out, content)
+}
+
+impl Api for Dialect {
+    const NAME: &'static str = "chat";
+    const PATH: &'static [&'static str] = &["chat", "completions"];
+    type Answers = Assembly;
+
+    fn at(host: &str) -> Self {
+        Self { at_openai: host == "api.openai.com" || host.ends_with(".api.openai.com") }
+    }
+
+    fn body(&self, request: &ModelRequest, origin: &Origin, max_output_tokens: u32, tools: &ToolCache) -> serde_json::Result<Vec<u8>> {
+        encode(request, origin, max_output_tokens, *self, tools)
+    }
+
+    fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
+        encode_tools(tools)
+    }
 }
 
 /// The tools in this API's shape.

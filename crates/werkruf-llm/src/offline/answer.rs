@@ -23,7 +23,7 @@ pub(super) fn results(messages: &[Message]) -> Vec<Outcome<'_>> {
                 outcomes.sort_by_key(|outcome| calls.iter().position(|call| call.id == outcome.id));
                 return outcomes;
             }
-            Message::User { .. } => break,
+            Message::System { .. } | Message::User { .. } => break,
         }
     }
     outcomes.reverse();

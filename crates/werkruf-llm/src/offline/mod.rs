@@ -36,7 +36,7 @@ impl OfflineProvider {
     fn answer(&self, request: &ModelRequest) -> Answer {
         let calls = match request.messages.last() {
             Some(Message::User { content, .. }) if request.tool_choice != ToolChoice::None => self.calls(content, request),
-            Some(Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => Vec::new(),
+            Some(Message::System { .. } | Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => Vec::new(),
         };
         let text = if calls.is_empty() { self.text(request) } else { String::new() };
         Answer {
@@ -58,7 +58,7 @@ impl OfflineProvider {
             .iter()
             .map(|message| match message {
                 Message::Assistant { calls, .. } => calls.len(),
-                Message::User { .. } | Message::Tool { .. } => 0,
+                Message::System { .. } | Message::User { .. } | Message::Tool { .. } => 0,
             })
             .sum();
         let offered = |name: &str| request.tools.iter().any(|tool| tool.name == name);
@@ -97,6 +97,10 @@ impl Provider for OfflineProvider {
 
     fn default_model(&self) -> &str {
         "offline"
+    }
+
+    fn writes(&self) -> bool {
+        false
     }
 
     fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

@@ -25,6 +25,8 @@ pub(crate) struct Assembly {
     items: BTreeMap<u32, OpenItem>,
     /// The status at the end.
     pub(crate) finish: Option<String>,
+    /// Why, where it was cut off.
+    cut: Option<String>,
     usage: Option<TokenUsage>,
     response_id: Option<String>,
     model: Option<String>,
@@ -139,7 +141,7 @@ impl Assembly {
             return;
         }
         open.item = Item { parts: Vec::new(), ..item };
-        open.announce(at, out);
+        self.announce(at, out);
     }
 
     fn finish_item(&mut self, at: u32, mut item: Item, out: &mut Vec<Delta>) {
@@ -158,7 +160,13 @@ impl Assembly {
         }
         open.item = item;
         open.finished = true;
-        open.announce(at, out);
+        self.announce(at, out);
+    }
+
+    fn announce(&mut self, at: u32, out: &mut Vec<Delta>) {
+        if let Some(open) = self.items.get_mut(&at) {
+            open.announce(at, self.response_id.as_deref(), out);
+        }
     }
 
     /// The response at its end knows best, also of items no event told about.
@@ -166,17 +174,18 @@ impl Assembly {
         if ending.damaged {
             self.lose("an item at the end could not be read");
         }
+        self.response_id = ending.response_id.or(self.response_id.take());
         let mut met = BTreeSet::new();
         for (item, position) in ending.items.into_iter().zip(0_u32..) {
             let at = self.place_of(&item, position, &met);
             met.insert(at);
             self.finish_item(at, item, out);
         }
-        self.response_id = ending.response_id.or(self.response_id.take());
         self.model = ending.model.or(self.model.take());
         self.usage = ending.usage.or(self.usage);
         if let Some(reason) = ending.reason {
             self.errors.push(format!("incomplete: {reason}"));
+            self.cut = Some(reason);
         }
         if ending.status == "failed" || ending.failure.is_some() {
             let unnamed = || StreamError { status: 502, message: "the response failed".to_owned() };
@@ -270,11 +279,11 @@ impl OpenItem {
     }
 
     /// Tells readers once that the provider began something, and once how it ended.
-    fn announce(&mut self, at: u32, out: &mut Vec<Delta>) {
+    fn announce(&mut self, at: u32, response_id: Option<&str>, out: &mut Vec<Delta>) {
         if self.item.is_speech() || self.item.asked_kind().is_some() {
             return;
         }
-        let shown = self.item.shown(at);
+        let shown = self.item.shown(at, response_id);
         if shown.call_kind().is_none() {
             return;
         }
@@ -339,7 +348,7 @@ impl Wire for Assembly {
                     });
                 }
                 None if open.item.is_speech() => {}
-                None => items.push(open.item.shown(*at)),
+                None => items.push(open.item.shown(*at, self.response_id.as_deref())),
             }
         }
         Answer {
@@ -348,6 +357,7 @@ impl Wire for Assembly {
             calls,
             items,
             finish: self.finish,
+            cut: self.cut,
             executable,
             usage: self.usage,
             response_id: self.response_id,

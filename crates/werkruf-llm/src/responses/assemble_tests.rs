@@ -227,6 +227,7 @@ fn what_the_provider_runs_is_told_live_and_kept() {
     let (deltas, verdict) = read(&[added(0, &begun), stopped, done(0, &failed), completed(&json!([failed, message("Sorry")]))]);
     let item = ProviderItem {
         kind: "mcp_call".into(),
+        response_id: None,
         item_id: Some("mcp_1".into()),
         call_id: None,
         output_index: 0,
@@ -240,7 +241,7 @@ fn what_the_provider_runs_is_told_live_and_kept() {
     assert_eq!(deltas[1], Delta::ItemFinished(Box::new(item.clone())));
     assert_eq!((texts(&deltas), deltas.len()), (vec!["Sorry"], 3));
     assert!(!item.succeeded() && item.call_kind() == Some(CallKind::Mcp));
-    assert_eq!((verdict.answer.items, verdict.answer.executable), (vec![item], true));
+    assert_eq!((verdict.answer.items, verdict.answer.executable), (vec![ProviderItem { response_id: Some("r".into()), ..item }], true));
 }
 
 #[test]

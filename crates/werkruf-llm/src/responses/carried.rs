@@ -95,7 +95,7 @@ pub(super) fn plain<'a>(content: &'a str, calls: &'a [HistoryCall]) -> Vec<Slot<
 pub(super) fn result_of<'a>(after: &'a [Message], id: &str) -> Option<(usize, &'a str)> {
     let results = after.iter().map_while(|message| match message {
         Message::Tool { call_id, content, .. } => Some((call_id, content)),
-        Message::User { .. } | Message::Assistant { .. } => None,
+        Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
     });
     results.enumerate().find(|(_, (call_id, _))| *call_id == id).map(|(at, (_, content))| (at, content.as_str()))
 }

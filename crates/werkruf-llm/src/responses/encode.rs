@@ -4,14 +4,16 @@
 
 use serde_json::{Map, Value, json};
 
+use super::assemble::Assembly;
 use super::carried::{Slot, plain, result_of, slots};
 use crate::carry::Origin;
 use crate::encoding::{ToolCache, is_reasoning_model, length, put, put_field, speakable, whole};
+use crate::provider::Api;
 use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 
 /// How one server differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub struct Dialect {
     /// A result must follow its call directly, not after the other calls (DeepSeek).
     pub(super) pairs: bool,
 }
@@ -73,6 +75,7 @@ fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect
     let mut placed: Vec<usize> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
+            Message::System { content } => put_message(out, "system", content, None, None)?,
             Message::User { content, parts } if parts.is_empty() => put_message(out, "user", content, None, None)?,
             Message::User { parts, .. } => put_parts(out, parts)?,
             Message::Assistant { content, calls, carry } => {
@@ -197,6 +200,24 @@ fn put_result(out: &mut Vec<u8>, call_id: &str, content: &str) -> serde_json::Re
 fn comma(out: &mut Vec<u8>) {
     if out.last() != Some(&b'[') {
         out.push(b',');
+    }
+}
+
+impl Api for Dialect {
+    const NAME: &'static str = "responses";
+    const PATH: &'static [&'static str] = &["responses"];
+    type Answers = Assembly;
+
+    fn at(host: &str) -> Self {
+        Self { pairs: host.ends_with("deepseek.com") }
+    }
+
+    fn body(&self, request: &ModelRequest, origin: &Origin, max_output_tokens: u32, tools: &ToolCache) -> serde_json::Result<Vec<u8>> {
+        encode(request, origin, max_output_tokens, *self, tools)
+    }
+
+    fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
+        encode_tools(tools)
     }
 }
 

@@ -160,9 +160,10 @@ impl Item {
     }
 
     /// As the answer shows what the provider does itself.
-    pub(crate) fn shown(&self, output_index: u32) -> ProviderItem {
+    pub(crate) fn shown(&self, output_index: u32, response_id: Option<&str>) -> ProviderItem {
         ProviderItem {
             kind: self.kind.clone(),
+            response_id: response_id.map(str::to_owned),
             item_id: self.id.clone(),
             call_id: self.call_id.clone(),
             output_index,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid, merge_state};
 use werkruf_store::{
-    AttemptRow, CallEnd, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
+    AttemptRow, CallEnd, CallHeard, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
     NewMessage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
 };
 
@@ -166,11 +166,22 @@ impl Tables {
         for change in &write.retries {
             self.retry_call(change, write)?;
         }
+        for change in &write.heard {
+            self.hear_call(change, write)?;
+        }
         for change in &write.ends {
             self.end_call(change, write)?;
         }
         for usage in write.usage.iter().filter(|_| mutant != Mutant::BillLost) {
             unique(self.usage.insert(usage.id, (write.turn_id, Arc::new(usage.clone()))), "usage", usage.id)?;
+        }
+        for (id, tokens) in &write.counted {
+            if let Some(row) = self.messages.get_mut(id).filter(|row| Some(row.conversation_id) == write.conversation_id) {
+                Arc::make_mut(row).tokens = Some(*tokens);
+            }
+        }
+        if let (Some(summary), Some(id)) = (&write.summary, write.conversation_id) {
+            self.summaries.insert(id, summary.clone());
         }
         let kept: Vec<NewEvent> = write
             .events
@@ -187,6 +198,12 @@ impl Tables {
             self.move_turn(write, change, mutant)?;
         } else if write.events.iter().any(|event| event.kind.settles_text()) {
             self.partials.remove(&write.turn_id);
+        }
+        if let Some(step) = write.given_up {
+            if self.turns.get(&write.turn_id).is_none_or(|turn| turn.step >= step || turn.finished_at.is_some()) {
+                return Err(moved("turn", write.turn_id));
+            }
+            self.change_turn(write.turn_id, |turn| (turn.step, turn.updated_at) = (step, now));
         }
         self.note_waiting(write);
         let cancel_requested = self.turns.get(&write.turn_id).is_some_and(|turn| turn.cancel_requested);
@@ -313,6 +330,18 @@ impl Tables {
             error: retry.error.clone(),
         };
         unique(self.attempts.insert((retry.id, retry.attempt), Arc::new(attempt)), "attempt", retry.id)
+    }
+
+    fn hear_call(&mut self, heard: &CallHeard, write: &TurnWrite) -> Result<(), StoreError> {
+        let row = self.call_at(heard.id, write.turn_id, |call| call.status == CallStatus::Running)?;
+        row.tool_name.clone_from(&heard.tool_name);
+        row.response_id = heard.response_id.clone().or(row.response_id.take());
+        row.item_id = heard.item_id.clone().or(row.item_id.take());
+        row.call_id = heard.call_id.clone().or(row.call_id.take());
+        row.request = heard.request.clone().or(row.request.take());
+        row.raw_arguments = heard.raw_arguments.clone().or(row.raw_arguments.take());
+        row.updated_at = write.now;
+        Ok(())
     }
 
     fn end_call(&mut self, end: &CallEnd, write: &TurnWrite) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use werkruf_store::{
     Partial, Records, Replacement, SqliteStore, StoreError, Streams, TurnChange, TurnKind, TurnWrite, Turns,
 };
 
-use crate::drift_rows::{end, event, patch, retry};
+use crate::drift_rows::{end, event, heard, patch, retry};
 use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::store::Store;
@@ -234,11 +234,15 @@ impl Story {
         let call = self.world.dice.pick(&turn.calls).copied();
         let attempt = u32::try_from(self.below(3)).unwrap();
         self.ask(&mut write, call);
-        match (self.below(7), call) {
+        if self.below(8) == 0 {
+            write.given_up = Some(u32::try_from(self.below(4)).unwrap());
+        }
+        match (self.below(8), call) {
             (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),
             (2, Some(id)) => write.starts.push(CallStart { id, started_at: now }),
             (3, Some(id)) => write.retries.push(retry(id, attempt, now)),
-            (4 | 5, Some(id)) => write.ends.push(end(id, self.below(4), now)),
+            (4, Some(id)) => write.heard.push(heard(id, self.below(4))),
+            (5 | 6, Some(id)) => write.ends.push(end(id, self.below(4), now)),
             _ => {}
         }
         if self.below(3) == 0 && (turn.conversation_id.is_some() || self.below(5) == 0) {

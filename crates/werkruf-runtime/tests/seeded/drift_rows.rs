@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::json;
 use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, Uuid};
-use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage};
+use werkruf_store::{CallEnd, CallHeard, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage};
 
 use crate::drift::Story;
 
@@ -127,5 +127,18 @@ pub fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
         error_detail: failed.then(|| "{}".to_owned()),
         cache_hit: false,
         finished_at: now,
+    }
+}
+
+pub fn heard(id: Uuid, how: u64) -> CallHeard {
+    let told = |what: &str| (how > 0).then(|| format!("{what}-{how}"));
+    CallHeard {
+        id,
+        tool_name: format!("tool-{how}"),
+        response_id: told("resp"),
+        item_id: told("item"),
+        call_id: told("call"),
+        request: told("request"),
+        raw_arguments: told("raw"),
     }
 }

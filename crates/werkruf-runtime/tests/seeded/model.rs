@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use werkruf_contract::{BoxFuture, CallKind};
 use werkruf_llm::{
-    Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice,
+    Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, TokenUsage, ToolChoice,
 };
 
 use crate::mutant::Mutant;
@@ -92,6 +92,7 @@ impl Model {
         let (world, dice) = (&self.world, &self.world.dice);
         let mut script = Script::new();
         let mut answer = Answer { executable: true, finish: Some("stop".to_owned()), ..Answer::default() };
+        let ran = self.run(&mut script, &mut answer);
         let calls = request.tool_choice == ToolChoice::Auto && depth < PATIENCE && dice.permille(650);
         if !calls || dice.permille(300) {
             for _ in 0..dice.between(1, 3) {
@@ -103,6 +104,9 @@ impl Model {
         if calls {
             let whole = !self.strikes(3);
             answer.calls = self.calls(whole);
+            for call in answer.calls.iter_mut().filter(|_| ran > 0) {
+                call.output_index += ran;
+            }
             answer.executable = whole || world.mutant == Mutant::CutTaken;
         }
         if dice.permille(850) {
@@ -124,6 +128,28 @@ impl Model {
         };
         script.push_back((self.gap(), end));
         script
+    }
+
+    /// Now and then it does something itself first, and says so; it may forget to say how that ended. How many places it took.
+    fn run(&self, script: &mut Script, answer: &mut Answer) -> u32 {
+        let (world, dice) = (&self.world, &self.world.dice);
+        let many = if dice.permille(150) { u32::try_from(dice.between(1, 3)).unwrap() } else { 0 };
+        for output_index in 0..many {
+            let kind = if dice.permille(500) { "mcp_call" } else { "web_search_call" }.to_owned();
+            let begun = ProviderItem { kind, item_id: Some(format!("i{}", dice.below(1000))), output_index, ..ProviderItem::default() };
+            let error = dice.permille(200).then(|| "down".into());
+            let ended = ProviderItem { arguments: Some("{}".to_owned()), error, ..begun.clone() };
+            answer.items.push(ended.clone());
+            // One that nobody heard of before stands in the answer alone.
+            if dice.permille(850) {
+                world.count("calls of the provider's own");
+                script.push_back((self.gap(), Ok(Delta::ItemStarted(Box::new(begun)))));
+                if dice.permille(850) {
+                    script.push_back((self.gap(), Ok(Delta::ItemFinished(Box::new(ended)))));
+                }
+            }
+        }
+        many
     }
 
     fn gap(&self) -> Duration {
@@ -203,7 +229,7 @@ fn subject(messages: &[Message]) -> (String, usize) {
     let last = messages.iter().rposition(|message| matches!(message, Message::User { .. }));
     let text = last.and_then(|at| match &messages[at] {
         Message::User { content, .. } => Some(content.clone()),
-        Message::Assistant { .. } | Message::Tool { .. } => None,
+        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
     });
     let steps = messages.iter().skip(last.unwrap_or(0)).filter(|message| matches!(message, Message::Assistant { .. })).count();
     (text.unwrap_or_default(), steps)
@@ -218,8 +244,10 @@ fn fault_in(messages: &[Message]) -> Option<String> {
                 Some(at) => drop(open.remove(at)),
                 None => return Some(format!("a result for {call_id}, which nobody asked for")),
             },
-            Message::User { .. } | Message::Assistant { .. } if !open.is_empty() => return Some(format!("no result for {open:?}")),
-            Message::User { .. } => {}
+            Message::System { .. } | Message::User { .. } | Message::Assistant { .. } if !open.is_empty() => {
+                return Some(format!("no result for {open:?}"));
+            }
+            Message::System { .. } | Message::User { .. } => {}
             Message::Assistant { calls, .. } => open = calls.iter().map(|call| call.id.as_str()).collect(),
         }
     }

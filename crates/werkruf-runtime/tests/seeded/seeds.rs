@@ -11,7 +11,7 @@ use crate::tools::PANIC;
 
 const SEEDS: u64 = 3000;
 /// What must have happened somewhere in that many runs.
-const EXPECTED: [&str; 26] = [
+const EXPECTED: [&str; 28] = [
     "kills",
     "stops",
     "drains",
@@ -20,6 +20,8 @@ const EXPECTED: [&str; 26] = [
     "reads that failed",
     "writes fenced",
     "streams cut",
+    "calls of the provider's own",
+    "answers given up that had run something",
     "answers cut off",
     "turns canceled",
     "calls canceled",

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     Answer, AttemptRow, CallFilter, CallRow, Clients, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
-    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, TenantRow, TokenRoles, TurnRow, TurnWrite,
-    Turns, UserRow, Written,
+    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, Summary, TenantRow, TokenRoles, TurnRow,
+    TurnWrite, Turns, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -120,6 +120,7 @@ fn told(write: &TurnWrite) -> String {
     }
     out.extend(write.starts.iter().map(|start| format!(" start {}", short(start.id))));
     out.extend(write.retries.iter().map(|retry| format!(" retry {}/{}", short(retry.id), retry.attempt)));
+    out.extend(write.given_up.map(|step| format!(" give up step {step}")));
     for end in &write.ends {
         out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
     }
@@ -148,6 +149,9 @@ impl Turns for Store {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         self.submit(told(&write), move |tables, mutant| {
             let written = tables.write(&write, mutant)?;
+            if write.given_up.is_some() {
+                world.count("answers given up that had run something");
+            }
             if write.events.iter().any(|event| event.kind.settles_text())
                 && let Some(message) = tables.message_of(write.turn_id)
             {
@@ -210,6 +214,10 @@ impl Turns for Store {
 
     fn reusable_call(&self, _: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
         Box::pin(self.read("reusable call", move |tables| tables.reusable(&dedupe_key)))
+    }
+
+    fn summary(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+        Box::pin(self.read("summary", move |tables| tables.summaries.get(&conversation_id).cloned()))
     }
 
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{CallStatus, Effect, TurnStatus, Usage, Uuid};
 use werkruf_store::{
-    ApprovalRow, AttemptRow, CallRow, ConversationRow, EventRow, Fence, MessageRow, NewUsage, Reusable, StoreError, TurnRow,
+    ApprovalRow, AttemptRow, CallRow, ConversationRow, EventRow, Fence, MessageRow, NewUsage, Reusable, StoreError, Summary, TurnRow,
 };
 
 use crate::mutant::Mutant;
@@ -53,6 +53,7 @@ pub struct Tables {
     pub calls: BTreeMap<Uuid, Arc<CallRow>>,
     pub attempts: BTreeMap<(Uuid, u32), Arc<AttemptRow>>,
     pub usage: BTreeMap<Uuid, (Uuid, Arc<NewUsage>)>,
+    pub summaries: BTreeMap<Uuid, Summary>,
     pub events: BTreeMap<(Uuid, i64), Arc<EventRow>>,
     pub leases: BTreeMap<Uuid, Lease>,
     /// By channel, account and key.

@@ -108,7 +108,7 @@ impl Tables {
         };
         let row = self.messages.values_mut().find(stands).map(Arc::make_mut);
         let row = row.ok_or_else(|| StoreError::Moved { what: "message", id: result.tool_call_id.clone() })?;
-        (row.content, row.status) = (result.content.clone(), Some(result.status.to_owned()));
+        (row.content, row.status, row.tokens) = (result.content.clone(), Some(result.status.to_owned()), None);
         Ok(())
     }
 

@@ -103,7 +103,7 @@ pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &Open
     }
     let ended = "turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NOT NULL)";
     let mut answer = c.prepare_cached(&format!(
-        "UPDATE messages SET content = ?4, status = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3
+        "UPDATE messages SET content = ?4, status = ?5, tokens = NULL WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3
            AND status = 'pending' AND {ended}"
     ))?;
     for result in &open.results {
@@ -111,7 +111,7 @@ pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &Open
         answer.execute(params![tenant, conversation, result.tool_call_id, result.content, result.status])?;
     }
     c.prepare_cached(&format!(
-        "UPDATE messages SET content = ?3, status = 'error' WHERE tenant_id = ?1 AND conversation_id = ?2 AND status = 'pending' AND {ended}"
+        "UPDATE messages SET content = ?3, status = 'error', tokens = NULL WHERE tenant_id = ?1 AND conversation_id = ?2 AND status = 'pending' AND {ended}"
     ))?
     .execute(params![tenant, conversation, unanswered])?;
     Ok(())

@@ -18,7 +18,7 @@ const ERASED: &[(&str, &str)] = &[
     ("api_keys", "digest user_id scopes name"),
     ("approvals", "arguments arguments_digest"),
     ("call_attempts", "error"),
-    ("conversations", "title state"),
+    ("conversations", "title state summary"),
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
@@ -115,6 +115,8 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            idempotency_key = '{mark}';
          UPDATE turns SET partial = '{mark}', client = '{mark}', seen = '{mark}', sent = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
          UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
+         UPDATE conversations SET summary = '{mark}', summary_until = 1
+           WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');
          UPDATE events SET data = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');
          UPDATE messages SET metadata = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');"
     );

@@ -156,16 +156,19 @@ fn results(
     ending: &Ending,
     clock: &Clock,
 ) -> Result<(Vec<NewMessage>, Vec<Replacement>), StoreError> {
-    let by_place: HashMap<(u32, u32), &CallRow> = calls.iter().map(|call| ((call.step, call.output_index), call)).collect();
+    // Under our own spelling of its id, else under the wire's.
+    let made: HashMap<String, &CallRow> = calls.iter().map(|call| (format!("call_{}", call.id), call)).collect();
+    let wired: HashMap<&str, &CallRow> = calls.iter().rev().filter_map(|call| Some((call.call_id.as_deref()?, call))).collect();
     let waits = |row: &MessageRow| row.status.as_deref() == Some("pending");
     let named = |pending: bool| messages.iter().filter(move |row| waits(row) == pending).filter_map(|row| row.tool_call_id.as_deref());
     let answered: Vec<&str> = named(false).collect();
     let placeholders: Vec<&str> = named(true).collect();
     let (mut missing, mut replaced) = (Vec::new(), Vec::new());
-    for (step, asked) in (1..).zip(messages.iter().filter_map(|row| row.tool_calls.as_deref())) {
+    for asked in messages.iter().filter_map(|row| row.tool_calls.as_deref()) {
         let asked: Vec<Asked> = serde_json::from_str(asked).map_err(|error| StoreError::Broken(error.to_string()))?;
-        for (index, asked) in (0..).zip(asked).filter(|(_, asked)| !answered.contains(&asked.id.as_str())) {
-            let (content, status) = told(by_place.get(&(step, index)).copied(), ending)?;
+        for asked in asked.into_iter().filter(|asked| !answered.contains(&asked.id.as_str())) {
+            let call = made.get(&asked.id).or_else(|| wired.get(asked.id.as_str())).copied();
+            let (content, status) = told(call, ending)?;
             if placeholders.contains(&asked.id.as_str()) {
                 replaced.push(Replacement { tool_call_id: asked.id, content, status });
                 continue;

@@ -7,7 +7,7 @@ use super::insert::{Place, call, check_home, count, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
-use crate::{CallEnd, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
+use crate::{CallEnd, CallHeard, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
 
 /// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -40,11 +40,17 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for change in &write.retries {
         retry_call(c, &place, change)?;
     }
+    for change in &write.heard {
+        hear_call(c, &place, change)?;
+    }
     for change in &write.ends {
         end_call(c, &place, change)?;
     }
     for usage in &write.usage {
         place.usage(c, write, usage)?;
+    }
+    if let Some(conversation_id) = write.conversation_id {
+        note_history(c, &tenant, conversation_id, write)?;
     }
     let event_seqs = place.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
     let state = match write.conversation_id {
@@ -55,6 +61,9 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         Some(change) => change_turn(c, &place, write.turn_id, change)?,
         None => cancel_requested(c, &place)?,
     };
+    if let Some(step) = write.given_up {
+        give_up(c, &place, write.turn_id, step)?;
+    }
     if write.turn.is_none() && write.events.iter().any(|event| event.kind.settles_text()) {
         forget_partial(c, &place)?;
     }
@@ -87,7 +96,7 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
 fn replace(c: &Connection, place: &Place<'_>, result: &Replacement) -> Result<(), StoreError> {
     let replaced = c
         .prepare_cached(
-            "UPDATE messages SET content = ?4, status = ?5
+            "UPDATE messages SET content = ?4, status = ?5, tokens = NULL
              WHERE tenant_id = ?1 AND turn_id = ?2 AND tool_call_id = ?3 AND status = 'pending'",
         )?
         .execute(params![place.tenant, place.turn, result.tool_call_id, result.content, result.status])?;
@@ -129,6 +138,56 @@ fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<()
         retry.error,
     ])?;
     Ok(())
+}
+
+fn hear_call(c: &Connection, place: &Place<'_>, heard: &CallHeard) -> Result<(), StoreError> {
+    let changed = c
+        .prepare_cached(
+            "UPDATE tool_calls SET tool_name = ?4, response_id = coalesce(?5, response_id), item_id = coalesce(?6, item_id),
+               call_id = coalesce(?7, call_id), request = coalesce(?8, request), raw_arguments = coalesce(?9, raw_arguments), updated_at = ?10
+             WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'running'",
+        )?
+        .execute(params![
+            place.tenant,
+            Id::from(heard.id),
+            place.turn,
+            heard.tool_name,
+            heard.response_id,
+            heard.item_id,
+            heard.call_id,
+            heard.request,
+            heard.raw_arguments,
+            place.now,
+        ])?;
+    exactly_one(changed, heard.id)
+}
+
+/// Counts of messages, and what was said before. A count whose message is gone is no loss.
+fn note_history(c: &Connection, tenant: &Id, conversation_id: Uuid, write: &TurnWrite) -> Result<(), StoreError> {
+    let conversation = Id::from(conversation_id);
+    for (message_id, tokens) in &write.counted {
+        c.prepare_cached("UPDATE messages SET tokens = ?4 WHERE tenant_id = ?1 AND conversation_id = ?2 AND id = ?3")?.execute(params![
+            tenant,
+            conversation,
+            Id::from(*message_id),
+            tokens
+        ])?;
+    }
+    let Some(summary) = &write.summary else { return Ok(()) };
+    let noted = c
+        .prepare_cached("UPDATE conversations SET summary = ?3, summary_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?
+        .execute(params![tenant, conversation, summary.text, summary.until])?;
+    if noted == 1 { Ok(()) } else { Err(StoreError::Moved { what: "conversation", id: conversation_id.to_string() }) }
+}
+
+/// Only the number moves on: a turn that breaks every process that takes it must still be known by its takeovers.
+fn give_up(c: &Connection, place: &Place<'_>, turn_id: Uuid, step: u32) -> Result<(), StoreError> {
+    let moved = c
+        .prepare_cached(
+            "UPDATE turns SET step = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2 AND step < ?3 AND finished_at IS NULL",
+        )?
+        .execute(params![place.tenant, place.turn, step, place.now])?;
+    if moved == 1 { Ok(()) } else { Err(StoreError::Moved { what: "turn", id: turn_id.to_string() }) }
 }
 
 fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), StoreError> {

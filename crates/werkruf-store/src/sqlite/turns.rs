@@ -8,7 +8,8 @@ use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
-    Answer, CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, TurnRow, TurnWrite, Turns, Written,
+    Answer, CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, Summary, TurnRow, TurnWrite, Turns,
+    Written,
 };
 
 impl Turns for SqliteStore {
@@ -70,6 +71,15 @@ impl Turns for SqliteStore {
         Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, &dedupe_key)))
     }
 
+    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(SUMMARY)?;
+            first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| {
+                Ok(Summary { until: columns.int()?, text: columns.text()? })
+            })
+        }))
+    }
+
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
         Box::pin(self.readers.list(move |c| takeover::unfinished(c, &owner)))
     }
@@ -93,6 +103,9 @@ impl Turns for SqliteStore {
 
 const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND call_id = ?3 AND tenant_id = ?1)
     OR EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND tool_call_id = ?3 AND tenant_id = ?1)";
+
+const SUMMARY: &str = "SELECT summary_until, summary FROM conversations
+    WHERE tenant_id = ?1 AND id = ?2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
 
 // The newest placed message of the person stands near the end, so the walk back is short.
 const SINCE: &str = "SELECT
@@ -180,6 +193,6 @@ fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreE
 /// The statements whose plan a test looks at.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = DELETES.iter().copied().chain([TAKEN, SINCE]).map(str::to_owned);
+    let fixed = DELETES.iter().copied().chain([TAKEN, SINCE, SUMMARY]).map(str::to_owned);
     fixed.chain([history_sql(), reusable_sql()]).collect()
 }

@@ -4,6 +4,7 @@
 
 mod chapters_approvals;
 mod chapters_clients;
+mod chapters_heard;
 mod chapters_ledger;
 mod chapters_people;
 mod chapters_reuse;
@@ -15,6 +16,7 @@ mod world;
 pub(crate) use crate::Store;
 pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_clients::*;
+pub(crate) use chapters_heard::*;
 pub(crate) use chapters_ledger::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
@@ -28,6 +30,9 @@ macro_rules! tell {
     ($make:path) => {
         $crate::story::chapters! { $make:
             a_turn_is_stored_in_four_commits,
+            a_call_of_the_provider_ends_with_what_it_said_last,
+            a_step_that_is_given_up_is_no_committed_step,
+            a_conversation_keeps_counts_and_its_summary,
             a_second_message_waits_for_its_place,
             a_lease_of_another_owner_makes_the_turn_wait,
             a_turn_that_was_left_is_gone_on_with_before_another_begins,

@@ -70,6 +70,7 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # channels = ["web"]
 # # tenant = "demo"
 # # context_tokens = 32000
+# # compaction = "trim"
 
 # [[tools]]                            # your own tool, one HTTP request per call
 # name = "order_status"

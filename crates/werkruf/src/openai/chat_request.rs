@@ -25,7 +25,6 @@ pub(crate) struct Wishes {
     pub(crate) legacy: bool,
     /// As the client spelled it.
     pub(crate) model: Option<String>,
-    pub(crate) limit: Option<u32>,
 }
 
 /// Takes a body apart.
@@ -46,7 +45,6 @@ pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(Asked, W
         include_usage: body.get("stream_options").is_some_and(|options| options["include_usage"] == true),
         legacy,
         model: model.clone(),
-        limit,
     };
     let asked = Asked {
         format: HistoryFormat::Openai,

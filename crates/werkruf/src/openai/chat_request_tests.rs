@@ -17,7 +17,7 @@ fn fields_are_read_under_all_their_names() {
         "reasoning": {"effort": "low"}, "parallel_tool_calls": false, "tool_choice": "required", "n": 3, "logprobs": true,
         "tools": [{"type": "function", "function": {"name": "f"}}], "metadata": {"a": "b"}, "thinking": {"type": "enabled"},
     }));
-    assert_eq!(wishes, Wishes { stream: true, include_usage: true, legacy: false, model: Some("gpt-x".to_owned()), limit: Some(7) });
+    assert_eq!(wishes, Wishes { stream: true, include_usage: true, legacy: false, model: Some("gpt-x".to_owned()) });
     assert_eq!((asked.max_output_tokens, asked.temperature, asked.parallel_tool_calls), (Some(7), Some(0.5), Some(false)));
     assert_eq!((asked.tools.len(), asked.tool_choice), (1, ClientChoice::Required));
     assert_eq!(Value::Object(asked.options), json!({"top_p": 0.9, "response_format": {"type": "json_object"}, "reasoning_effort": "low"}));
@@ -30,7 +30,7 @@ fn nulls_and_odd_shapes_are_nothing() {
         "messages": [{"role": "user", "content": "hi"}], "model": "", "stream": null, "stream_options": null, "max_tokens": null,
         "max_completion_tokens": -1, "temperature": null, "tools": null, "tool_choice": null, "functions": null, "metadata": null,
     }));
-    assert_eq!(wishes, Wishes { stream: false, include_usage: false, legacy: false, model: None, limit: None });
+    assert_eq!(wishes, Wishes { stream: false, include_usage: false, legacy: false, model: None });
     assert!(asked.tools.is_empty() && asked.options.is_empty() && asked.temperature.is_none());
     assert!(read(Bytes::new(), serde_json::Map::new()).is_err());
 }

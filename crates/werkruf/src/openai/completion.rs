@@ -25,14 +25,12 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The reason the model stopped for. The wire's own is not known here, but a single pass that used up the limit was cut.
-    fn finish(&self, done: &Done) -> &'static str {
-        let cut = |limit: u32| done.usage.model_calls == 1 && done.usage.output_tokens >= i64::from(limit);
-        match (done.client_calls.is_empty(), self.wishes.limit) {
-            (false, _) if self.wishes.legacy => "function_call",
-            (false, _) => "tool_calls",
-            (true, Some(limit)) if cut(limit) => "length",
-            (true, _) => "stop",
+    /// The reason the model stopped for.
+    const fn finish(&self, done: &Done) -> &'static str {
+        match done.client_calls.is_empty() {
+            false if self.wishes.legacy => "function_call",
+            false => "tool_calls",
+            true => done.finish_reason.as_str(),
         }
     }
 
@@ -55,7 +53,7 @@ pub(crate) fn whole(head: &Head, heard: &[Heard]) -> Result<Value, Failed> {
             Heard::Failed(failed) => return Err(failed.clone()),
             Heard::Waiting(awaited) => {
                 content = separated(content, &head.waiting(awaited));
-                return Ok(object(head, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()));
+                return Ok(object(head, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &spent(awaited)));
             }
             Heard::Done(done) => {
                 let silent = content.is_empty() && !done.client_calls.is_empty();
@@ -80,6 +78,11 @@ pub(crate) fn separated(mut before: String, text: &str) -> String {
         before.push_str("\n\n");
     }
     before + text
+}
+
+/// What the turn had cost when it began to wait: all were asked for at once.
+fn spent(awaited: &[Awaited]) -> Usage {
+    awaited.last().map(|awaited| awaited.usage.clone()).unwrap_or_default()
 }
 
 fn object(head: &Head, message: &Value, finish: &str, used: &Usage) -> Value {
@@ -139,7 +142,7 @@ impl Chunks {
             Heard::Waiting(awaited) => {
                 let before = if self.spoken { "\n\n" } else { "" };
                 self.chunk(out, &json!({"content": format!("{before}{}", self.head.waiting(awaited))}), None);
-                self.end(out, "stop", &Usage::default());
+                self.end(out, "stop", &spent(awaited));
             }
             Heard::Failed(failed) => frame(out, &refusal::body(&refusal::failed(failed))),
         }

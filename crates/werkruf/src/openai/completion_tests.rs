@@ -1,13 +1,13 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
-use werkruf_contract::{ChatMessage, ClientCall, ToolErrorType, Usage, Uuid, Words};
+use werkruf_contract::{ChatMessage, ClientCall, FinishReason, ToolErrorType, Usage, Uuid, Words};
 
 use super::{Chunks, Head, whole};
 use crate::openai::chat_request::Wishes;
 use crate::openai::heard::{Awaited, Done, Failed, Heard};
 
 fn head(include_usage: bool, legacy: bool) -> Head {
-    let wishes = Wishes { stream: true, include_usage, legacy, model: Some("m".to_owned()), limit: Some(50) };
+    let wishes = Wishes { stream: true, include_usage, legacy, model: Some("m".to_owned()) };
     Head { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), wishes, words: Words::of("en") }
 }
 
@@ -27,7 +27,7 @@ fn done(calls: &[&str]) -> Heard {
         model_calls: 2,
     };
     let message = ChatMessage { role: "assistant".to_owned(), content: String::new() };
-    Heard::Done(Done { message, client_calls: calls.iter().map(call).collect(), usage })
+    Heard::Done(Done { message, client_calls: calls.iter().map(call).collect(), finish_reason: FinishReason::Stop, usage })
 }
 
 fn failed() -> Failed {
@@ -81,18 +81,25 @@ fn calls_alone_have_no_content() {
 }
 
 #[test]
-fn a_single_pass_that_used_up_its_limit_was_cut() {
-    let Heard::Done(mut last) = done(&[]) else { panic!("done") };
-    (last.usage.model_calls, last.usage.output_tokens) = (1, 50);
-    assert_eq!(whole(&head(false, false), &[Heard::Done(last)]).unwrap()["choices"][0]["finish_reason"], "length");
+fn the_reason_is_the_providers_own() {
+    for (reason, said) in [(FinishReason::Stop, "stop"), (FinishReason::Length, "length"), (FinishReason::ContentFilter, "content_filter")]
+    {
+        let Heard::Done(mut last) = done(&[]) else { panic!("done") };
+        last.finish_reason = reason;
+        assert_eq!(whole(&head(false, false), &[Heard::Done(last)]).unwrap()["choices"][0]["finish_reason"], said);
+    }
 }
 
 #[test]
 fn failing_is_no_answer_and_waiting_is_one() {
     assert_eq!(whole(&head(false, false), &[text("x"), Heard::Failed(failed())]), Err(failed()));
     let id = Uuid::from_u128(5);
-    let waiting = Heard::Waiting(vec![Awaited { approval_id: id, tool: "pay".to_owned() }]);
+    let usage = Usage { total_tokens: 15, ..Usage::default() };
+    let waiting = Heard::Waiting(vec![Awaited { approval_id: id, tool: "pay".to_owned(), usage }]);
     let answer = whole(&head(false, false), std::slice::from_ref(&waiting)).unwrap();
+    assert_eq!(answer["usage"]["total_tokens"], 15, "what was spent so far");
+    let (told, _) = written(head(true, false), std::slice::from_ref(&waiting));
+    assert_eq!(told.last().unwrap()["usage"]["total_tokens"], 15);
     let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
     assert!(content.contains(&id.to_string()) && content.contains("pay"), "{content}");
     let (chunks, finished) = written(head(false, false), &[text("Well."), waiting]);

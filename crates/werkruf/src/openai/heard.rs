@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use werkruf_contract::{AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid};
+use werkruf_contract::{
+    AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType, Usage, Uuid,
+};
 use werkruf_runtime::{Feed, LiveEvent};
 
 /// The events of a turn, as they happen or as they were stored.
@@ -52,6 +54,8 @@ pub(crate) struct Done {
     /// For the client to run.
     #[serde(default)]
     pub(crate) client_calls: Vec<ClientCall>,
+    #[serde(default)]
+    pub(crate) finish_reason: FinishReason,
     /// Summed over all model passes.
     pub(crate) usage: Usage,
 }
@@ -98,10 +102,13 @@ impl Failed {
 }
 
 /// A call that needs a person's word.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Awaited {
     pub(crate) approval_id: Uuid,
     pub(crate) tool: String,
+    /// What the turn had cost when it was asked for.
+    #[serde(default)]
+    pub(crate) usage: Usage,
 }
 
 /// Hears the events of one turn.

@@ -94,7 +94,10 @@ fn waiting_and_failing_are_heard() {
         event(EventType::ApprovalRequired, &json!({"approval_id": Uuid::nil(), "tool": "pay", "job_id": Uuid::nil(), "arguments": {}}));
     let mut listener = Listener::default();
     assert!(listener.hear(&waiting).is_empty());
-    assert_eq!(listener.end(Uuid::nil()), Some(Heard::Waiting(vec![Awaited { approval_id: Uuid::nil(), tool: "pay".to_owned() }])));
+    assert_eq!(
+        listener.end(Uuid::nil()),
+        Some(Heard::Waiting(vec![Awaited { approval_id: Uuid::nil(), tool: "pay".to_owned(), usage: Default::default() }]))
+    );
     assert_eq!(listener.end(Uuid::nil()), None);
     assert!(matches!(Listener::default().end(Uuid::nil()), Some(Heard::Failed(failed)) if failed.code == "server_busy"));
     let error = event(

@@ -106,3 +106,23 @@ async fn what_is_no_history_writes_nothing() {
     let list = body(house.as_user(3, Method::GET, "/api/conversations").send().await.unwrap()).await;
     assert_eq!(list["conversations"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn what_the_model_was_told_to_heed_reaches_it_as_such() {
+    let told = [
+        json!({"role": "system", "content": "Be brief."}),
+        json!({"role": "user", "content": "Hi"}),
+        json!({"role": "assistant", "content": "Hello."}),
+        json!({"role": "system", "content": "From now on in German."}),
+    ];
+    for (api, list) in [("chat", "messages"), ("responses", "input")] {
+        let house = House::open_with(&format!("[model]\napi = '{api}'\n")).await;
+        let id = import(&house, "openai", &told).await;
+        house.model.script(vec![Reply::text("Tee.")]);
+        let answered = body(house.chat(3, json!({"message": "What now?", "conversation_id": id})).await).await;
+        assert_eq!(answered["message"]["content"], "Tee.", "{answered}");
+        let request = &house.model.requests()[0];
+        let sent: Vec<Value> = request.body[list].as_array().unwrap().iter().skip(usize::from(api == "chat")).cloned().collect();
+        assert_eq!(sent, [&told[..], &[json!({"role": "user", "content": "What now?"})]].concat(), "{api}");
+    }
+}

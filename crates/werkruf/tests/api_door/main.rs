@@ -11,6 +11,8 @@ mod cancel;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod cost;
@@ -24,6 +26,8 @@ mod idempotency;
 mod invoke;
 #[cfg(test)]
 mod keeping;
+#[cfg(test)]
+mod provided;
 #[cfg(test)]
 mod responses_model;
 #[cfg(test)]

@@ -128,3 +128,38 @@ async fn the_same_key_is_the_same_turn() {
     assert_eq!(body(again).await, first);
     assert_eq!(house.model.requests().len(), 2);
 }
+
+#[tokio::test]
+async fn the_reason_is_the_one_the_provider_gave_also_when_told_again() {
+    let house = House::open().await;
+    let step = || Reply::calls(vec![call("test_echo", json!({"value": 1}))]);
+    for (reason, status) in [("length", "length"), ("content_filter", "content_filter"), ("stop", "stop")] {
+        house.model.script(vec![step(), Reply::text("Once upon").finish(reason)]);
+        let request = || completion(&house).header("idempotency-key", reason).json(&json!({"messages": [user(reason)]}));
+        let first = body(request().send().await.unwrap()).await;
+        assert_eq!((&first["choices"][0]["finish_reason"], &message(&first)["content"]), (&json!(status), &json!("Once upon")));
+        assert_eq!(body(request().send().await.unwrap()).await, first, "as stored");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_waits_says_what_was_spent() {
+    let tool = "[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/pay'\neffect = 'once'\n\
+         approval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";
+    let house = House::open_with(tool).await;
+    let steps = || {
+        vec![
+            Reply::calls(vec![call("test_echo", json!({"value": 1}))]).usage(10, 5),
+            Reply::calls(vec![call("pay", json!({}))]).usage(20, 7),
+        ]
+    };
+    house.model.script(steps());
+    let waiting = body(completion(&house).json(&json!({"messages": [user("pay")]})).send().await.unwrap()).await;
+    assert_eq!(waiting["choices"][0]["finish_reason"], "stop");
+    let usage = &waiting["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]), (&json!(30), &json!(12), &json!(42)));
+    house.model.script(steps());
+    let request = json!({"messages": [user("pay again")], "stream": true, "stream_options": {"include_usage": true}});
+    let told = chunks(completion(&house).json(&request).send().await.unwrap()).await;
+    assert_eq!(told.chunks.last().unwrap()["usage"]["total_tokens"], 42);
+}

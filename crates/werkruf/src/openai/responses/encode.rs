@@ -5,7 +5,8 @@ use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid,
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType,
+    Usage, Uuid,
 };
 
 use super::object::{Standing, State, Subject, arguments, text_part};
@@ -29,6 +30,8 @@ pub(crate) struct Ended {
     pub(crate) message: ChatMessage,
     #[serde(default)]
     pub(crate) client_calls: Vec<ClientCall>,
+    #[serde(default)]
+    pub(crate) finish_reason: FinishReason,
     pub(crate) usage: Usage,
 }
 
@@ -171,8 +174,8 @@ impl Encoder {
             self.call(out, call);
         }
         let output = std::mem::take(&mut self.output);
-        let standing = if ended.client_calls.is_empty() { self.subject.ended(&ended.usage) } else { Standing::Completed };
-        let kind = if standing == Standing::Incomplete { "response.incomplete" } else { "response.completed" };
+        let standing = Standing::answered(ended.finish_reason, &ended.client_calls);
+        let kind = if standing == Standing::Completed { "response.completed" } else { "response.incomplete" };
         self.whole(out, kind, &State { output: &output, usage: Some(&ended.usage), ..State::just(standing) });
         self.ended = true;
         Ok(())

@@ -21,7 +21,12 @@ fn snapshot(step: u32, content: &str) -> Said {
 fn finish(content: &str, calls: &[(&str, &str)]) -> Said {
     let message = ChatMessage { role: "assistant".into(), content: content.into() };
     let call = |(id, arguments): &(&str, &str)| ClientCall { id: (*id).into(), name: "f".into(), arguments: (*arguments).into() };
-    Said::Final(Box::new(Ended { message, client_calls: calls.iter().map(call).collect(), usage: Usage::default() }))
+    Said::Final(Box::new(Ended {
+        message,
+        client_calls: calls.iter().map(call).collect(),
+        finish_reason: Default::default(),
+        usage: Usage::default(),
+    }))
 }
 
 fn failure(code: &str) -> Said {

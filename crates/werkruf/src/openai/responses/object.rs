@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{ClientCall, ErrorEvent, Usage, Uuid};
+use werkruf_contract::{ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
 
 /// What a request said that its response says again. Stored with the turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -61,19 +61,24 @@ pub(crate) enum Standing {
     Queued,
     InProgress,
     Completed,
-    /// Ended by the limit of the request.
-    Incomplete,
+    /// Cut off: by a limit, or by a filter.
+    Incomplete(FinishReason),
     Failed,
     Cancelled,
 }
 
 impl Standing {
+    /// How a turn stands that has an answer.
+    pub(crate) fn answered(finish: FinishReason, calls: &[ClientCall]) -> Self {
+        if calls.is_empty() && finish != FinishReason::Stop { Self::Incomplete(finish) } else { Self::Completed }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
-            Self::Incomplete => "incomplete",
+            Self::Incomplete(_) => "incomplete",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
@@ -131,7 +136,11 @@ impl Subject {
             metadata.insert("approval_id".to_owned(), id.to_string().into());
         }
         let error = state.error.map(|error| json!({"code": error.code, "message": error.message}));
-        let cut = (state.standing == Standing::Incomplete).then(|| json!({"reason": "max_output_tokens"}));
+        let cut = match state.standing {
+            Standing::Incomplete(FinishReason::ContentFilter) => Some(json!({"reason": "content_filter"})),
+            Standing::Incomplete(_) => Some(json!({"reason": "max_output_tokens"})),
+            _ => None,
+        };
         let mut object = Map::new();
         for (name, usual) in WISHES {
             let value = echo.wishes.get(name).cloned().unwrap_or_else(|| serde_json::from_str(usual).unwrap_or_default());
@@ -159,13 +168,6 @@ impl Subject {
             object.extend(rest);
         }
         Value::Object(object)
-    }
-
-    /// How a turn that has an answer stands: a single model pass that used up the request's limit was cut.
-    pub(crate) fn ended(&self, usage: &Usage) -> Standing {
-        let most = self.echo.wishes.get("max_output_tokens").and_then(Value::as_f64);
-        let cut = usage.model_calls == 1 && most.is_some_and(|most| most >= 1.0 && usage.output_tokens as f64 >= most);
-        if cut { Standing::Incomplete } else { Standing::Completed }
     }
 
     /// When the turn was made: its id says so, on every process.
@@ -223,7 +225,7 @@ fn usage(usage: &Usage) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use werkruf_contract::{ClientCall, Usage, Uuid};
+    use werkruf_contract::{ClientCall, FinishReason, Usage, Uuid};
 
     use super::{Echo, Standing, State, Subject, item_of, response_id, turn_of};
 
@@ -250,16 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_used_up_its_limit_is_incomplete() {
-        let mut subject = subject();
-        let usage = |output_tokens, model_calls| Usage { output_tokens, model_calls, ..Usage::default() };
-        assert_eq!(subject.ended(&usage(9, 1)), Standing::Completed);
-        subject.echo.wishes.insert("max_output_tokens".into(), json!(10));
-        assert_eq!(subject.ended(&usage(9, 1)), Standing::Completed);
-        assert_eq!(subject.ended(&usage(20, 2)), Standing::Completed, "each pass has the limit for itself");
-        assert_eq!(subject.ended(&usage(10, 1)), Standing::Incomplete);
-        let object = subject.object(&State::just(Standing::Incomplete));
-        assert_eq!(object["incomplete_details"], json!({"reason": "max_output_tokens"}));
+    fn an_answer_that_was_cut_off_is_incomplete() {
+        let details = |finish: FinishReason| {
+            let object = subject().object(&State::just(Standing::answered(finish, &[])));
+            (object["status"].clone(), object["incomplete_details"]["reason"].clone())
+        };
+        assert_eq!(details(FinishReason::Stop), (json!("completed"), Value::Null));
+        assert_eq!(details(FinishReason::Length), (json!("incomplete"), json!("max_output_tokens")));
+        assert_eq!(details(FinishReason::ContentFilter), (json!("incomplete"), json!("content_filter")));
+        let call = ClientCall { id: "c".into(), name: "f".into(), arguments: "{}".into() };
+        assert_eq!(Standing::answered(FinishReason::Length, &[call]), Standing::Completed);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, FinishReason, TurnError, TurnStatus, Usage, Uuid};
 use werkruf_llm::HistoryCall;
 use werkruf_runtime::Brought;
 use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
@@ -114,8 +114,7 @@ impl Told {
         let awaited = if waits { approvals::awaited_by(app.approvals(), self.turn.tenant_id, self.turn.id).await? } else { None };
         let approval_id = awaited.map(|approval| approval.id);
         let standing = match (ended, self.failure(), self.turn.status) {
-            (Some(ended), ..) if ended.client_calls.is_empty() => self.subject.ended(&ended.usage),
-            (Some(_), ..) => Standing::Completed,
+            (Some(ended), ..) => Standing::answered(ended.finish_reason, &ended.client_calls),
             (None, Some(error), _) => standing_of(error),
             (None, None, TurnStatus::Accepted) => Standing::Queued,
             (None, None, _) => Standing::InProgress,
@@ -154,8 +153,16 @@ async fn remembered(app: &App, turn: &TurnRow, brought: &Brought) -> Result<Vec<
     let message = ChatMessage { role: "assistant".to_owned(), content: turn.message.clone().unwrap_or_default() };
     let client_calls = rows.last().map(|row| theirs(&rows, row, brought)).unwrap_or_default();
     let usage: Usage = app.turns().turn_usage(turn.tenant_id, turn.id).await?;
-    said.push(Said::Final(Box::new(Ended { message, client_calls, usage })));
+    let finish_reason = rows.last().and_then(|row| serde_json::from_str::<Cut>(&row.metadata).ok()).unwrap_or_default().finish_reason;
+    said.push(Said::Final(Box::new(Ended { message, client_calls, finish_reason, usage })));
     Ok(said)
+}
+
+/// What an answer keeps of how it ended, where it was cut off.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cut {
+    finish_reason: FinishReason,
 }
 
 /// The calls that were left to the client: those of the last message that asked, when nothing was said after it.

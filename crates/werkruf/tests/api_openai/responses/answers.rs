@@ -144,3 +144,16 @@ async fn an_answer_cut_by_its_limit_is_incomplete() {
     assert_eq!((&end["type"], &end["response"]["status"]), (&json!("response.incomplete"), &json!("incomplete")));
     assert_eq!(body(get(&house, 3, end["response"]["id"].as_str().unwrap()).await).await, end["response"]);
 }
+
+#[tokio::test]
+async fn the_providers_own_limit_and_filter_are_told_as_they_are() {
+    let house = House::open_with("[model]\napi = 'responses'\n").await;
+    let step = || Reply::calls(vec![call("test_echo", json!({"value": 1}))]);
+    for (finish, reason) in [("length", "max_output_tokens"), ("content_filter", "content_filter")] {
+        house.model.script(vec![step(), Reply::text("Once upon a").finish(finish)]);
+        let object = answered(&house, json!({"input": "Tell."})).await;
+        assert_eq!((&object["status"], &object["incomplete_details"]["reason"]), (&json!("incomplete"), &json!(reason)));
+        assert_eq!(text(&object), "Once upon a");
+        assert_eq!(body(get(&house, 3, object["id"].as_str().unwrap()).await).await, object);
+    }
+}

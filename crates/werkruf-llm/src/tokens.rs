@@ -1,0 +1,40 @@
+//! How many tokens a text has, counted as OpenAI's newest models count; other models count a little differently.
+//!
+//! The vocabulary takes a second to load and some memory, so it is loaded when it is first asked for, on a thread that may wait.
+
+/// A run of text without a seam costs more than its length, so longer texts are counted in pieces. A token may be lost at a seam.
+const PIECE: usize = 8 * 1024;
+
+/// The tokens of each text; `None` where counting failed, and an estimate must do.
+pub async fn count_tokens(texts: Vec<String>) -> Option<Vec<u64>> {
+    let counted = tokio::task::spawn_blocking(move || {
+        let vocabulary = tiktoken_rs::o200k_base_singleton();
+        let count = |piece: &str| u64::try_from(vocabulary.encode_ordinary(piece).len()).unwrap_or(u64::MAX);
+        texts.iter().map(|text| pieces(text).map(count).sum()).collect()
+    });
+    counted.await.inspect_err(|error| tracing::warn!(%error, "tokens could not be counted")).ok()
+}
+
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PIECE, count_tokens, pieces};
+
+    #[tokio::test]
+    async fn texts_are_counted_as_the_models_do() {
+        let long = "a".repeat(3 * PIECE);
+        let counted = count_tokens(vec!["hello world".into(), String::new(), "Grüße aus 東京".into(), long.clone()]).await.unwrap();
+        assert_eq!(counted[..3], [2, 0, 5]);
+        assert!(counted[3] > 1000 && counted[3] < u64::try_from(PIECE).unwrap(), "{counted:?}");
+        assert_eq!(pieces(&long).collect::<String>(), long);
+        let odd = "東".repeat(PIECE);
+        assert_eq!(pieces(&odd).collect::<String>(), odd, "no character is cut");
+    }
+}
