@@ -30,9 +30,11 @@ rust-tests:
 
 test: toolchain check outside-tests client-tests chaos-short ## Everything: what `check` does, then the server as outside programs use it
 
+# On both databases; the tests' own PostgreSQL comes as a package and stays until tests/postgres/down.
 outside-tests:
 	$(CARGO) build --quiet -p werkruf --bins
 	tests/outside/run
+	tests/outside/run --database postgres
 
 # Real clients of OpenAI's APIs; their packages are installed once under target/clients.
 client-tests:

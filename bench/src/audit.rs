@@ -5,6 +5,9 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
+use tokio_postgres::NoTls;
+
+use crate::stage::Place;
 
 /// How much was done, by seeding and by the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,32 +31,52 @@ impl Expected {
     }
 }
 
-/// Reads the whole file and says everything that is wrong with it; nothing is what should come.
-pub fn audit(path: &Path, expected: &Expected) -> Result<Vec<String>, String> {
-    let read = || -> rusqlite::Result<Vec<String>> {
-        let connection = open(path)?;
-        let number =
-            |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(|found| u64::try_from(found).unwrap_or_default());
-        let mut wrong = Vec::new();
-        for (what, sql, wanted) in counts(expected) {
-            let found = number(sql)?;
-            if found != wanted {
-                wrong.push(format!("{what}: {found}, not {wanted}"));
-            }
-        }
-        for (what, sql) in NEVER {
-            let found = number(sql)?;
-            if found > 0 {
-                wrong.push(format!("{what}: {found}"));
-            }
-        }
-        let sound: String = connection.query_row("PRAGMA quick_check", [], |row| row.get(0))?;
-        if sound != "ok" {
-            wrong.push(format!("the file is damaged: {sound}"));
-        }
-        Ok(wrong)
-    };
-    read().map_err(|error| format!("the database cannot be read: {error}"))
+/// Reads the whole database and says everything that is wrong with it; nothing is what should come.
+pub async fn audit(place: &Place, expected: &Expected) -> Result<Vec<String>, String> {
+    match place {
+        Place::File(file) => in_file(file, expected).map_err(|error| format!("the database cannot be read: {error}")),
+        Place::Schema { url, name } => in_schema(url, name, expected).await.map_err(|error| format!("{name} cannot be read: {error}")),
+    }
+}
+
+fn in_file(path: &Path, expected: &Expected) -> rusqlite::Result<Vec<String>> {
+    let connection = open(path)?;
+    let mut wrong = Vec::new();
+    for (what, sql, wanted) in questions(expected, IN_SQLITE) {
+        let found: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+        wrong.extend(differs(what, found, wanted));
+    }
+    let sound: String = connection.query_row("PRAGMA quick_check", [], |row| row.get(0))?;
+    if sound != "ok" {
+        wrong.push(format!("the file is damaged: {sound}"));
+    }
+    Ok(wrong)
+}
+
+/// As the operator sees it; the schema goes when it has been looked at.
+#[expect(clippy::disallowed_methods, reason = "the connection's own task, which ends with it")]
+async fn in_schema(url: &str, schema: &str, expected: &Expected) -> Result<Vec<String>, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(async move { drop(connection.await) });
+    client.batch_execute(&format!("SET search_path TO {schema}; SET ROLE werkruf_operator")).await?;
+    let mut wrong = Vec::new();
+    for (what, sql, wanted) in questions(expected, IN_POSTGRES) {
+        let found: i64 = client.query_one(sql, &[]).await?.get(0);
+        wrong.extend(differs(what, found, wanted));
+    }
+    client.batch_execute(&format!("RESET ROLE; DROP SCHEMA {schema} CASCADE")).await?;
+    Ok(wrong)
+}
+
+fn differs(what: &str, found: i64, wanted: u64) -> Option<String> {
+    let found = u64::try_from(found).unwrap_or_default();
+    (found != wanted).then(|| if wanted == 0 { format!("{what}: {found}") } else { format!("{what}: {found}, not {wanted}") })
+}
+
+/// What must be counted, and what must never be found.
+fn questions(expected: &Expected, misplaced: &'static str) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    let never = NEVER.into_iter().chain([("calls whose result does not follow directly", misplaced)]);
+    counts(expected).into_iter().chain(never.map(|(what, sql)| (what, sql, 0)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "an auditor looks from outside, and only looks")]
@@ -81,7 +104,7 @@ const fn counts(expected: &Expected) -> [(&'static str, &'static str, u64); 11] 
 const SUCCEEDED: &str = "SELECT count(*) FROM tool_calls
     WHERE status = 'succeeded' AND attempt = 1 AND response IS NOT NULL AND started_at IS NOT NULL AND finished_at IS NOT NULL";
 
-const NEVER: [(&str, &str); 5] = [
+const NEVER: [(&str, &str); 4] = [
     ("leases still held", "SELECT count(*) FROM leases WHERE owner IS NOT NULL"),
     (
         "conversations with holes among their events",
@@ -94,12 +117,13 @@ const NEVER: [(&str, &str); 5] = [
            USING (conversation_id) WHERE l.next_message_seq <> 1 + coalesce(e.n, 0) OR coalesce(e.n, 0) <> coalesce(e.m, 0)",
     ),
     ("messages without a place", "SELECT count(*) FROM messages WHERE seq IS NULL"),
-    (
-        "calls whose result does not follow directly",
-        "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
-           WHERE a.tool_calls IS NOT NULL AND t.tool_call_id IS NOT json_extract(a.tool_calls, '$[0].id')",
-    ),
 ];
+
+const IN_SQLITE: &str = "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
+    WHERE a.tool_calls IS NOT NULL AND t.tool_call_id IS NOT json_extract(a.tool_calls, '$[0].id')";
+
+const IN_POSTGRES: &str = "SELECT count(*) FROM messages a LEFT JOIN messages t ON t.conversation_id = a.conversation_id AND t.seq = a.seq + 1
+    WHERE a.tool_calls IS NOT NULL AND t.tool_call_id IS DISTINCT FROM a.tool_calls->0->>'id'";
 
 #[cfg(test)]
 #[path = "audit_tests.rs"]

@@ -5,6 +5,7 @@ use werkruf_store::{People, SqliteStore};
 
 use super::{Expected, audit, open};
 use crate::seed::{self, Seedbed};
+use crate::stage::Place;
 
 async fn seeded(name: &str) -> (PathBuf, Expected) {
     let folder = std::env::temp_dir().join(format!("werkruf-audit-{}-{name}", std::process::id()));
@@ -14,7 +15,7 @@ async fn seeded(name: &str) -> (PathBuf, Expected) {
     let store = SqliteStore::open(&file, &clock).unwrap();
     store.ensure_tenant(clock.new_id(), "demo".to_owned(), clock.now()).await.unwrap();
     drop(store);
-    let seedbed = Seedbed::open(&file).await.unwrap();
+    let seedbed = Seedbed::open(&Place::File(file.clone())).await.unwrap();
     let mut expected = seed::calls(&seedbed, 30).await.unwrap();
     let past = seed::past();
     seed::history(&seedbed, &[clock.new_id(), clock.new_id()], &past).await.unwrap();
@@ -25,10 +26,10 @@ async fn seeded(name: &str) -> (PathBuf, Expected) {
 #[tokio::test]
 async fn what_was_seeded_is_sound_and_counted() {
     let (file, expected) = seeded("sound").await;
-    assert_eq!(audit(&file, &expected).unwrap(), Vec::<String>::new());
+    assert_eq!(audit(&Place::File(file.clone()), &expected).await.unwrap(), Vec::<String>::new());
     let mut more = expected;
     more.turns(1, 1);
-    assert_eq!(audit(&file, &more).unwrap().len(), 11);
+    assert_eq!(audit(&Place::File(file.clone()), &more).await.unwrap().len(), 11);
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
@@ -48,7 +49,7 @@ async fn every_damage_is_seen() {
         let copy = file.with_file_name("copy.db");
         std::fs::copy(&file, &copy).unwrap();
         damage(&copy, sql);
-        let wrong = audit(&copy, &expected).unwrap();
+        let wrong = audit(&Place::File(copy.clone()), &expected).await.unwrap();
         assert!(wrong.iter().any(|line| line.starts_with(what)), "{sql}: {wrong:?}");
     }
     assert!(open(&file.with_file_name("nothing.db")).is_err());

@@ -1,4 +1,4 @@
-//! The processes of a run: models, floors and Werkrufs, each with its own file in one temporary folder.
+//! The processes of a run: models, floors and Werkrufs, each on its own file in one temporary folder or its own schema of a PostgreSQL.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +6,14 @@ use std::sync::Arc;
 use crate::load::{Child, Older, Target};
 
 const KEY: &str = "bench-admin-key-0123456789";
+
+/// What a Werkruf keeps its rows in.
+#[derive(Debug, Clone)]
+pub enum Place {
+    File(PathBuf),
+    /// A schema of this PostgreSQL.
+    Schema { url: String, name: String },
+}
 
 /// Where the programs lie and where their files go. Dropping it removes the files.
 pub struct Stage {
@@ -38,10 +46,19 @@ impl Stage {
         Child::start(&self.bin.join("floor"), &[&model.url, &file.to_string_lossy()], &[])
     }
 
-    /// Werkruf as shipped, on this file.
-    pub fn werkruf(&self, model: &Child, file: &Path) -> Result<Child, String> {
-        let database = format!("sqlite:{}", file.display());
+    /// A schema of this run.
+    pub fn schema(&self, url: &str, name: &str) -> Place {
+        Place::Schema { url: url.to_owned(), name: format!("bench_{}_{name}", std::process::id()) }
+    }
+
+    /// Werkruf as shipped, on this place.
+    pub fn werkruf(&self, model: &Child, place: &Place) -> Result<Child, String> {
+        let (database, schema) = match place {
+            Place::File(file) => (format!("sqlite:{}", file.display()), "werkruf"),
+            Place::Schema { url, name } => (url.clone(), name.as_str()),
+        };
         let environment = [
+            ("WERKRUF_DATABASE_SCHEMA", schema),
             ("OPENAI_BASE_URL", model.url.as_str()),
             ("OPENAI_MODEL", "fixed"),
             ("WERKRUF_ADMIN_KEY", KEY),
@@ -63,10 +80,15 @@ impl Drop for Stage {
 
 /// A floor as the load sees it.
 pub fn floor_target(floor: &Child, older: Option<Arc<Older>>) -> Target {
-    Target { url: floor.url.clone(), key: None, pid: floor.pid(), older }
+    Target { servers: vec![(floor.url.clone(), floor.pid())], key: None, older }
 }
 
 /// A Werkruf as the load sees it.
 pub fn werkruf_target(werkruf: &Child, older: Option<Arc<Older>>) -> Target {
-    Target { url: werkruf.url.clone(), key: Some(KEY.to_owned()), pid: werkruf.pid(), older }
+    fleet_target(std::slice::from_ref(werkruf), older)
+}
+
+/// Several Werkrufs on one database; each chat stays with one of them.
+pub fn fleet_target(replicas: &[Child], older: Option<Arc<Older>>) -> Target {
+    Target { servers: replicas.iter().map(|one| (one.url.clone(), one.pid())).collect(), key: Some(KEY.to_owned()), older }
 }

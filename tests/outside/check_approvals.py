@@ -133,10 +133,7 @@ def check_it_survives_kill_9_at_every_stage():
         # The word was given, and the process died before anybody acted on it.
         answer = asked(house, amount=7, model=model)
         kill(house)
-        import sqlite3
-        with sqlite3.connect(house.db) as db:
-            db.execute("UPDATE approvals SET status = 'approved', decided_by = '2', decided_at = created_at WHERE id = ?", (answer["approval_id"],))
-        db.close()
+        house.change(("UPDATE approvals SET status = 'approved', decided_by = '2', decided_at = created_at WHERE id = ?", [answer["approval_id"]]))
         model.script = [text("Paid after the crash.")]
         house.start()
         assert finished(house, answer["turn_id"])["message"] == "Paid after the crash."
@@ -144,10 +141,8 @@ def check_it_survives_kill_9_at_every_stage():
         # Arguments that are not those that were approved do not run.
         answer = asked(house, amount=8, model=model)
         kill(house)
-        with sqlite3.connect(house.db) as db:
-            db.execute("UPDATE approvals SET status = 'approved', decided_at = created_at WHERE id = ?", (answer["approval_id"],))
-            db.execute("UPDATE tool_calls SET request = '{\"amount\": 8000}' WHERE turn_id = ?", (answer["turn_id"],))
-        db.close()
+        house.change(("UPDATE approvals SET status = 'approved', decided_at = created_at WHERE id = ?", [answer["approval_id"]]),
+                     ("UPDATE tool_calls SET request = '{\"amount\": 8000}' WHERE turn_id = ?", [answer["turn_id"]]))
         model.script = [text("No.")]
         house.start()
         finished(house, answer["turn_id"])
@@ -172,7 +167,7 @@ def check_a_turn_or_call_that_waits_can_be_canceled():
         assert house.call("POST", f"/api/turns/{answer['turn_id']}/cancel")[0] == 202
         done = finished(house, answer["turn_id"])
         assert (done["status"], done["error_code"]) == ("canceled", "canceled"), done
-        assert house.rows("SELECT status FROM approvals") == [{"status": "canceled"}]
+        assert house.rows("SELECT status FROM approvals") == [{"status": "canceled"}], house.rows("SELECT * FROM approvals")
         assert house.rows("SELECT status FROM tool_calls") == [{"status": "canceled"}]
         valid(house, answer["conversation_id"])
         assert decide(house, answer["approval_id"])[0] == 409

@@ -1,6 +1,5 @@
 """Streams that break and go on: a client cut off anywhere rebuilds exactly the stored text."""
 import json
-import sqlite3
 import threading
 
 from check_recovery import begin, kill
@@ -179,13 +178,11 @@ def check_a_long_log_costs_a_slow_reader_one_bite():
         _, answer, _ = house.chat("Hi")
         conversation = answer["conversation_id"]
         house.stop()
-        with sqlite3.connect(house.db) as db:
-            [(last,)] = db.execute("SELECT max(seq) FROM events WHERE conversation_id = ?", [conversation])
-            rows = ((conversation, last + n, DEMO, answer["turn_id"], "tool_started", json.dumps({"n": n, "x": "y" * size}), "2026-01-01T00:00:00.000Z")
-                    for n in range(1, count + 1))
-            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            db.execute("UPDATE leases SET next_event_seq = ? WHERE conversation_id = ?", [last + count + 1, conversation])
-        db.close()
+        [last] = [row["n"] for row in house.rows("SELECT max(seq) AS n FROM events WHERE conversation_id = ?", conversation)]
+        rows = ((conversation, last + n, DEMO, answer["turn_id"], "tool_started", json.dumps({"n": n, "x": "y" * size}), "2026-01-01T00:00:00.000Z")
+                for n in range(1, count + 1))
+        house.change(*(("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row) for row in rows),
+                     ("UPDATE leases SET next_event_seq = ? WHERE conversation_id = ?", [last + count + 1, conversation]))
         house.start()
         path = f"/api/conversations/{conversation}/events"
         numbers = lambda answer: (number for number, _, _ in events(answer) if number)
@@ -221,9 +218,7 @@ def check_old_events_go_and_whoever_asks_for_them_is_told():
         done = house.cli("retention", "run", "--json")
         assert json.loads(done.stdout)["events"] == 0, done
         house.stop()
-        with sqlite3.connect(house.db) as db:
-            db.execute("UPDATE events SET created_at = '2020-01-01T00:00:00.000Z'")
-        db.close()
+        house.change(("UPDATE events SET created_at = '2020-01-01T00:00:00.000Z'", []))
         house.start()  # which deletes what is old, and would every hour
         until(lambda: house.rows("SELECT count(*) AS n FROM events")[0]["n"] == 0, what="the end of old events")
         house.chat("Again", conversation)

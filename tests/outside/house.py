@@ -3,12 +3,13 @@ import json
 import os
 import pathlib
 import signal
-import sqlite3
 import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
+
+import databases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("WERKRUF_BIN", str(ROOT / "target/debug/werkruf"))
@@ -40,14 +41,19 @@ def environment(model=None, env=None):
 class House:
     def __init__(self, model=None, config="", env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
-        self.db = os.path.join(self.folder.name, "w.db")
-        self.env = environment(model, env)
-        self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", "sqlite:" + self.db]
+        self.database = databases.make(self.folder.name)
+        self.env = environment(model, {**self.database.env, **(env or {})})
+        self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.database.url]
         if config:
             path = os.path.join(self.folder.name, "werkruf.toml")
             pathlib.Path(path).write_text(config)
             self.arguments += ["--config", path]
         self.start()
+
+    @property
+    def db(self):
+        """The file, where it is one."""
+        return self.database.file
 
     def start(self):
         self.log = open(os.path.join(self.folder.name, "log"), "ab")
@@ -119,14 +125,16 @@ class House:
             return list(events(answer))
 
     def rows(self, sql, *values):
-        with sqlite3.connect(f"file:{self.db}?mode=ro", uri=True) as db:
-            db.row_factory = sqlite3.Row
-            return [dict(row) for row in db.execute(sql, values)]
+        return self.database.rows(sql, values)
+
+    def change(self, *statements):
+        """Writes from outside, in one transaction: (sql, values) each. No server runs meanwhile."""
+        self.database.change(statements)
 
     def cli(self, *arguments, stdin=None, env=None):
         base = {k: v for k, v in self.env.items() if not k.startswith("OPENAI_")}
         return subprocess.run([BINARY, *arguments], capture_output=True, text=True, input=stdin, cwd=self.folder.name,
-                              env={**base, "WERKRUF_DATABASE": "sqlite:" + self.db, **(env or {})}, timeout=60)
+                              env={**base, "WERKRUF_DATABASE": self.database.url, **(env or {})}, timeout=60)
 
 
 def events(answer):

@@ -24,11 +24,18 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 /// Where the load goes.
 #[derive(Clone)]
 pub struct Target {
-    pub url: String,
+    /// Addresses and processes; each chat stays with one.
+    pub servers: Vec<(String, u32)>,
     pub key: Option<String>,
-    pub pid: u32,
     /// Older conversations to go on with; a chat takes the next one instead of beginning anew.
     pub older: Option<Arc<Older>>,
+}
+
+impl Target {
+    /// A figure of all its processes together.
+    fn sum(&self, of: impl Fn(u32) -> Result<f64, String>) -> Result<f64, String> {
+        self.servers.iter().map(|(_, pid)| of(*pid)).sum()
+    }
 }
 
 /// Conversations that were there before, each given out once: going on with one makes it longer.
@@ -80,11 +87,13 @@ impl Load {
     pub async fn run(&self, target: &Target, client: &reqwest::Client) -> Result<Measured, String> {
         let begin = Instant::now() + self.warm_up;
         let end = begin + self.window;
-        let chats: Vec<_> = (0..self.chats).map(|_| tokio::spawn(chat(target.clone(), client.clone(), self.shape, begin, end))).collect();
+        let url = |at: usize| target.servers.get(at % target.servers.len().max(1)).map(|server| server.0.clone()).unwrap_or_default();
+        let chats: Vec<_> =
+            (0..self.chats).map(|at| tokio::spawn(chat(url(at), target.clone(), client.clone(), self.shape, begin, end))).collect();
         tokio::time::sleep_until(begin.into()).await;
-        let cpu_before = cpu_seconds(target.pid)?;
+        let cpu_before = target.sum(cpu_seconds)?;
         tokio::time::sleep_until(end.into()).await;
-        let cpu = cpu_seconds(target.pid)? - cpu_before;
+        let cpu = target.sum(cpu_seconds)? - cpu_before;
         let (mut latencies, mut answered) = (Vec::new(), 0);
         for chat in chats {
             let (of_chat, turns) = chat.await.map_err(|error| error.to_string())??;
@@ -105,7 +114,7 @@ impl Load {
             turns_per_second: turns as f64 / seconds,
             p50_ms: at(0.5),
             p99_ms: at(0.99),
-            peak_mib: peak_mib(target.pid)?,
+            peak_mib: target.sum(peak_mib)?,
         })
     }
 }
@@ -113,6 +122,7 @@ impl Load {
 /// One chat; the latencies in milliseconds of the turns that ended inside the window, and how many were answered in all.
 #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
 async fn chat(
+    url: String,
     target: Target,
     client: reqwest::Client,
     shape: &'static str,
@@ -132,7 +142,7 @@ async fn chat(
             body["conversation_id"] = Value::from(id.as_str());
         }
         let started = Instant::now();
-        conversation = Some(turn(&target, &client, &body, number).await?);
+        conversation = Some(turn(&url, target.key.as_deref(), &client, &body, number).await?);
         let ended = Instant::now();
         if ended >= begin && ended < end {
             latencies.push((ended - started).as_secs_f64() * 1000.0);
@@ -143,9 +153,9 @@ async fn chat(
 }
 
 /// One turn, read to its end. The conversation's id; an error when the answer is not the expected one.
-async fn turn(target: &Target, client: &reqwest::Client, body: &Value, number: u64) -> Result<String, String> {
-    let mut request = client.post(format!("{}/api/chat", target.url)).header("idempotency-key", format!("bench-{}-{number}", target.pid));
-    if let Some(key) = &target.key {
+async fn turn(url: &str, key: Option<&str>, client: &reqwest::Client, body: &Value, number: u64) -> Result<String, String> {
+    let mut request = client.post(format!("{url}/api/chat")).header("idempotency-key", format!("bench-{}-{number}", std::process::id()));
+    if let Some(key) = key {
         request = request.bearer_auth(key).header("x-user-id", "1");
     }
     let request = request.header("content-type", "application/json").body(body.to_string());

@@ -1,5 +1,6 @@
 //! What is measured, one after another; each alternates between its two servers, round by round, and is audited afterwards.
 
+mod fleet;
 mod many;
 mod stored;
 mod turns;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::audit::{Expected, audit};
 use crate::load::{Bars, Comparison, Load, Target};
-use crate::stage::Stage;
+use crate::stage::{Place, Stage};
 
 /// How long and how hard.
 #[derive(Debug, Clone)]
@@ -20,10 +21,12 @@ pub struct Plan {
     pub only: Vec<String>,
     /// With a million stored calls too.
     pub million: bool,
+    /// Also on this PostgreSQL.
+    pub postgres: Option<String>,
 }
 
 /// The names `only` takes.
-pub const NAMES: [&str; 5] = ["one-call", "ten-calls", "history", "thousand", "stored"];
+pub const NAMES: [&str; 7] = ["one-call", "ten-calls", "history", "thousand", "stored", "postgres", "replicas"];
 
 impl Plan {
     fn wants(&self, name: &str) -> bool {
@@ -41,10 +44,10 @@ pub struct Findings {
 }
 
 impl Findings {
-    fn judge(&mut self, stage: &Stage, file: &str, expected: &Expected) -> Result<(), String> {
-        let wrong = audit(&stage.file(file), expected)?;
-        self.wrong.extend(wrong.into_iter().map(|what| format!("{file}: {what}")));
-        self.audited.push(file.to_owned());
+    async fn judge(&mut self, name: &str, place: &Place, expected: &Expected) -> Result<(), String> {
+        let wrong = audit(place, expected).await?;
+        self.wrong.extend(wrong.into_iter().map(|what| format!("{name}: {what}")));
+        self.audited.push(name.to_owned());
         Ok(())
     }
 }
@@ -98,6 +101,9 @@ pub async fn run(plan: &Plan) -> Result<Findings, String> {
     }
     if plan.wants("stored") {
         stored::run(plan, &stage, &client, &mut findings).await?;
+    }
+    if let Some(url) = &plan.postgres {
+        fleet::run(plan, url, &stage, &client, &mut findings).await?;
     }
     Ok(findings)
 }

@@ -10,7 +10,7 @@ use crate::audit::Expected;
 use crate::floor;
 use crate::load::{Bars, Older, TURNS_PER_OLDER_CHAT};
 use crate::seed::{self, Seedbed};
-use crate::stage::{Stage, floor_target, werkruf_target};
+use crate::stage::{Place, Stage, floor_target, werkruf_target};
 
 const SIDES: [&str; 2] = ["floor", "werkruf"];
 /// Chats at once behind a long history.
@@ -30,7 +30,7 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
     if plan.wants("history") {
         older = Some(long_conversations(plan, stage, &mut expected).await?);
     }
-    let (floor, werkruf) = (stage.floor(&model, &floor_file)?, stage.werkruf(&model, &werkruf_file)?);
+    let (floor, werkruf) = (stage.floor(&model, &floor_file)?, stage.werkruf(&model, &Place::File(werkruf_file))?);
     let pool = || older.clone().map(|ids| Arc::new(Older::new(ids)));
     for scenario in wanted {
         let older = if scenario.name == "history" { (pool(), pool()) } else { (None, None) };
@@ -39,7 +39,7 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
         findings.comparisons.push(comparison);
     }
     drop((floor, werkruf, model));
-    findings.judge(stage, "werkruf.db", &expected)
+    findings.judge("werkruf.db", &Place::File(stage.file("werkruf.db")), &expected).await
 }
 
 fn scenarios(plan: &Plan) -> [Scenario; 3] {
@@ -82,7 +82,7 @@ async fn long_conversations(plan: &Plan, stage: &Stage, expected: &mut Expected)
     let ids: Vec<Uuid> = (0..count).map(|_| clock.new_id()).collect();
     let past = seed::past();
     floor::seed(&stage.file("floor.db"), &ids, &past).await?;
-    let file = stage.file("werkruf.db");
+    let file = Place::File(stage.file("werkruf.db"));
     let model = stage.model(0)?;
     // Its first start makes the schema and the people.
     drop(stage.werkruf(&model, &file)?);

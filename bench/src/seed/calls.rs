@@ -33,7 +33,7 @@ async fn turn(seedbed: &Seedbed, number: u64) -> Result<(), StoreError> {
     let Opened::Stored { fence: Some(fence), .. } = opened else {
         return Err(StoreError::Broken("a seeded turn did not begin".to_owned()));
     };
-    let mut write = TurnWrite::new(fence, Some(past.conversation_id), past.turn_id, "1".to_owned(), past.now);
+    let mut write = TurnWrite::new(seedbed.clock.new_id(), fence, Some(past.conversation_id), past.turn_id, "1".to_owned(), past.now);
     for step in 1..=u32::try_from(PER_TURN).unwrap_or_default() {
         past.step(&mut write, step);
     }

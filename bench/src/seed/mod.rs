@@ -4,12 +4,13 @@
 mod calls;
 mod history;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use uuid::Uuid;
 use werkruf_contract::Clock;
-use werkruf_store::{People, SqliteStore};
+use werkruf_store::{PostgresOptions, PostgresStore, SqliteStore, Store};
+
+use crate::stage::Place;
 
 pub use calls::calls;
 pub use history::{HISTORY, Past, history, past};
@@ -19,16 +20,22 @@ const AT_ONCE: usize = 256;
 
 /// The database of a Werkruf that was started once and stopped, and its one tenant.
 pub struct Seedbed {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     clock: Clock,
     tenant_id: Uuid,
 }
 
 impl Seedbed {
     /// Opens it; no server may hold it.
-    pub async fn open(path: &Path) -> Result<Self, String> {
+    pub async fn open(place: &Place) -> Result<Self, String> {
         let clock = Clock::system(0);
-        let store = SqliteStore::open(path, &clock).map_err(|error| error.to_string())?;
+        let store: Arc<dyn Store> = match place {
+            Place::File(file) => SqliteStore::open(file, &clock).map_err(|error| error.to_string())?,
+            Place::Schema { url, name } => {
+                let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::new(url.clone()) };
+                PostgresStore::open(options, &clock).await.map_err(|error| error.to_string())?
+            }
+        };
         let tenant = store.tenant("demo".to_owned()).await.map_err(|error| error.to_string())?.ok_or("there is no tenant yet")?;
         Ok(Self { store, clock, tenant_id: tenant.id })
     }

@@ -74,7 +74,8 @@ pub enum ToolChoice {
 pub struct ModelRequest {
     /// `None` takes the provider's default.
     pub model: Option<String>,
-    pub system: String,
+    /// Shared by all requests of a turn.
+    pub system: Arc<str>,
     /// Shared, so that a retry costs no copy.
     pub messages: Arc<Vec<Message>>,
     pub tools: Arc<Vec<ToolDefinition>>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, Url};
+use reqwest::{Body, Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -118,9 +118,11 @@ impl Server {
         body: serde_json::Result<Vec<u8>>,
         origin: Origin,
     ) -> Result<AnswerStream, ModelError> {
-        let body = body.map_err(|error| ModelError::new(ModelFault::Protocol, format!("the request: {error}")))?;
+        let refused = |error: &dyn std::fmt::Display| ModelError::new(ModelFault::Protocol, format!("the request: {error}"));
+        let body = String::from_utf8(body.map_err(|error| refused(&error))?).map_err(|error| refused(&error))?;
         let deadline = Deadline::after(self.config.first_byte);
-        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        // Wrapped, so that it is gone once it is sent: a plain body is kept until the answer begins, for a repeat that is not the client's.
+        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(Body::wrap(body));
         let response = self.send(post, deadline).await?;
         let flow = Flow {
             response,

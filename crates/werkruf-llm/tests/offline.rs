@@ -23,7 +23,7 @@ fn tool(name: &str) -> ToolDefinition {
 fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: None,
-        system: String::new(),
+        system: "".into(),
         messages: Arc::new(messages),
         tools: Arc::new(vec![tool("get_requests"), tool("get_todos"), tool("operators_own")]),
         tool_choice: ToolChoice::Auto,

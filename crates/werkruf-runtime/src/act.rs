@@ -81,7 +81,11 @@ impl Turn {
             return Err(Stop::Waiting);
         }
         self.remember(answer, calls, &walked);
-        self.progress.walked.extend(walked);
+        if first == 0 {
+            self.progress.walked = walked;
+        } else {
+            self.progress.walked.extend(walked);
+        }
         Ok(Acted { first, draft: outcomes, theirs })
     }
 

@@ -78,7 +78,8 @@ impl Question<'_> {
             let opening = self.in_time(self.open());
             let opened = match draft.take() {
                 Some(draft) => {
-                    let (committed, opened) = tokio::join!(self.ground.commit(draft), opening);
+                    // Boxed: it is over long before the answer begins.
+                    let (committed, opened) = tokio::join!(Box::pin(self.ground.commit(draft)), opening);
                     committed?;
                     opened
                 }
@@ -103,7 +104,7 @@ impl Question<'_> {
                     Err(stop) => {
                         usage.push(self.bill(None, &hearing.shown, None));
                         if matches!(stop, Stop::Deadline) {
-                            self.take_back(hearing).await?;
+                            Box::pin(self.take_back(hearing)).await?;
                         }
                         return Err(stop);
                     }
@@ -114,7 +115,7 @@ impl Question<'_> {
             if sent >= SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(give_up(&error, &self.request.locale)));
             }
-            self.take_back(hearing).await?;
+            Box::pin(self.take_back(hearing)).await?;
             self.pause(sent, &error).await?;
         }
     }
@@ -159,6 +160,7 @@ impl Question<'_> {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
+        self.ground.still_ours().await;
         crash::point("before_request");
         let stream = self.provider.ask(self.request.clone()).await?;
         crash::point("request_out");

@@ -103,6 +103,7 @@ async fn send(ground: &Ground, run: &Run, attempt: u32) -> Result<Success, (Fail
         attempt,
         idempotency_key: run.idempotency_key.clone(),
     };
+    ground.still_ours().await;
     crash::point("before_send");
     let tool = Arc::clone(&run.entry.tool);
     let args = run.args.clone();

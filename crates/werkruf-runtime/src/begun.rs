@@ -43,18 +43,25 @@ impl Begun {
         };
         match started {
             Ok(turn) => turn.unless_released(Turn::run).await,
+            // Another process begins it, or ended it; whoever listens here is told from the rows.
+            Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) if self.house.is_shared() => {}
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
         }
     }
 
     async fn called(&mut self) -> bool {
         let Init { turn_id, conversation_id: stream_id, .. } = self.init;
-        let waiting =
-            Waiting { house: &self.house, tenant_id: self.inbound.caller.principal.tenant_id, turn_id, stream_id, live: &self.alive.live };
+        let waiting = Waiting {
+            house: &self.house,
+            tenant_id: self.inbound.caller.principal.tenant_id,
+            turn_id,
+            stream_id,
+            live: Some(&self.alive.live),
+        };
         waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
     }
 
-    async fn at_once(&self, fence: Fence, state: State) -> Result<Turn, StoreError> {
+    async fn at_once(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
         let past = match &self.inbound.brought {
             None if self.init.created => Past::just(Message::user(self.inbound.message.clone())),
             Some(_) | None => self.house.past(self.inbound.caller.principal.tenant_id, self.init.conversation_id).await?,
@@ -62,17 +69,17 @@ impl Begun {
         Ok(self.turn(fence, state, past))
     }
 
-    async fn after_waiting(&self) -> Result<Turn, StoreError> {
+    async fn after_waiting(&self) -> Result<Box<Turn>, StoreError> {
         let (parts, tenant_id) = (&self.house.parts, self.inbound.caller.principal.tenant_id);
-        let fence = parts.turns.start_turn(tenant_id, self.init.turn_id, &self.house.owner, parts.clock.now()).await?;
+        let fence = self.house.start_when_free(tenant_id, self.init.turn_id, &self.alive.live).await?;
         crash::point("after_start");
         let conversation = parts.records.conversation(tenant_id, self.init.conversation_id).await?;
         let past = self.house.past(tenant_id, self.init.conversation_id).await?;
         Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), past))
     }
 
-    /// Everything a turn needs.
-    pub(crate) fn turn(&self, fence: Fence, state: State, past: Past) -> Turn {
+    /// Everything a turn needs; boxed, since a future keeps room for each place it is moved to.
+    pub(crate) fn turn(&self, fence: Fence, state: State, past: Past) -> Box<Turn> {
         let (house, inbound) = (&self.house, &self.inbound);
         let principal = &inbound.caller.principal;
         let name = inbound.assistant.as_deref().unwrap_or(&self.assistant);
@@ -101,13 +108,13 @@ impl Begun {
         ground.fence = fence;
         ground.debug = inbound.debug;
         ground.words = Words::of(&locale);
-        Turn {
+        Box::new(Turn {
             house: Arc::clone(house),
             ground: Arc::new(ground),
             provider: Arc::clone(&house.parts.provider),
             model_slots: house.model_slots.clone(),
             assistant,
-            system,
+            system: system.into(),
             locale,
             today,
             offer,
@@ -120,7 +127,7 @@ impl Begun {
             brought,
             options,
             progress: Progress::default(),
-        }
+        })
     }
 
     fn context(&self, locale: &str) -> ToolContext {

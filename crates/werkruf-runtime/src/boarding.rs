@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Effect, Failure, Principal, Uuid};
-use werkruf_store::CallRow;
+use werkruf_contract::{CallStatus, Effect, Failure, Principal, ToolErrorType, Uuid};
+use werkruf_store::{BOARDING, CallRow, StoreError};
 
 use crate::corridor::{Halt, Walk, approval_pending};
 use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
 use crate::outcome::{Ended, Success};
 use crate::record::object;
 use crate::registry::Entry;
+use crate::resume::ended_of;
+use crate::stir::LOOK;
+use crate::timer;
 
 /// What boarding came to.
 pub(crate) enum Boarding {
@@ -48,6 +51,10 @@ impl Walk<'_> {
             Flight::Joined(joined) => return Ok(Boarding::Join(joined)),
             Flight::Lead(lead) => lead,
         };
+        let lead = match self.elsewhere(&key, row.id).await? {
+            Some(leader) => return Ok(Boarding::Join(lead.follow(leader))),
+            None => lead,
+        };
         // A retry is a deliberate second time; the operator's `force` has been checked at the door.
         let deliberate = row.retry_of.is_some();
         let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
@@ -72,6 +79,42 @@ impl Walk<'_> {
             }
             Earlier::Unknown(earlier) => Err(unknown(earlier).into()),
             Earlier::Awaited(earlier) => Err(approval_pending(earlier).into()),
+        }
+    }
+
+    /// The same call in another process. Inside a conversation there is none: its turns run one after another.
+    async fn elsewhere(&self, key: &str, job_id: Uuid) -> Result<Option<Uuid>, StoreError> {
+        let ground = self.ground;
+        if ground.conversation_id.is_some() || ground.fleet.lease_ttl().is_none() {
+            return Ok(None);
+        }
+        let leader = ground.fleet.board(ground.fence.tenant_id, key.to_owned(), job_id).await?;
+        Ok(Some(leader).filter(|leader| *leader != job_id))
+    }
+
+    /// Waits for a call of another process: whoever owns its turn by then brings it to an end. `None` where there never was one.
+    pub(crate) async fn landed_elsewhere(&self, leader: Uuid) -> Option<Ended> {
+        let ground = self.ground;
+        let (mut stirred, boarded, deadline) = (ground.stir.listen(), timer::after(BOARDING), self.deadline());
+        loop {
+            match ground.records.call(ground.fence.tenant_id, leader).await {
+                Ok(Some(row)) if row.status.is_terminal() => return Some(ended_of(&row).shared(ground.clock.now())),
+                Ok(None) if timer::left(boarded).is_zero() => return None,
+                Ok(Some(_) | None) => {}
+                Err(error) => tracing::warn!(job_id = %leader, %error, "a call of another process cannot be read; trying again"),
+            }
+            if timer::left(deadline).is_zero() {
+                let failure = Failure::new(ToolErrorType::Timeout, "tool_timeout", "").nothing_happened();
+                let late = Ended::failed(
+                    failure.because("the same call runs in another process"),
+                    CallStatus::Timeout,
+                    Effect::Read,
+                    0,
+                    ground.clock.now(),
+                );
+                return Some(late.in_words(&ground.words));
+            }
+            stirred.within(LOOK.min(timer::left(deadline))).await;
         }
     }
 

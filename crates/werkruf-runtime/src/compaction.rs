@@ -110,7 +110,7 @@ impl Turn {
         let mut usage = Vec::new();
         let mut question: Question<'_> = self.question();
         question.request = ModelRequest {
-            system: PROMPT.to_owned(),
+            system: PROMPT.into(),
             messages: Arc::new(vec![Message::User { content: record, parts: Vec::new() }]),
             tool_choice: ToolChoice::None,
             fewer_tokens: u32::try_from(most).ok(),

@@ -301,8 +301,9 @@ impl Walk<'_> {
                 starting.push((at, run, lead));
             }
             if outcomes.iter().all(Option::is_some) {
-                let walked =
-                    rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })).collect();
+                // Exactly as long as needed: the turn keeps it, and a row is large.
+                let mut walked = Vec::with_capacity(rows.len());
+                walked.extend(rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })));
                 return Ok(Finished { walked, parked, draft });
             }
             ground.commit(draft).await?;
@@ -338,11 +339,20 @@ impl Walk<'_> {
         let cancel = ground.live.register(job_id);
         let ended = tokio::select! {
             biased;
-            landed = joined.landed() => landed.map(|ended| ended.shared(ground.clock.now())),
+            landed = self.landed(joined) => landed,
             () = cancel.raised() => None,
         };
         ground.live.forget(job_id);
         (at, Ok(Arc::new(ended.unwrap_or_else(|| self.never_sent()))))
+    }
+
+    async fn landed(&self, mut joined: Joined) -> Option<Ended> {
+        let Some(lead) = joined.elsewhere.take() else {
+            return joined.landed().await.map(|ended| ended.shared(self.ground.clock.now()));
+        };
+        let ended = self.landed_elsewhere(joined.leader).await?;
+        lead.land(&Arc::new(ended.shared(self.ground.clock.now())));
+        Some(ended)
     }
 
     /// Canceled before anything left.

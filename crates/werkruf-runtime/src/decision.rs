@@ -67,6 +67,7 @@ impl Runtime {
                 crash::point("decided");
                 tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
                 self.wake(tenant_id, row.turn_id).await?;
+                self.house.parts.fleet.knock();
                 Ok(row)
             }
             Decided::Before(row) => {

@@ -102,6 +102,8 @@ pub(crate) struct Lead {
 pub(crate) struct Joined {
     pub(crate) leader: Uuid,
     arrival: Arc<Arrival>,
+    /// The call runs in another process; whoever joins here waits for this one.
+    pub(crate) elsewhere: Option<Lead>,
 }
 
 /// Which of the two a call became.
@@ -114,7 +116,7 @@ impl InFlight {
     pub(crate) fn board(&self, key: &str, job_id: Uuid) -> Flight {
         let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((leader, arrival)) = flights.get(key) {
-            return Flight::Joined(Joined { leader: *leader, arrival: Arc::clone(arrival) });
+            return Flight::Joined(Joined { leader: *leader, arrival: Arc::clone(arrival), elsewhere: None });
         }
         let arrival = Arc::new(Arrival::default());
         flights.insert(key.to_owned(), (job_id, Arc::clone(&arrival)));
@@ -131,6 +133,11 @@ impl InFlight {
 }
 
 impl Lead {
+    /// Another process runs this very call.
+    pub(crate) fn follow(self, leader: Uuid) -> Joined {
+        Joined { leader, arrival: Arc::clone(&self.arrival), elsewhere: Some(self) }
+    }
+
     /// Tells everybody who joined.
     pub(crate) fn land(self, ended: &Arc<Ended>) {
         // The only one who writes here, and only once: `self` is used up.

@@ -7,14 +7,16 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, Uuid, Words};
-use werkruf_store::{Fence, NewEvent, People, StoreError, TurnWrite, Turns, Written, crash};
+use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, TurnStatus, Uuid, Words};
+use werkruf_store::{Fence, Fleet, NewEvent, People, Records, StoreError, TurnWrite, Turns, Written, crash};
 
 use crate::dedupe::InFlight;
+use crate::hold::Hold;
 use crate::hub::{Hub, LiveEvent};
 use crate::inbound::Caller;
 use crate::limits::Limits;
 use crate::runtime::Setup;
+use crate::stir::Stir;
 
 /// How often at least a write is tried while the database does not answer, and how long between: one time longer than the last.
 const WRITE_TRIES: u32 = 5;
@@ -24,6 +26,9 @@ const WRITE_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Ground {
     pub(crate) turns: Arc<dyn Turns>,
     pub(crate) people: Arc<dyn People>,
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) fleet: Arc<dyn Fleet>,
+    pub(crate) stir: Stir,
     pub(crate) hub: Arc<Hub>,
     pub(crate) tasks: TaskTracker,
     pub(crate) in_flight: InFlight,
@@ -50,6 +55,10 @@ pub(crate) struct Live {
     pub(crate) released: Cancel,
     /// Raised by a decision or a cancel that may come just as the turn begins to wait.
     pub(crate) look_again: Cancel,
+    /// The lease it works under.
+    pub(crate) hold: Hold,
+    /// Raised when another process has the turn: nothing more may begin or be written here.
+    pub(crate) lost: Cancel,
     /// In order, so that stopping them all is the same twice.
     calls: Mutex<BTreeMap<Uuid, Cancel>>,
 }
@@ -119,19 +128,41 @@ impl Ground {
     /// An empty write of this turn.
     pub(crate) fn draft(&self) -> Draft {
         let user_id = self.caller.principal.user_id.clone();
-        Draft { write: TurnWrite::new(self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()), live: Vec::new() }
+        Draft {
+            write: TurnWrite::new(self.clock.new_id(), self.fence.clone(), self.conversation_id, self.turn_id, user_id, self.clock.now()),
+            live: Vec::new(),
+        }
     }
 
-    /// Works on the turn unless the process must go; then the lease is given back, and the turn goes on after the next start.
+    /// Works on the turn unless the process must go or another one has it. Then the lease is given back where it still is ours,
+    /// and the turn goes on elsewhere or after the next start.
     pub(crate) async fn unless_released(&self, work: impl Future<Output = ()>) {
         tokio::select! {
             biased;
             () = work => {}
+            () = self.live.lost.raised() => {
+                self.hub.forsake(self.stream_id());
+                tracing::warn!(turn_id = %self.turn_id, "another process has the turn; it goes on there");
+            }
             () = self.live.released.raised() => {
                 let released = self.turns.release(self.fence.clone()).await;
+                self.live.hold.give_back();
+                self.hub.forsake(self.stream_id());
+                self.fleet.knock();
                 tracing::info!(turn_id = %self.turn_id, ok = released.is_ok(), "the turn was released");
             }
         }
+    }
+
+    /// Passes while the lease is surely ours. Past that nothing may begin any more: the turn stops here, where it cannot be told
+    /// from one that another process has taken over.
+    pub(crate) async fn still_ours(&self) {
+        if self.fleet.lease_ttl().is_none_or(|ttl| self.live.hold.is_sure(ttl)) {
+            return;
+        }
+        tracing::warn!(turn_id = %self.turn_id, "the lease was not renewed in time; nothing more begins under it");
+        self.live.released.raise();
+        std::future::pending::<()>().await;
     }
 
     /// Makes it durable, then lets it be heard. A database that does not answer or has no room is asked again for as long as
@@ -141,14 +172,21 @@ impl Ground {
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
         let heard: Vec<Arc<str>> =
             write.events.iter().zip(live).map(|(event, live)| live.map_or_else(|| Arc::from(event.data.as_str()), Arc::from)).collect();
+        let given_back = write.turn.as_ref().is_some_and(|turn| turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval);
         // A write that failed may have been stored all the same.
         let written = self.write(write).await.inspect_err(|_| self.hub.let_go(self.stream_id()))?;
+        if given_back {
+            self.live.hold.give_back();
+        }
         crash::point("before_publish");
         if written.cancel_requested {
             self.live.cancel_all();
         }
         for ((kind, data), seq) in kinds.into_iter().zip(heard).zip(&written.event_seqs) {
             self.hub.publish(self.stream_id(), &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data });
+        }
+        if given_back || !written.event_seqs.is_empty() {
+            self.fleet.knock();
         }
         Ok(written)
     }
@@ -157,7 +195,13 @@ impl Ground {
         let mut tried = 0;
         loop {
             tried += 1;
-            match self.turns.write(write.clone()).await {
+            let asking = self.live.hold.ask();
+            let answer = self.turns.write(write.clone()).await;
+            if answer.is_ok() {
+                asking.taken();
+            }
+            drop(asking);
+            match answer {
                 Err(error) if error.is_retryable() && (tried < WRITE_TRIES || !self.deadline.passed()) => {
                     tracing::warn!(turn_id = %self.turn_id, tried, %error, "a write of the turn was not taken; trying again");
                     tokio::time::sleep(WRITE_PAUSE * tried.min(WRITE_TRIES)).await;

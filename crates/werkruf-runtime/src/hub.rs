@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as Turnstile, MutexGuard as Passage, mpsc};
+use tokio::sync::{Mutex as Turnstile, MutexGuard as Passage, Notify, mpsc};
 use werkruf_contract::{AssistantToken, EventType, Uuid};
-use werkruf_store::{Fence, Partial};
+use werkruf_store::{Fence, Partial, StreamKey};
 
+use crate::course::{Course, Telling};
 use crate::feed::{Feed, Weight};
 use crate::ground::json;
 
@@ -35,6 +36,8 @@ pub struct Watch {
     /// Only this turn; `None` hears the whole conversation.
     pub turn_id: Option<Uuid>,
     pub debug: bool,
+    /// The last number the reader has. Where several processes share a database it hears everything after it.
+    pub after: i64,
 }
 
 /// The text of a step that is still being written: what somebody who joins now has missed.
@@ -45,15 +48,22 @@ pub struct Shown {
     pub content: String,
 }
 
-struct Reader {
-    watch: Watch,
-    sender: mpsc::Sender<LiveEvent>,
+pub(crate) struct Reader {
+    pub(crate) watch: Watch,
+    pub(crate) sender: mpsc::Sender<LiveEvent>,
     weight: Weight,
 }
 
+/// Who listens to a stream, and how far they were told of it.
+pub(crate) struct Audience {
+    pub(crate) readers: Vec<Reader>,
+    /// Where several processes share a database.
+    pub(crate) course: Option<Course>,
+}
+
 /// A text under way, and how much of it is kept.
-struct Writing {
-    shown: Shown,
+pub(crate) struct Writing {
+    pub(crate) shown: Shown,
     fence: Fence,
     ticks: u32,
     kept: usize,
@@ -63,31 +73,45 @@ struct Writing {
 pub(crate) struct Hub {
     streams: Mutex<Streams>,
     keeping: Turnstile<()>,
+    /// Other processes write to the same streams.
+    shared: bool,
+    /// A stream has more rows than its readers were told.
+    pub(crate) behind: Notify,
 }
 
 /// Under one lock, so that whoever joins gets the text so far and every token after it, none twice.
 #[derive(Default)]
-struct Streams {
+pub(crate) struct Streams {
     /// In order, so that letting them all go is the same twice.
-    readers: BTreeMap<Uuid, Vec<Reader>>,
-    writing: HashMap<Uuid, Writing>,
+    pub(crate) readers: BTreeMap<Uuid, Audience>,
+    pub(crate) writing: HashMap<Uuid, Writing>,
     closed: bool,
 }
 
 impl Hub {
-    fn lock(&self) -> MutexGuard<'_, Streams> {
+    /// Where others write to the same streams, readers are told in the order of the rows.
+    pub(crate) fn new(shared: bool) -> Self {
+        Self { shared, ..Self::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Listens to a conversation (or a turn without one) from now on; also the text that is being written right now.
-    pub(crate) fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
+    pub(crate) fn watch(&self, stream: StreamKey, watch: Watch) -> (Feed, Option<Shown>) {
+        let stream_id = stream.stream_id;
         let (sender, receiver) = mpsc::channel(EVENTS);
         let weight = Weight::default();
         let mut streams = self.lock();
         if !streams.closed {
-            let readers = streams.readers.entry(stream_id).or_default();
-            readers.retain(|reader| !reader.sender.is_closed());
-            readers.push(Reader { watch, sender, weight: weight.clone() });
+            let begin = || Audience { readers: Vec::new(), course: self.shared.then(|| Course::new(stream.tenant_id, watch.after)) };
+            let audience = streams.readers.entry(stream_id).or_insert_with(begin);
+            audience.readers.retain(|reader| !reader.sender.is_closed());
+            audience.readers.push(Reader { watch, sender, weight: weight.clone() });
+            if audience.course.as_mut().is_some_and(|course| course.go_back(watch.after)) {
+                self.behind.notify_one();
+            }
         }
         (Feed::new(receiver, weight), streams.writing.get(&stream_id).map(|writing| writing.shown.clone()))
     }
@@ -98,12 +122,22 @@ impl Hub {
         if event.kind.settles_text() {
             streams.writing.remove(&stream_id);
         }
-        streams.hand_out(stream_id, event);
+        self.tell(&mut streams, stream_id, event);
+    }
+
+    /// Hands it out, unless rows before it were not told yet: then those come first, and this one with them.
+    fn tell(&self, streams: &mut Streams, stream_id: Uuid, event: &LiveEvent) {
+        let course = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut());
+        match course.map_or(Telling::Now, |course| course.comes(event.seq)) {
+            Telling::Now => streams.hand_out(stream_id, event),
+            Telling::Later => self.behind.notify_one(),
+            Telling::Never => {}
+        }
     }
 
     /// The end of a turn that never began. Another one may be writing just then: its text is not settled by this.
     pub(crate) fn publish_beside(&self, stream_id: Uuid, event: &LiveEvent) {
-        self.lock().hand_out(stream_id, event);
+        self.tell(&mut self.lock(), stream_id, event);
     }
 
     /// A piece of text: heard by those who listen, kept for those who join before the step ends.
@@ -119,15 +153,16 @@ impl Hub {
         writing.shown.content.push_str(&token.content);
         if streams.readers.contains_key(&stream_id) {
             let data = Arc::from(json(token));
-            streams.hand_out(stream_id, &LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data });
+            self.tell(&mut streams, stream_id, &LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data });
         }
     }
 
     /// The turn goes on later: those who only hear this turn have heard what there is for now.
     pub(crate) fn part(&self, stream_id: Uuid, turn_id: Uuid) {
         let mut streams = self.lock();
-        if let Some(readers) = streams.readers.get_mut(&stream_id) {
-            readers.retain(|reader| reader.watch.turn_id != Some(turn_id));
+        // Those who were not told everything yet are let go when they were.
+        if let Some(audience) = streams.readers.get_mut(&stream_id).filter(|audience| !audience.is_behind()) {
+            audience.readers.retain(|reader| reader.watch.turn_id != Some(turn_id));
         }
     }
 
@@ -172,15 +207,31 @@ impl Hub {
 
     /// Forgets readers that left while nothing was said.
     pub(crate) fn sweep(&self) {
-        self.lock().readers.retain(|_, readers| {
-            readers.retain(|reader| !reader.sender.is_closed());
-            !readers.is_empty()
+        self.lock().readers.retain(|_, audience| {
+            audience.readers.retain(|reader| !reader.sender.is_closed());
+            !audience.readers.is_empty()
         });
     }
 
-    /// Something may have been stored that nobody was told: whoever listens must come back and read the rows.
+    /// Something may have been stored that nobody was told: whoever listens must come back and read the rows, or is told from them.
     pub(crate) fn let_go(&self, stream_id: Uuid) {
+        if self.shared {
+            return self.forsake(stream_id);
+        }
         self.lock().readers.remove(&stream_id);
+    }
+
+    /// A turn stops here and goes on elsewhere: its text is void, and its readers are told from the rows.
+    pub(crate) fn forsake(&self, stream_id: Uuid) {
+        if !self.shared {
+            return;
+        }
+        let mut streams = self.lock();
+        streams.writing.remove(&stream_id);
+        if let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) {
+            course.fall_behind();
+            self.behind.notify_one();
+        }
     }
 
     /// Ends every reader's stream, also of those who come later.
@@ -191,10 +242,25 @@ impl Hub {
     }
 }
 
+impl Audience {
+    /// Whether its readers have not been told all there is.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.course.as_ref().is_some_and(Course::is_behind)
+    }
+}
+
 impl Streams {
-    fn hand_out(&mut self, stream_id: Uuid, event: &LiveEvent) {
-        let Some(readers) = self.readers.get_mut(&stream_id) else { return };
-        readers.retain(|reader| {
+    pub(crate) fn hand_out(&mut self, stream_id: Uuid, event: &LiveEvent) {
+        let Some(audience) = self.readers.get_mut(&stream_id) else { return };
+        let (readers, shared) = (&mut audience.readers, audience.course.is_some());
+        readers.retain_mut(|reader| {
+            // Told again for others who came later.
+            if let Some(seq) = event.seq.filter(|_| shared) {
+                if seq <= reader.watch.after {
+                    return !reader.sender.is_closed();
+                }
+                reader.watch.after = seq;
+            }
             if reader.watch.turn_id.is_some_and(|wanted| wanted != event.turn_id) || (event.kind == EventType::Debug && !reader.watch.debug)
             {
                 return !reader.sender.is_closed();

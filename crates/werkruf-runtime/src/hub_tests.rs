@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use werkruf_contract::{AssistantToken, EventType, Uuid};
-use werkruf_store::{Fence, Partial};
+use werkruf_store::{Fence, Partial, StreamKey};
 
 use super::{EVENTS, Hub, LiveEvent, Shown, TICKS, WEIGHT, Watch};
 
 const STREAM: Uuid = Uuid::from_u128(1);
 const TURN: Uuid = Uuid::from_u128(2);
-const ALL: Watch = Watch { turn_id: None, debug: false };
+const KEY: StreamKey = StreamKey { tenant_id: Uuid::from_u128(9), stream_id: STREAM };
+const ALL: Watch = Watch { turn_id: None, debug: false, after: 0 };
 
 fn fence(epoch: i64) -> Fence {
     Fence { tenant_id: Uuid::from_u128(9), stream_id: STREAM, owner: "me".to_owned(), epoch }
@@ -25,30 +26,30 @@ fn row(hub: &Hub, kind: EventType, data: &str) {
 fn who_joins_late_gets_the_text_so_far_and_then_only_what_follows() {
     let hub = Hub::default();
     say(&hub, "Hel", 1);
-    let (mut events, shown) = hub.watch(STREAM, ALL);
+    let (mut events, shown) = hub.watch(KEY, ALL);
     assert_eq!(shown, Some(Shown { turn_id: TURN, step: 1, content: "Hel".to_owned() }));
     say(&hub, "lo", 1);
     assert_eq!(&*events.try_recv().unwrap().data, r#"{"content":"lo","step":1}"#);
     row(&hub, EventType::Final, "{}");
-    assert_eq!(hub.watch(STREAM, ALL).1, None);
+    assert_eq!(hub.watch(KEY, ALL).1, None);
 }
 
 #[test]
 fn a_turn_canceled_in_its_lane_does_not_take_the_text_of_the_one_ahead() {
     let hub = Hub::default();
     say(&hub, "Hel", 1);
-    let (mut events, _) = hub.watch(STREAM, ALL);
+    let (mut events, _) = hub.watch(KEY, ALL);
     let behind = LiveEvent { seq: Some(2), kind: EventType::Error, turn_id: Uuid::from_u128(3), data: Arc::from("{}") };
     hub.publish_beside(STREAM, &behind);
     assert_eq!(events.try_recv(), Some(behind));
     say(&hub, "lo", 1);
-    assert_eq!(hub.watch(STREAM, ALL).1.unwrap().content, "Hello");
+    assert_eq!(hub.watch(KEY, ALL).1.unwrap().content, "Hello");
 }
 
 #[test]
 fn a_reader_that_does_not_read_is_let_go() {
     let hub = Hub::default();
-    let (events, _) = hub.watch(STREAM, ALL);
+    let (events, _) = hub.watch(KEY, ALL);
     for _ in 0..=EVENTS {
         say(&hub, "x", 1);
     }
@@ -59,7 +60,7 @@ fn a_reader_that_does_not_read_is_let_go() {
 #[test]
 fn what_waits_for_a_reader_is_bounded_in_bytes_as_well() {
     let hub = Hub::default();
-    let (mut events, _) = hub.watch(STREAM, ALL);
+    let (mut events, _) = hub.watch(KEY, ALL);
     let large = "x".repeat(2 * WEIGHT);
     row(&hub, EventType::ToolStarted, &large);
     assert!(hub.is_watched(STREAM), "one event alone is always delivered");
@@ -97,5 +98,5 @@ fn text_under_a_new_lease_does_not_go_on_with_what_was_shown_under_the_old_one()
     let hub = Hub::default();
     say(&hub, "lost", 1);
     hub.publish_token(&fence(2), TURN, &AssistantToken { content: "Hello".to_owned(), step: 1 });
-    assert_eq!(hub.watch(STREAM, ALL).1.unwrap().content, "Hello");
+    assert_eq!(hub.watch(KEY, ALL).1.unwrap().content, "Hello");
 }

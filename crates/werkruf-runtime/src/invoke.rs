@@ -17,10 +17,14 @@ use crate::lane::Ticket;
 use crate::provided::is_provided;
 use crate::record::started;
 use crate::replay::{StoredFinal, output_of};
-use crate::runtime::{Alive, Runtime, inbox_entry};
+use crate::runtime::{Alive, Runtime};
+use crate::stir::LOOK;
+use crate::take_in::inbox_entry;
+use crate::timer;
 use crate::turn::fail;
 
 /// A call that comes through no chat.
+#[derive(Clone)]
 struct Direct {
     caller: Caller,
     kind: TurnKind,
@@ -117,12 +121,23 @@ impl Runtime {
         seen().await?;
         let mut ticket = house.lanes.enter(direct.conversation_id.unwrap_or(turn_id));
         ticket.called().await;
-        let state = seen().await?;
-        let alive = house.go_live(tenant_id, turn_id);
-        let mut ground =
-            Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, Arc::clone(&alive.live)));
-        let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket, alive };
-        let (prepared, job_id) = entered.open(&mut ground, direct).await?;
+        let (mut stirred, patience) = (house.stir.listen(), timer::after(house.limits.turn()));
+        let (entered, ground, prepared, job_id) = loop {
+            let state = seen().await?;
+            let alive = house.go_live(tenant_id, turn_id);
+            let mut ground =
+                Arc::new(house.ground(self.setup(), direct.caller.clone(), turn_id, direct.conversation_id, Arc::clone(&alive.live)));
+            let entered = Entered { context: direct.context.clone(), state: Arc::new(state), ticket, alive };
+            match entered.open(&mut ground, direct.clone()).await {
+                Ok((prepared, job_id)) => break (entered, ground, prepared, job_id),
+                // A turn of another process is ahead. What was decided so far is decided anew: the state moves on with it.
+                Err(Refusal::Store(StoreError::Busy)) if house.is_shared() && !patience.passed() && !self.is_draining() => {
+                    ticket = entered.ticket;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+            stirred.within(LOOK).await;
+        };
         let (tell, told) = oneshot::channel();
         house.tasks.spawn(async move {
             let work = entered.finish(&ground, prepared, |output| drop(tell.send(output)));
@@ -152,7 +167,7 @@ impl Entered {
         let begins = call.row.started_at.is_some();
         let events: Vec<NewEvent> =
             if begins { vec![NewEvent { kind: EventType::ToolStarted, data: json(&started(&call.row)) }] } else { Vec::new() };
-        let now = ground.clock.now();
+        let (now, asked) = (ground.clock.now(), timer::now());
         let route = format!("invoke/{}", call.row.tool_name);
         let opened = ground
             .turns
@@ -188,6 +203,8 @@ impl Entered {
                     let event = LiveEvent { seq: Some(*seq), kind: EventType::ToolStarted, turn_id: ground.turn_id, data };
                     ground.hub.publish(ground.stream_id(), &event);
                 }
+                ground.live.hold.take(&fence, asked);
+                ground.fleet.knock();
                 if let Some(ground) = Arc::get_mut(ground) {
                     ground.fence = fence;
                 }

@@ -34,9 +34,12 @@ impl House {
             return;
         }
         crash::point("before_partial");
-        if let Err(error) = self.parts.streams.keep_partials(due, self.parts.clock.now()).await {
-            tracing::warn!(%error, "the text that is being written could not be kept; trying again");
-            self.hub.due_again();
+        match self.parts.streams.keep_partials(due, self.parts.clock.now()).await {
+            Ok(_) => self.parts.fleet.knock(),
+            Err(error) => {
+                tracing::warn!(%error, "the text that is being written could not be kept; trying again");
+                self.hub.due_again();
+            }
         }
         crash::point("after_partial");
     }

@@ -2,7 +2,8 @@
 //!
 //! The scan only queues; each turn then waits for its place in its conversation like any other.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid, Words};
@@ -17,10 +18,14 @@ use crate::invoke::Entered;
 use crate::lane::Ticket;
 use crate::resume::{Left, poison};
 use crate::runtime::{Alive, House, Runtime};
+use crate::stir::Stirred;
+use crate::timer;
 use crate::turn::{Turn, fail};
 use crate::waiting::Waiting;
 
 const SCAN_EVERY: Duration = Duration::from_secs(5);
+/// Beside other processes, about: a lease that lapsed is found soon.
+const SHARED_SCAN: Duration = Duration::from_secs(2);
 const ALL_CALLS: u32 = 100_000;
 
 impl Runtime {
@@ -28,7 +33,9 @@ impl Runtime {
     pub async fn recover(&self) -> Result<usize, StoreError> {
         let house = &self.house;
         let mut found = 0;
-        for turn in house.parts.turns.unfinished_turns(house.owner.clone()).await? {
+        let unfinished = house.parts.turns.unfinished_turns(house.owner.clone()).await?;
+        let seen = house.note_waiting(&unfinished);
+        for turn in unfinished.into_iter().filter(|turn| turn.status != TurnStatus::Accepted || seen.contains(&turn.id)) {
             found += usize::from(self.go_on_with(turn));
         }
         Ok(found)
@@ -38,26 +45,62 @@ impl Runtime {
     pub(crate) fn go_on_with(&self, turn: TurnRow) -> bool {
         let house = &self.house;
         let Some(alive) = house.revive(turn.tenant_id, turn.id).filter(|_| !self.is_draining()) else { return false };
-        let ticket = house.lanes.enter(turn.conversation_id.unwrap_or(turn.id));
-        tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
         let fresh = turn.status == TurnStatus::Accepted;
+        // Beside other processes whoever waits in the lane may be waiting for this very turn; there the store keeps the order.
+        let lane = turn.conversation_id.filter(|_| !house.is_shared()).unwrap_or(turn.id);
+        let ticket = house.lanes.enter(lane);
+        tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "going on with a turn");
         house.tasks.spawn(Orphan { house: Arc::clone(house), runtime: self.clone(), turn, fresh }.run(alive, ticket));
         true
     }
 
-    /// Looks again and again until the house drains.
+    /// Looks again and again until the house drains. Beside other processes it also keeps its leases and follows their streams,
+    /// until its last turn has ended.
     pub async fn watch_over(&self) {
+        match self.house.parts.fleet.lease_ttl() {
+            None => self.scan().await,
+            Some(ttl) => {
+                tokio::join!(self.scan(), self.keep_leases(ttl), self.follow_others(), self.hear_knocks());
+            }
+        }
+    }
+
+    async fn scan(&self) {
+        let mut stirred = self.house.stir.listen();
         loop {
             tokio::select! {
                 biased;
                 () = self.house.stopping.raised() => return,
-                () = tokio::time::sleep(SCAN_EVERY) => {}
+                () = self.house.until_next_scan(&mut stirred) => {}
             }
             self.house.hub.sweep();
             if let Err(error) = self.look_around().await {
                 tracing::warn!(%error, "the recovery scan found the database out of reach");
             }
         }
+    }
+}
+
+impl House {
+    async fn until_next_scan(&self, stirred: &mut Stirred) {
+        if !self.is_shared() {
+            return tokio::time::sleep(SCAN_EVERY).await;
+        }
+        // Spread, so that processes that began together do not look together.
+        let longest = SHARED_SCAN.mul_f64(0.75 + self.parts.clock.chance() / 2.0);
+        tokio::time::sleep(longest / 4).await;
+        stirred.within(longest * 3 / 4).await;
+    }
+
+    /// Which of the turns that have not begun are taken on: all, or beside other processes those that were found before. One that
+    /// waited there begins there as soon as its place is free, and only then does the scan see it.
+    fn note_waiting(&self, unfinished: &[TurnRow]) -> BTreeSet<Uuid> {
+        let found: BTreeSet<Uuid> = unfinished.iter().filter(|turn| turn.status == TurnStatus::Accepted).map(|turn| turn.id).collect();
+        if !self.is_shared() {
+            return found;
+        }
+        let before = std::mem::replace(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner), found.clone());
+        &found & &before
     }
 }
 
@@ -101,20 +144,24 @@ impl Orphan {
         if self.turn.cancel_requested {
             alive.live.cancel_all();
         }
-        let waiting = Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: &alive.live };
+        let waiting =
+            Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: Some(&alive.live) };
         // Whose language it was is not known before the turn begins.
         waiting.called(ticket, || Words::of("")).await
     }
 
     async fn go_on(mut self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
         let principal = self.house.parts.people.principal(self.turn.tenant_id, self.turn.user_id.clone()).await?;
+        let asked = timer::now();
         let fence = self.claim().await?;
+        alive.live.hold.take(&fence, asked);
         crash::point("after_claim");
-        // Read again under the lease: since the scan saw it, somebody may have taken it a step further. That it is taken over
-        // now counts only if nothing comes of it.
-        let stalled = self.turn.stalled;
-        let row = self.house.parts.records.turn(self.turn.tenant_id, self.turn.id).await?;
-        self.turn = TurnRow { stalled, ..row.ok_or(StoreError::Fenced)? };
+        // Read again under the lease: since the scan saw it, somebody may have taken it a step further. Where one process holds
+        // the database a crash was counted at the start, and that it is taken over now counts only if nothing comes of it; where
+        // many do, the claim itself has counted the loss.
+        let seen = self.turn.stalled;
+        let row = self.house.parts.records.turn(self.turn.tenant_id, self.turn.id).await?.ok_or(StoreError::Fenced)?;
+        self.turn = if self.house.is_shared() { row } else { TurnRow { stalled: seen, ..row } };
         let (parts, turn) = (&self.house.parts, &self.turn);
         let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
         let page = Page { after: None, limit: ALL_CALLS, order: Order::OldestFirst };

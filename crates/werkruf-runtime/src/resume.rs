@@ -21,7 +21,7 @@ use crate::outcome::{Ended, Success};
 use crate::provided::{break_off, is_provided};
 use crate::record::{Seat, record};
 use crate::registry::Entry;
-use crate::runtime::UNANSWERED;
+use crate::take_in::UNANSWERED;
 use crate::turn::{Said, Turn};
 
 /// Takeovers without a committed step in between, after which a turn is taken to kill whoever works on it.
@@ -140,7 +140,7 @@ impl Left {
 
 impl Turn {
     /// Goes on to the end.
-    pub(crate) async fn resume(mut self, left: Left) {
+    pub(crate) async fn resume(mut self: Box<Self>, left: Left) {
         let turn_id = self.ground.turn_id;
         self.progress.step = left.last_step();
         self.progress.given_up = self.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));

@@ -1,40 +1,33 @@
 //! The doors of the house: a message, one tool, a retry, a stop.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use jiff::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{ApprovalStatus, Cancel, Clock, EventType, Init, State, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, TurnStatus, Uuid, Words};
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
-    ApprovalFilter, ApprovalRow, Approvals, Clients, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Page,
-    People, Records, Replacement, StoreError, Streams, TurnKind, Turns, crash,
+    ApprovalFilter, ApprovalRow, Approvals, Clients, Fence, Fleet, Page, People, Records, StoreError, StreamKey, Streams, Turns, crash,
 };
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
-use crate::begun::Begun;
-use crate::brought::ClientResult;
 use crate::dedupe::InFlight;
 use crate::feed::Feed;
-use crate::ground::{Ground, Live, json};
-use crate::hub::{Hub, LiveEvent, Shown, Watch};
-use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
-use crate::lane::{Lanes, Ticket};
+use crate::ground::{Ground, Live};
+use crate::hub::{Hub, Shown, Watch};
+use crate::inbound::{Accepted, Caller, Inbound, Refusal};
+use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
+use crate::stir::Stir;
 use crate::timer;
+use crate::waiting::Waiting;
 
-/// How long an API key is remembered.
-const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
-/// What a model reads of a call that its client never answered.
-pub(crate) const UNANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
-const TITLE_CHARS: usize = 80;
 const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What the house is built from.
@@ -45,6 +38,7 @@ pub struct Parts {
     pub approvals: Arc<dyn Approvals>,
     pub clients: Arc<dyn Clients>,
     pub streams: Arc<dyn Streams>,
+    pub fleet: Arc<dyn Fleet>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -74,7 +68,7 @@ pub(crate) struct House {
     in_flight: InFlight,
     pub(crate) tasks: TaskTracker,
     /// In order, so that stopping them all is the same twice.
-    live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
+    pub(crate) live: Mutex<BTreeMap<Uuid, Arc<Live>>>,
     admission: Admission,
     /// Model requests at once, where limited.
     pub(crate) model_slots: Option<Arc<Semaphore>>,
@@ -83,6 +77,10 @@ pub(crate) struct House {
     draining: AtomicBool,
     /// Ends the loops that are no turns.
     pub(crate) stopping: Cancel,
+    /// Wakes whoever waits for what other processes write.
+    pub(crate) stir: Stir,
+    /// Turns that had not begun when the recovery scan last looked.
+    pub(crate) waiting: Mutex<BTreeSet<Uuid>>,
 }
 
 impl Runtime {
@@ -91,7 +89,7 @@ impl Runtime {
         let house = House {
             limits: Arc::new(parts.limits.clone()),
             setup: RwLock::new(Arc::new(setup)),
-            hub: Arc::new(Hub::default()),
+            hub: Arc::new(Hub::new(parts.fleet.lease_ttl().is_some())),
             lanes: Lanes::default(),
             in_flight: InFlight::default(),
             tasks: TaskTracker::new(),
@@ -101,6 +99,8 @@ impl Runtime {
             owner: parts.clock.new_id().to_string(),
             draining: AtomicBool::new(false),
             stopping: Cancel::default(),
+            stir: Stir::default(),
+            waiting: Mutex::default(),
             parts,
         };
         Self { house: Arc::new(house) }
@@ -129,7 +129,8 @@ impl Runtime {
         let ticket = house.lanes.enter(conversation_id);
         let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
         let (tell, told) = oneshot::channel();
-        let taking = Arc::clone(house).take_in(setup, inbound, init, ticket);
+        // Boxed: what it needs is gone before the turn begins, which lasts far longer.
+        let taking = Box::pin(Arc::clone(house).take_in(setup, inbound, init, ticket));
         // A task of its own from here on: a client that leaves now must not leave a stored message behind that nobody works on.
         house.tasks.spawn(async move {
             match taking.await {
@@ -145,8 +146,8 @@ impl Runtime {
 
     /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
     /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
-    pub fn watch(&self, stream_id: Uuid, watch: Watch) -> (Feed, Option<Shown>) {
-        self.house.hub.watch(stream_id, watch)
+    pub fn watch(&self, stream: StreamKey, watch: Watch) -> (Feed, Option<Shown>) {
+        self.house.hub.watch(stream, watch)
     }
 
     /// Asks a turn to stop; false when it has ended already.
@@ -156,6 +157,8 @@ impl Runtime {
             if let Some(live) = self.house.live.lock().unwrap_or_else(PoisonError::into_inner).get(&turn_id) {
                 live.cancel_all();
             }
+            self.house.end_waiting(tenant_id, turn_id).await?;
+            self.house.parts.fleet.knock();
             // One that waits for a person's word has nobody to hear the wish.
             self.wake(tenant_id, turn_id).await?;
         }
@@ -170,7 +173,12 @@ impl Runtime {
             return Ok(true);
         }
         let filter = ApprovalFilter { turn_id: Some(call.turn_id), status: Some(ApprovalStatus::Pending), roles: None };
-        let Some(approval) = self.house.wish_for(tenant_id, call_id, filter).await? else { return Ok(false) };
+        let Some(approval) = self.house.wish_for(tenant_id, call_id, filter).await? else {
+            // It may run in another process.
+            let asked = self.house.parts.fleet.request_call_cancel(tenant_id, call_id).await?;
+            self.house.parts.fleet.knock();
+            return Ok(asked);
+        };
         match self.settle(tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
             Ok(_) => Ok(true),
             Err(Refusal::Conflict { .. }) => Ok(false),
@@ -224,33 +232,6 @@ impl House {
         })
     }
 
-    /// Makes the message durable and says so.
-    async fn take_in(
-        self: Arc<Self>,
-        setup: Arc<Setup>,
-        inbound: Inbound,
-        init: Init,
-        ticket: Ticket,
-    ) -> Result<(Accepted, Begun, Option<Fence>, State), Refusal> {
-        let Init { conversation_id, turn_id, created, .. } = init;
-        // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
-        let alive = self.go_live(inbound.caller.principal.tenant_id, turn_id);
-        let open = self.open_chat(&inbound, &init, ticket.is_first());
-        crash::point("before_a");
-        let (fence, seqs, state, assistant) = match self.parts.turns.open_turn(open).await? {
-            Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
-            Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
-            Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
-            Opened::GoneOn => return Err(Refusal::GoneOn),
-        };
-        crash::point("after_a");
-        let (events, _) = self.hub.watch(conversation_id, Watch { turn_id: Some(turn_id), debug: inbound.debug });
-        let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
-        self.hub.publish(conversation_id, &heard);
-        let accepted = Accepted { conversation_id, turn_id, created, events };
-        Ok((accepted, Begun { house: self, setup, inbound, init, alive, ticket, assistant }, fence, state))
-    }
-
     /// What people are asked about this call; a turn may wait for more words than one page holds.
     async fn wish_for(&self, tenant_id: Uuid, call_id: Uuid, filter: ApprovalFilter) -> Result<Option<ApprovalRow>, StoreError> {
         let mut page = Page::default();
@@ -265,73 +246,25 @@ impl House {
         }
     }
 
-    /// Commit A.
-    fn open_chat(&self, inbound: &Inbound, init: &Init, start: bool) -> OpenTurn {
-        let now = self.parts.clock.now();
-        let conversation = if init.created {
-            let title = inbound.message.chars().take(TITLE_CHARS).collect();
-            ConversationRef::New { id: init.conversation_id, channel: inbound.channel.clone(), title }
-        } else {
-            ConversationRef::Existing { id: init.conversation_id, any_user: inbound.caller.admin }
-        };
-        OpenTurn {
-            tenant_id: inbound.caller.principal.tenant_id,
-            user_id: inbound.caller.principal.user_id.clone(),
-            turn_id: init.turn_id,
-            kind: TurnKind::Chat,
-            conversation,
-            assistant: inbound.assistant.clone().unwrap_or_else(|| "default".to_owned()),
-            key_id: inbound.caller.key_id,
-            message: self.spoken(inbound),
-            inbox: inbound.idempotency.as_ref().map(|key| inbox_entry("chat", &inbound.caller, key, now)),
-            start,
-            owner: self.owner.clone(),
-            calls: Vec::new(),
-            approvals: Vec::new(),
-            client: inbound.brought.as_ref().map(json),
-            sent: inbound.brought.as_ref().map(|brought| brought.seen.clone()).filter(|seen| !seen.is_empty()),
-            results: inbound.results.iter().map(answered).collect(),
-            unanswered: (!init.created).then(|| UNANSWERED.to_owned()),
-            after: inbound.after,
-            events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
-            now,
-        }
-    }
-
-    /// The person's own message; a client that only sends results has none.
-    fn spoken(&self, inbound: &Inbound) -> Option<NewMessage> {
-        let silent = inbound.message.is_empty() && inbound.parts.is_empty();
-        if silent && !inbound.results.is_empty() {
-            return None;
-        }
-        let mut kept = serde_json::Map::new();
-        if silent {
-            kept.insert("silent".to_owned(), true.into());
-        }
-        if !inbound.parts.is_empty() {
-            kept.insert("content".to_owned(), inbound.parts.clone().into());
-        }
-        if inbound.brought.as_ref().is_some_and(|brought| !brought.history.is_empty()) {
-            kept.insert("brought".to_owned(), true.into());
-        }
-        Some(NewMessage {
-            id: self.parts.clock.new_id(),
-            role: "user",
-            content: inbound.message.clone(),
-            tool_calls: None,
-            tool_call_id: None,
-            tool_name: None,
-            status: None,
-            metadata: (!kept.is_empty()).then(|| json(&kept)),
-            tokens: None,
-        })
-    }
-
     /// A turn of this process, until the answer is dropped.
     pub(crate) fn go_live(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Alive {
         let live = Arc::new(Live::default());
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(turn_id, Arc::clone(&live));
         Alive { house: Arc::clone(self), tenant_id, turn_id, live }
+    }
+
+    /// Ends a turn that waits for its place in whatever process, if it does. One that waits here ends by itself.
+    async fn end_waiting(&self, tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let Some(turn) = self.parts.records.turn(tenant_id, turn_id).await?.filter(|turn| turn.status == TurnStatus::Accepted) else {
+            return Ok(());
+        };
+        let stream_id = turn.conversation_id.unwrap_or(turn_id);
+        let principal = self.parts.people.principal(tenant_id, turn.user_id).await?;
+        let words = Words::of(principal.as_ref().map_or("", |person| &person.locale));
+        Waiting { house: self, tenant_id, turn_id, stream_id, live: None }.cancel(&words).await.map(|_| ())
     }
 
     /// The same for a turn that is stored already; `None` while somebody here works on it.
@@ -367,6 +300,9 @@ impl House {
         Ground {
             turns: Arc::clone(&self.parts.turns),
             people: Arc::clone(&self.parts.people),
+            records: Arc::clone(&self.parts.records),
+            fleet: Arc::clone(&self.parts.fleet),
+            stir: self.stir.clone(),
             hub: Arc::clone(&self.hub),
             tasks: self.tasks.clone(),
             in_flight: self.in_flight.clone(),
@@ -403,21 +339,5 @@ impl Drop for Alive {
             let (runtime, tenant_id, turn_id) = (Runtime { house: Arc::clone(&self.house) }, self.tenant_id, self.turn_id);
             self.house.tasks.spawn_on(async move { drop(runtime.wake(tenant_id, turn_id).await) }, &handle);
         }
-    }
-}
-
-/// A client's result as the history takes it.
-fn answered(result: &ClientResult) -> Replacement {
-    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success" }
-}
-
-/// The key under which the inbox knows a request again: the route, and who made it.
-pub(crate) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
-    InboxEntry {
-        channel: "api".to_owned(),
-        account: format!("{route}:{}", caller.principal.user_id),
-        external_id: key.key.clone(),
-        fingerprint: key.fingerprint.clone(),
-        expires_at: now + IDEMPOTENCY_WINDOW,
     }
 }

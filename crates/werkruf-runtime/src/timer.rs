@@ -8,6 +8,11 @@ use werkruf_contract::Deadline;
 /// A year is for ever here, and adding u64::MAX milliseconds would overflow.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The moment it is, by that clock.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
 /// A deadline this far from now.
 pub(crate) fn after(span: Duration) -> Deadline {
     Deadline::at((Instant::now() + span.min(FOR_EVER)).into_std())

@@ -41,7 +41,7 @@ pub(crate) struct Turn {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) model_slots: Option<Arc<Semaphore>>,
     pub(crate) assistant: Assistant,
-    pub(crate) system: String,
+    pub(crate) system: Arc<str>,
     pub(crate) locale: String,
     pub(crate) today: Date,
     pub(crate) offer: Offer,
@@ -136,18 +136,18 @@ impl Limit {
 
 impl Turn {
     /// Works on it unless the process must go first.
-    pub(crate) async fn unless_released<F: Future<Output = ()>>(self, work: impl FnOnce(Self) -> F) {
+    pub(crate) async fn unless_released<F: Future<Output = ()>>(self: Box<Self>, work: impl FnOnce(Box<Self>) -> F) {
         let ground = Arc::clone(&self.ground);
         // Boxed: a turn's future is large, and it waits most of its life.
         ground.unless_released(Box::pin(work(self))).await;
     }
 
     /// Runs to the end and writes how it ended.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self: Box<Self>) {
         let mut draft = None;
         let ended = self.converse(&mut draft).await;
         let turn_id = self.ground.turn_id;
-        if let Err(error) = self.end(ended, draft).await {
+        if let Err(error) = Box::pin(self.end(ended, draft)).await {
             // Nothing can be written: whoever owns the conversation now, or recovery, goes on from the last commit.
             tracing::error!(%turn_id, %error, "the turn could not be brought to an end");
         }
@@ -191,7 +191,8 @@ impl Turn {
                 return Ok(self.last_answer(answer));
             }
             let text = answer.text.clone();
-            let Acted { first, draft: outcomes, theirs } = self.act(answer).await?;
+            // Boxed: its room is not needed while the model is waited for.
+            let Acted { first, draft: outcomes, theirs } = Box::pin(self.act(answer)).await?;
             *draft = Some(outcomes);
             crash::point("between_rounds");
             if self.ground.live.cancel.is_raised() {
@@ -243,7 +244,7 @@ impl Turn {
         let brought = self.brought.as_deref();
         let request = ModelRequest {
             model: self.assistant.model.clone(),
-            system: self.system.clone(),
+            system: Arc::clone(&self.system),
             messages: Arc::clone(&self.messages),
             tools: Arc::clone(&self.offer.definitions),
             tool_choice: self.tool_choice(),
@@ -327,7 +328,7 @@ impl Turn {
     }
 
     /// Commit D: how it ended, once and for all.
-    pub(crate) async fn end(mut self, ended: Result<Said, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
+    pub(crate) async fn end(mut self: Box<Self>, ended: Result<Said, Stop>, draft: Option<Draft>) -> Result<(), StoreError> {
         let ground = Arc::clone(&self.ground);
         let mut draft = draft.unwrap_or_else(|| ground.draft());
         draft.write.now = ground.clock.now();

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use werkruf_contract::{ErrorEvent, EventType, ToolErrorType, TurnError, Uuid, Words};
-use werkruf_store::{NewEvent, StoreError};
+use werkruf_store::{Fence, NewEvent, StoreError};
 
 use crate::ground::{Live, json};
 use crate::hub::LiveEvent;
 use crate::lane::Ticket;
 use crate::runtime::House;
+use crate::stir::LOOK;
+use crate::timer;
 
 /// A stored turn that has not begun.
 pub(crate) struct Waiting<'a> {
@@ -16,7 +18,32 @@ pub(crate) struct Waiting<'a> {
     pub(crate) tenant_id: Uuid,
     pub(crate) turn_id: Uuid,
     pub(crate) stream_id: Uuid,
-    pub(crate) live: &'a Live,
+    /// Where it waits here.
+    pub(crate) live: Option<&'a Live>,
+}
+
+impl House {
+    /// Begins a turn whose place in this process has come. A turn of another process may still be ahead.
+    pub(crate) async fn start_when_free(&self, tenant_id: Uuid, turn_id: Uuid, live: &Live) -> Result<Fence, StoreError> {
+        let mut stirred = self.stir.listen();
+        loop {
+            let asked = timer::now();
+            match self.parts.turns.start_turn(tenant_id, turn_id, &self.owner, self.parts.clock.now()).await {
+                Ok(fence) => {
+                    live.hold.take(&fence, asked);
+                    return Ok(fence);
+                }
+                // A process that goes leaves it to those who stay.
+                Err(StoreError::Busy) if self.is_shared() && !self.stopping.is_raised() => {}
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                biased;
+                () = self.stopping.raised() => {}
+                () = stirred.within(LOOK) => {}
+            }
+        }
+    }
 }
 
 impl Waiting<'_> {
@@ -25,7 +52,7 @@ impl Waiting<'_> {
         tokio::select! {
             biased;
             () = ticket.called() => return true,
-            () = self.live.cancel.raised() => {}
+            () = raised(self.live) => {}
         }
         match self.cancel(&words()).await {
             Ok(true) => return false,
@@ -38,7 +65,7 @@ impl Waiting<'_> {
     }
 
     /// False when the store does not know it as waiting.
-    async fn cancel(&self, words: &Words) -> Result<bool, StoreError> {
+    pub(crate) async fn cancel(&self, words: &Words) -> Result<bool, StoreError> {
         let (parts, turn_id) = (&self.house.parts, self.turn_id);
         let error = TurnError::new(ToolErrorType::Fatal, "canceled", words.say("error-canceled", &[]));
         let stored = (json(&error), error.code.clone());
@@ -50,6 +77,14 @@ impl Waiting<'_> {
         };
         let heard = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
         self.house.hub.publish_beside(self.stream_id, &heard);
+        parts.fleet.knock();
         Ok(true)
+    }
+}
+
+async fn raised(live: Option<&Live>) {
+    match live {
+        Some(live) => live.cancel.raised().await,
+        None => std::future::pending().await,
     }
 }

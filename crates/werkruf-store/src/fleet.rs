@@ -9,12 +9,22 @@ use werkruf_contract::{BoxFuture, Uuid};
 
 use crate::{Answer, StreamKey};
 
+/// How long a call may take from boarding to its row.
+pub const BOARDING: Duration = Duration::from_secs(10);
+
 /// What a process must do to share its database with others.
 pub trait Fleet: Send + Sync {
     /// How long a lease stands without being renewed; `None` where one process holds the database for its life.
     fn lease_ttl(&self) -> Option<Duration>;
     /// Renews every lease of this owner in one statement and reads what others wish of the turns under them.
     fn renew(&self, owner: String) -> Answer<'_, Renewed>;
+    /// The same look without renewing anything, asked more often.
+    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
+        self.renew(owner)
+    }
+    /// Takes the flight of all calls with this key for a call that has no row yet, or says which call has it: one whose row is
+    /// `running`, else one that boarded less than [`BOARDING`] ago and has no row either.
+    fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid>;
     /// Asks whoever runs this call to stop it; false when it does not run.
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool>;
     /// How far these streams of a tenant have come. Those that do not exist are left out.

@@ -105,6 +105,9 @@ pub enum KeepingError {
     /// The disk said no.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    /// Everything is moved into an empty database or not at all.
+    #[error("the target holds rows in {0} already; name an empty database, or another WERKRUF_DATABASE_SCHEMA")]
+    NotEmpty(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -114,6 +117,7 @@ impl KeepingError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Exists(_) => "file_exists",
+            Self::NotEmpty(_) => "database_not_empty",
             Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. }) => "backup_invalid",
             Self::File { .. } => "file_unusable",
             Self::Store(StoreError::InUse(_)) => "database_in_use",

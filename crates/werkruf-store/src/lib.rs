@@ -11,6 +11,7 @@ mod approvals;
 mod article_match;
 mod clients;
 pub mod crash;
+mod ending;
 mod error;
 mod fleet;
 mod history;
@@ -18,11 +19,17 @@ mod keeping;
 mod keys;
 mod ledger;
 mod legacy;
+mod moving;
+mod postgres;
 mod rows;
+mod schema;
 mod sqlite;
 #[cfg(test)]
 mod story;
 mod streams;
+#[cfg(test)]
+#[path = "../../../tests/postgres/fresh.rs"]
+mod testbed;
 mod workspace;
 mod workspace_check;
 mod workspace_file;
@@ -32,16 +39,19 @@ mod write;
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
 pub use clients::{Clients, Resumed};
 pub use error::StoreError;
-pub use fleet::{Fleet, Position, Renewed};
+pub use fleet::{BOARDING, Fleet, Position, Renewed};
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use ledger::{Ledger, ProviderAccount, SealedToken};
-pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, Skipped};
+pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
+pub use moving::{Moved, TableSum};
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, Summary, TenantRow,
     TokenRoles, TurnRow, UserRow,
 };
+pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
 pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
 pub use workspace::{

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use werkruf_contract::Uuid;
 
 use crate::{Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch};
 
@@ -15,7 +16,7 @@ const REQUEST_STATUS: [&str; 4] = ["open", "in_progress", "done", "cancelled"];
 const TASK_STATUS: [&str; 5] = ["open", "in_progress", "improval", "quality_control", "done"];
 
 /// Faults in the order they were found, up to [`MOST`].
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Faults(Vec<ImportFault>);
 
 impl Faults {
@@ -53,6 +54,16 @@ pub(crate) struct Stored {
     pub(crate) users: HashSet<i64>,
     /// Whose each external id is.
     pub(crate) external_ids: HashMap<String, i64>,
+}
+
+/// Whether a tenant of this name may be made.
+pub(crate) fn check_new_tenant(name: &str, faults: &mut Faults) {
+    if Uuid::try_parse(name).is_ok() {
+        faults.push("/tenant".to_owned(), format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
+    } else if !is_slug(name) {
+        let form = "takes a slug: 1 to 64 of a-z, 0-9, -, _ and ., beginning with a letter or digit";
+        faults.push("/tenant".to_owned(), form);
+    }
 }
 
 /// Everything that can be judged without the database.

@@ -216,6 +216,8 @@ pub struct TurnChange {
 /// Commits B, C and D. A `turn` change that ends the turn, or lets it wait for a person's word, also gives the lease back.
 #[derive(Debug, Clone)]
 pub struct TurnWrite {
+    /// The same write sent again, because nobody knows whether it arrived, has the same id and is written once.
+    pub id: Uuid,
     pub fence: Fence,
     pub conversation_id: Option<Uuid>,
     pub turn_id: Uuid,
@@ -249,8 +251,9 @@ pub struct TurnWrite {
 
 impl TurnWrite {
     /// A write with nothing in it yet.
-    pub const fn new(fence: Fence, conversation_id: Option<Uuid>, turn_id: Uuid, user_id: String, now: Timestamp) -> Self {
+    pub const fn new(id: Uuid, fence: Fence, conversation_id: Option<Uuid>, turn_id: Uuid, user_id: String, now: Timestamp) -> Self {
         Self {
+            id,
             fence,
             conversation_id,
             turn_id,

@@ -7,15 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{Parts, Runtime};
-use werkruf_store::{Approvals, Clients, KeyDigest, NewKey, Page, People, Records, Scopes, SqliteStore, Store, StoreError, Streams, Turns};
+use werkruf_store::{
+    Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
+    Streams, Turns,
+};
 use werkruf_tools::Flights;
 
-use crate::config::{Config, ConfigViolation, Database};
+use crate::api::outage::Outage;
+use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
 use crate::{provider, sample, secret_key, setup};
@@ -91,6 +95,8 @@ pub struct App {
     /// Keys are read at the start, so a reload keeps it.
     pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
+    /// Whether a shared database is away.
+    pub(crate) outage: Outage,
     client: reqwest::Client,
     planner: Planner,
 }
@@ -118,7 +124,7 @@ impl App {
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
-        let store = open_store(&config, &clock)?;
+        let store = open_store(&config, &clock).await?;
         // Only Amadeus has a secret to store.
         let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
         let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
@@ -132,6 +138,7 @@ impl App {
             approvals: store.clone(),
             clients: store.clone(),
             streams: store.clone(),
+            fleet: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -141,7 +148,20 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let tasks = TaskTracker::new();
-        Ok(Arc::new(Self { config, clock, store, runtime, operator_token, started_at, tokens, flights, tasks, client, planner }))
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            store,
+            runtime,
+            operator_token,
+            started_at,
+            tokens,
+            flights,
+            tasks,
+            outage: Outage::default(),
+            client,
+            planner,
+        }))
     }
 
     /// What turns write.
@@ -228,16 +248,21 @@ impl App {
 }
 
 /// The database the configuration names, with its schema up to date.
-fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
     match &config.database {
         Database::Sqlite(file) => {
             make_folder(file)?;
             Ok(SqliteStore::open(file, clock)?)
         }
-        Database::Postgres(_) => {
-            Err(StartError::Config(vec![ConfigViolation::new("/database", "this release has SQLite only; write sqlite:FILE")]))
-        }
+        Database::Postgres(url) => Ok(PostgresStore::open(postgres_options(config, url), clock).await?),
     }
+}
+
+/// What the configuration says of a PostgreSQL at this address.
+pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresOptions {
+    let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
+    let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
+    PostgresOptions { schema, pool_size, poll_only, lease_ttl, ..PostgresOptions::new(url.expose_secret()) }
 }
 
 fn make_folder(database: &Path) -> Result<(), StartError> {

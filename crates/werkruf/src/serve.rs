@@ -50,6 +50,15 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { keeper.keep_text().await });
 
     let stop = CancellationToken::new();
+    if app.config.database.file().is_none() {
+        let (watching, stopped) = (Arc::clone(&app), stop.clone());
+        app.tasks.spawn(async move {
+            tokio::select! {
+                () = api::outage::watch(&watching) => {}
+                () = stopped.cancelled() => {}
+            }
+        });
+    }
     let (letting_go, stopped) = (Arc::clone(&app), stop.clone());
     app.tasks.spawn(async move {
         tokio::select! {

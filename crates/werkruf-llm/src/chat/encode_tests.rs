@@ -64,7 +64,7 @@ fn writes_what_the_api_wants() {
 
 #[test]
 fn the_last_word_offers_no_tools() {
-    let body = body(&ModelRequest { tool_choice: ToolChoice::None, system: String::new(), ..request() }, "m", false);
+    let body = body(&ModelRequest { tool_choice: ToolChoice::None, system: "".into(), ..request() }, "m", false);
     assert!(body.get("tools").is_none() && body.get("tool_choice").is_none());
     assert_eq!(body["messages"][0]["role"], "user");
 }

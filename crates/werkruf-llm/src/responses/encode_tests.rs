@@ -87,7 +87,7 @@ fn choices_limits_and_parallel_calls_are_spelled_as_the_api_wants() {
     let choice = |tool_choice| body(&ModelRequest { tool_choice, ..request(vec![]) }, "m")["tool_choice"].clone();
     assert_eq!(choice(ToolChoice::Required), "required");
     assert_eq!(choice(ToolChoice::Named("f".into())), json!({"type": "function", "name": "f"}));
-    let last_word = body(&ModelRequest { tool_choice: ToolChoice::None, system: String::new(), ..request(vec![]) }, "m");
+    let last_word = body(&ModelRequest { tool_choice: ToolChoice::None, system: "".into(), ..request(vec![]) }, "m");
     assert!(["tools", "tool_choice", "instructions", "parallel_tool_calls"].iter().all(|field| last_word.get(field).is_none()));
     let single = ModelRequest { parallel_tool_calls: Some(false), max_output_tokens: Some(99), ..request(vec![]) };
     assert_eq!((&body(&single, "m")["parallel_tool_calls"], &body(&single, "m")["max_output_tokens"]), (&json!(false), &json!(99)));

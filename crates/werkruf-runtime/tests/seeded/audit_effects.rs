@@ -107,7 +107,8 @@ impl Audit<'_> {
             let rows: Vec<_> = self.tables.usage.values().filter(|(turn, _)| *turn == turn_id).map(|(_, row)| row.clone()).collect();
             let Some(turn) = self.tables.turns.get(&turn_id) else { continue };
             // Whoever goes on after a crash knows of one lost request at most, and books that.
-            let undisturbed = turn.takeovers == 0 && processes.len() == 1;
+            let claims = self.tables.claims.get(&turn_id).copied().unwrap_or(0);
+            let undisturbed = turn.takeovers == 0 && processes.len() == 1 && (claims <= 1 || !self.tables.shared);
             // A process that was stopped and lost the turn meanwhile can book nothing, whatever it asked.
             let least = match (undisturbed, self.tables.shared) {
                 (true, _) => sends,

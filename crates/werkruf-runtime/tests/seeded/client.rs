@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
 use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Outcome, Refusal, Watch};
+use werkruf_store::StreamKey;
 
 use crate::fleet::{Fleet, Member};
 use crate::ledger::Ack;
@@ -110,6 +111,13 @@ impl Client {
                 continue;
             };
             let patience = if self.world.weather.strikes(&self.world.dice, 100) { self.world.dice.between(0, 30) } else { 8000 };
+            if letter.key.is_some() && self.world.weather.shared && self.world.dice.permille(150) {
+                told = self.send_twice(&letter, &member).await;
+                if told.is_some() {
+                    break;
+                }
+                continue;
+            }
             match self.asks(&member, patience, member.runtime.chat(self.inbound(&letter))).await {
                 Some(Ok(accepted)) => {
                     told = Some(accepted.turn_id);
@@ -133,6 +141,33 @@ impl Client {
             self.known.lock().unwrap().keyed.push((letter, told));
         }
         told
+    }
+
+    /// The same letter to two processes at the same instant.
+    async fn send_twice(&self, letter: &Letter, member: &Member) -> Option<Uuid> {
+        let other = self.fleet.any()?;
+        self.world.count("letters sent to two at once");
+        let one = self.asks(member, 8000, member.runtime.chat(self.inbound(letter)));
+        let two = self.asks(&other, 8000, other.runtime.chat(self.inbound(letter)));
+        let (one, two) = tokio::join!(one, two);
+        let mut told: Vec<Uuid> = Vec::new();
+        for (answer, member) in [(one, member), (two, &other)] {
+            match answer {
+                Some(Ok(accepted)) => {
+                    told.push(accepted.turn_id);
+                    self.accepted(letter, accepted, member);
+                }
+                Some(Err(Refusal::Duplicate { turn_id, .. })) => {
+                    told.push(turn_id);
+                    self.acknowledge(letter, turn_id);
+                }
+                other => self.world.note(&self.name, format_args!("{}: {other:?}", letter.text)),
+            }
+        }
+        if told.iter().any(|turn_id| Some(turn_id) != told.first()) {
+            self.world.violated(format!("{} became several turns at once: {told:?}", letter.text));
+        }
+        told.first().copied()
     }
 
     fn inbound(&self, letter: &Letter) -> Inbound {
@@ -162,6 +197,10 @@ impl Client {
         if !self.world.dice.permille(200) {
             let listener = Listener::of_turn(&self.world, &member.process, conversation_id, turn_id);
             self.world.tasks.spawn(listen(listener, accepted.events));
+        }
+        // Somebody else looks over its shoulder, as likely as not at another process.
+        if self.world.weather.shared && self.world.dice.permille(400) {
+            self.follow(conversation_id);
         }
     }
 
@@ -227,6 +266,17 @@ impl Client {
             context,
             idempotency: dice.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
         };
+        if let Some(other) = self.fleet.any().filter(|_| self.world.weather.shared && conversation_id.is_none() && dice.permille(400)) {
+            // Somebody else wants the very same at the same time.
+            let (client, twin) = (self.clone(), Invoke { idempotency: None, ..invoke.clone() });
+            self.world.count("calls asked of two at once");
+            self.world.tasks.spawn(async move {
+                let answer = client.asks(&other, 20_000, Box::pin(other.runtime.invoke(twin))).await;
+                client
+                    .world
+                    .note(&client.name, format_args!("the twin: {:?}", answer.map(|answer| answer.map(|invoked| short(invoked.job_id)))));
+            });
+        }
         for _ in 0..2 {
             let answer = self.asks(&member, 20_000, Box::pin(member.runtime.invoke(invoke.clone()))).await;
             if let Some(Ok(invoked)) = &answer {
@@ -289,8 +339,26 @@ impl Client {
     fn watch(&self) {
         let conversations = self.known.lock().unwrap().conversations.clone();
         let Some(stream_id) = self.world.dice.pick(&conversations).copied() else { return };
+        self.follow(stream_id);
+    }
+
+    fn follow(&self, stream_id: Uuid) {
         let Some(member) = self.fleet.any() else { return };
-        let (events, shown) = member.runtime.watch(stream_id, Watch { turn_id: None, debug: false });
+        let after = self.world.tables.lock().unwrap().leases.get(&stream_id).map_or(0, |lease| lease.next_event - 1);
+        let stream = StreamKey { tenant_id: self.world.person.tenant_id, stream_id };
+        let turns: Vec<Uuid> = {
+            let tables = self.world.tables.lock().unwrap();
+            let open = tables.turns.values().filter(|turn| turn.conversation_id == Some(stream_id) && turn.finished_at.is_none());
+            open.map(|turn| turn.id).collect()
+        };
+        if let Some(turn_id) = self.world.dice.pick(&turns).copied().filter(|_| self.world.weather.shared && self.world.dice.permille(500))
+        {
+            let (events, shown) = member.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after });
+            let listener = Listener::joining(&self.world, &member.process, (stream_id, turn_id), after, shown);
+            self.world.tasks.spawn(listen(listener, events));
+            return;
+        }
+        let (events, shown) = member.runtime.watch(stream, Watch { turn_id: None, debug: false, after });
         let listener = Listener::of_conversation(&self.world, &member.process, stream_id, shown);
         let span = self.world.dice.ms(100, 20_000);
         self.world.tasks.spawn(async move {

@@ -230,7 +230,7 @@ impl Story {
             fence.epoch -= 1;
         }
         let now = self.world.clock.now();
-        let mut write = TurnWrite::new(fence, turn.conversation_id, turn.turn_id, "1".to_owned(), now);
+        let mut write = TurnWrite::new(self.world.clock.new_id(), fence, turn.conversation_id, turn.turn_id, "1".to_owned(), now);
         let call = self.world.dice.pick(&turn.calls).copied();
         let attempt = u32::try_from(self.below(3)).unwrap();
         self.ask(&mut write, call);

@@ -79,6 +79,7 @@ impl Fleet {
             *started
         };
         let process = Process::new(number);
+        world.processes.lock().unwrap().push(Arc::clone(&process));
         let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
         let parts = Parts {
             clients: Arc::clone(&store) as _,
@@ -86,7 +87,8 @@ impl Fleet {
             records: Arc::clone(&store) as _,
             people: Arc::clone(&store) as _,
             approvals: Arc::clone(&store) as _,
-            streams: store,
+            streams: Arc::clone(&store) as _,
+            fleet: store,
             provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
             clock: world.clock.clone(),
             limits: limits(world.weather.patience),

@@ -33,6 +33,8 @@ mod model;
 #[cfg(test)]
 mod mutant;
 #[cfg(test)]
+mod neighbours;
+#[cfg(test)]
 mod play;
 #[cfg(test)]
 mod process;

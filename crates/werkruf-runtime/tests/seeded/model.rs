@@ -44,12 +44,16 @@ impl Provider for Model {
 impl Model {
     async fn answer(&self, request: ModelRequest) -> Result<AnswerStream, ModelError> {
         let (world, dice) = (&self.world, &self.world.dice);
+        let (message, depth) = subject(&request.messages);
+        let turn_id = world.tables.lock().unwrap().turn_of(&message);
+        if let Some(turn_id) = turn_id {
+            world.check_lease(&self.process, turn_id, format_args!("a request about {message}"));
+        }
         self.process.gate().await;
         if self.strikes(4) {
             world.note(&self.process.name, format_args!("model: no connection"));
             return Err(ModelError::new(ModelFault::Connect, "no connection"));
         }
-        let (message, depth) = subject(&request.messages);
         if let Some(fault) = fault_in(&request.messages) {
             world.violated(format!("the model was sent a history no provider takes: {fault}"));
         }
@@ -154,7 +158,15 @@ impl Model {
 
     fn gap(&self) -> Duration {
         let (dice, weather) = (&self.world.dice, &self.world.weather);
-        if weather.strikes(dice, weather.model_slow / 2) { dice.ms(100, 8000) } else { dice.ms(0, 20) }
+        // Slow enough, between processes, for a text to be kept while it is being written.
+        let slow = weather.shared && dice.permille(200);
+        if weather.strikes(dice, weather.model_slow / 2) {
+            dice.ms(100, 8000)
+        } else if slow {
+            dice.ms(300, 1500)
+        } else {
+            dice.ms(0, 20)
+        }
     }
 
     fn calls(&self, whole: bool) -> Vec<AskedCall> {

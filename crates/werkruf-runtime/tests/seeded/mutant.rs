@@ -51,10 +51,23 @@ pub enum Mutant {
     CanceledUnplaced,
     /// Text that was taken back is kept.
     TextOutlives,
+    /// Leases are said to be renewed and are not.
+    RenewalForgotten,
+    /// Processes believe that a lease lasts longer than it does, and stop too late.
+    LeaseThoughtLonger,
+    /// The newest event of a stream is not seen from outside.
+    LastUnseen,
+    /// Of two calls that are the same each is told that it goes first.
+    EveryoneLeads,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 24] = [
+    /// Shows only where several processes share a database.
+    pub const fn is_between_processes(self) -> bool {
+        matches!(self, Self::RenewalForgotten | Self::LeaseThoughtLonger | Self::LastUnseen | Self::EveryoneLeads)
+    }
+
+    pub const ALL: [Self; 28] = [
         Self::FenceUnchecked,
         Self::InboxForgets,
         Self::StartUnrecorded,
@@ -79,5 +92,9 @@ impl Mutant {
         Self::WordIgnored,
         Self::CanceledUnplaced,
         Self::TextOutlives,
+        Self::RenewalForgotten,
+        Self::LeaseThoughtLonger,
+        Self::LastUnseen,
+        Self::EveryoneLeads,
     ];
 }

@@ -34,6 +34,11 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     let world = World::new(seed, mutant);
     let fleet = Fleet::new(&world);
     fleet.start().await;
+    if world.weather.shared {
+        for _ in 0..world.dice.below(3) {
+            fleet.start().await;
+        }
+    }
     let known = Arc::new(Mutex::new(Known::default()));
     let clients = tokio_util::task::TaskTracker::new();
     let client = |name: String| Client { world: Arc::clone(&world), fleet: Arc::clone(&fleet), known: Arc::clone(&known), name };
@@ -69,12 +74,9 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     }
     // What is still on its way outside arrives.
     tokio::time::sleep(Duration::from_secs(60)).await;
-    if !world.weather.shared {
-        // Between several processes a client may have to ask another one.
-        let waiting: Vec<_> = world.ledger.lock().unwrap().listening.iter().cloned().collect();
-        for (process, turn_id) in waiting.into_iter().filter(|(process, _)| fleet.is_up(process)) {
-            world.violated(format!("a client of {process} waits for ever for the end of {}", short(turn_id)));
-        }
+    let waiting: Vec<_> = world.ledger.lock().unwrap().listening.iter().cloned().collect();
+    for (process, turn_id) in waiting.into_iter().filter(|(process, _)| fleet.is_up(process)) {
+        world.violated(format!("a client of {process} waits for ever for the end of {}", short(turn_id)));
     }
     conclude(&world)
 }

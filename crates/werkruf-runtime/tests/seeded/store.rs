@@ -12,7 +12,7 @@ use werkruf_store::{
 
 use crate::mutant::Mutant;
 use crate::process::Process;
-use crate::tables::{Tables, broken};
+use crate::tables::{Tables, broken, stream_of};
 use crate::trace::short;
 use crate::world::World;
 
@@ -221,12 +221,18 @@ impl Turns for Store {
     }
 
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+        let _ = self.process.owner.set(owner.clone());
         Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now(), self.world.mutant)))
     }
 
     fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
+        let world = Arc::clone(&self.world);
         self.submit(format!("take over {}", short(turn_id)), move |tables, mutant| {
-            tables.take_over(tenant_id, turn_id, &owner, now, mutant)
+            let stream_id = tables.turns.get(&turn_id).map(|turn| stream_of(turn));
+            let before = stream_id.and_then(|id| tables.leases.get(&id)).and_then(|lease| lease.owner.clone());
+            let fence = tables.take_over(tenant_id, turn_id, &owner, now, mutant)?;
+            world.check_takeover(before.filter(|before| *before != owner).as_deref(), turn_id);
+            Ok(fence)
         })
     }
 

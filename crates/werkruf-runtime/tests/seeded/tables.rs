@@ -1,7 +1,7 @@
 //! The tables as plain maps: what the store promises, written so simply that it can be believed. One change is applied to a
 //! copy and the copy takes the place of the original, so a change that fails leaves nothing behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use crate::mutant::Mutant;
 /// The owner of a lease whose turn has begun and is not over, with nobody at work on it.
 const LEFT: &str = "";
 /// As in the SQLite store.
-const LEASE: SignedDuration = SignedDuration::from_secs(15);
+pub const LEASE: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lease {
@@ -47,6 +47,8 @@ pub struct Taken {
 #[derive(Clone, Default)]
 pub struct Tables {
     pub shared: bool,
+    /// The database's own, by which leases count where several processes share it.
+    pub clock: Option<Timestamp>,
     pub conversations: BTreeMap<Uuid, Arc<ConversationRow>>,
     pub turns: BTreeMap<Uuid, Arc<TurnRow>>,
     pub messages: BTreeMap<Uuid, Arc<MessageRow>>,
@@ -62,6 +64,10 @@ pub struct Tables {
     /// Texts under way, by turn.
     pub partials: BTreeMap<Uuid, String>,
     pub taken: Vec<Taken>,
+    /// Calls that somebody wants stopped.
+    pub unwanted: BTreeSet<Uuid>,
+    /// Which call has the flight of a key, and since when.
+    pub flights: BTreeMap<String, (Uuid, Timestamp)>,
     /// How often each turn began to wait for a person's word.
     pub parks: BTreeMap<Uuid, usize>,
     /// How often each turn got the lease.
@@ -91,6 +97,10 @@ impl Tables {
         self.leases.get(&stream_id).is_none_or(|lease| lease.owner.is_none())
     }
 
+    pub fn lease_end(&self, now: Timestamp) -> Timestamp {
+        self.clock.filter(|_| self.shared).unwrap_or(now) + LEASE
+    }
+
     /// Whether this owner may go on with what was left.
     fn is_free(&self, stream_id: Uuid, owner: &str, now: Timestamp) -> bool {
         let Some(lease) = self.leases.get(&stream_id) else { return true };
@@ -100,10 +110,11 @@ impl Tables {
 
     /// Takes the lease; the caller has looked whether it is free.
     pub fn claim(&mut self, tenant_id: Uuid, stream_id: Uuid, owner: &str, now: Timestamp) -> Fence {
+        let end = self.lease_end(now);
         let lease = self.lease(stream_id);
         lease.owner = Some(owner.to_owned());
         lease.epoch += 1;
-        lease.expires_at = Some(now + LEASE);
+        lease.expires_at = Some(end);
         Fence { tenant_id, stream_id, owner: owner.to_owned(), epoch: lease.epoch }
     }
 
@@ -113,11 +124,12 @@ impl Tables {
 
     /// A write proves its ownership and renews it.
     pub fn renew(&mut self, fence: &Fence, now: Timestamp, checked: bool) -> Result<(), StoreError> {
+        let end = self.lease_end(now);
         let lease = self.leases.get_mut(&fence.stream_id).ok_or(StoreError::Fenced)?;
         if checked && (lease.owner.as_deref() != Some(&fence.owner) || lease.epoch != fence.epoch) {
             return Err(StoreError::Fenced);
         }
-        lease.expires_at = Some(now + LEASE);
+        lease.expires_at = Some(end);
         Ok(())
     }
 
@@ -125,6 +137,7 @@ impl Tables {
         let turn = self.turns.get(&turn_id).filter(|turn| turn.finished_at.is_none()).ok_or_else(|| moved("turn", turn_id))?;
         let (stream_id, waited) = (stream_of(turn), turn.status == TurnStatus::AwaitingApproval);
         // One that waited begins like any other.
+        let now = self.clock.filter(|_| self.shared).unwrap_or(now);
         let free =
             if waited && mutant != Mutant::WaitingPushesIn { self.may_begin(stream_id) } else { self.is_free(stream_id, owner, now) };
         if !free {

@@ -83,6 +83,11 @@ impl Tables {
         said().any(|row| row.seq.is_none() && row.created_at > since) || placed.is_some_and(|row| row.created_at > since)
     }
 
+    /// The turn of a message, where it was written once.
+    pub fn turn_of(&self, message: &str) -> Option<Uuid> {
+        self.messages.values().find(|row| row.role == "user" && row.content == message).and_then(|row| row.turn_id)
+    }
+
     /// The message a turn is about.
     pub fn message_of(&self, turn_id: Uuid) -> Option<String> {
         let said = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.role == "user");

@@ -103,6 +103,7 @@ const FATES: [Fate; 7] = [Fate::Refused, Fate::Lost, Fate::Garbled, Fate::PanicB
 impl Tool {
     async fn run(&self, args: Value, invocation: Invocation) -> Result<Reply, Failure> {
         let (world, dice) = (&self.world, &self.world.dice);
+        world.check_lease(&self.process, invocation.turn_id, format_args!("{} {}", self.spec.name, short(invocation.job_id)));
         self.process.gate().await;
         let fate = if world.weather.strikes(dice, world.weather.tool_fails) {
             dice.pick(&FATES).copied().unwrap_or(Fate::Well)
@@ -133,6 +134,7 @@ impl Tool {
         let world = Arc::clone(&self.world);
         self.check_row(invocation);
         self.check_word(n, invocation);
+        self.check_alone(invocation);
         let redrawn = world.mutant == Mutant::KeyRedrawn && self.spec.effect == Effect::Idempotent;
         let key =
             if redrawn { format!("{}/{}", invocation.idempotency_key, invocation.attempt) } else { invocation.idempotency_key.clone() };
@@ -183,6 +185,26 @@ impl Tool {
         drop(tables);
         if !given || !meant {
             self.world.violated(format!("{} {n} was sent for {}, and the word was {found:?}", self.spec.name, short(invocation.job_id)));
+        }
+    }
+
+    /// Outside a conversation the same call never runs twice at once, whichever processes were asked for it. Whoever goes on with one
+    /// after a crash sends it again by itself: what it had joined may be gone.
+    fn check_alone(&self, invocation: &Invocation) {
+        if !self.world.weather.shared || invocation.conversation_id.is_some() {
+            return;
+        }
+        let sent: Vec<_> = self.world.ledger.lock().unwrap().sends.iter().map(|send| send.job_id).collect();
+        let tables = self.world.tables.lock().unwrap();
+        let at_first = |row: &&Arc<werkruf_store::CallRow>| tables.claims.get(&row.turn_id).is_none_or(|times| *times <= 1);
+        let Some(own) = tables.calls.get(&invocation.job_id).filter(|row| !row.status.is_terminal()).filter(at_first) else { return };
+        let twin = tables.calls.values().filter(at_first).find(|row| {
+            row.id != own.id && row.dedupe_key == own.dedupe_key && row.status == CallStatus::Running && sent.contains(&row.id)
+        });
+        let twin = twin.map(|row| short(row.id));
+        drop(tables);
+        if let Some(twin) = twin {
+            self.world.violated(format!("{} {} leaves while {twin}, the same call, runs", self.spec.name, short(invocation.job_id)));
         }
     }
 

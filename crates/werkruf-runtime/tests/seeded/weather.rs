@@ -26,10 +26,18 @@ pub struct Weather {
     pub words: u64,
     /// Seconds a person has for a decision.
     pub patience: u32,
+    /// Knocks at other processes that never arrive; half the time all of them.
+    pub knocks_lost: u64,
     calm: AtomicBool,
 }
 
 impl Weather {
+    /// Several processes, a database that always answers, slow models, and long stops.
+    pub fn crowded(dice: &Dice) -> Self {
+        let usual = Self::new(dice);
+        Self { shared: true, write_lost: 0, ack_lost: 0, read_fails: 0, slow_store: 0, model_slow: 400, stops: 400, ..usual }
+    }
+
     pub fn new(dice: &Dice) -> Self {
         // Half of all faults are absent from any one run.
         let up_to = |most: u64| if dice.permille(500) { 0 } else { dice.between(1, most) };
@@ -49,6 +57,7 @@ impl Weather {
             cancels: up_to(200),
             words: up_to(400),
             patience: u32::try_from(dice.between(3, 80)).unwrap(),
+            knocks_lost: if dice.permille(500) { 1000 } else { dice.between(0, 500) },
             calm: AtomicBool::new(false),
         }
     }

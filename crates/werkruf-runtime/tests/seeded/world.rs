@@ -12,8 +12,9 @@ use werkruf_store::StoreError;
 use crate::dice::Dice;
 use crate::ledger::Ledger;
 use crate::mutant::Mutant;
-use crate::tables::Tables;
-use crate::trace::Trace;
+use crate::process::Process;
+use crate::tables::{Tables, stream_of};
+use crate::trace::{Trace, short};
 use crate::weather::Weather;
 
 /// Whoever has this role gives the word.
@@ -33,6 +34,8 @@ pub struct World {
     /// What goes on outside any process: writes on the wire, tools at work.
     pub tasks: TaskTracker,
     pub person: Arc<Principal>,
+    /// Everybody who shares the database, the dead included.
+    pub processes: Mutex<Vec<Arc<Process>>>,
 }
 
 impl World {
@@ -42,7 +45,7 @@ impl World {
         let began = Instant::now();
         let begin = Timestamp::from_second(BEGIN).unwrap();
         let clock = Clock::driven(move || begin + SignedDuration::try_from(began.elapsed()).unwrap(), seed);
-        let weather = Weather::new(&dice);
+        let weather = if mutant.is_between_processes() { Weather::crowded(&dice) } else { Weather::new(&dice) };
         let tables = Tables { shared: weather.shared, ..Tables::default() };
         let person = Principal {
             tenant_id: Uuid::from_u128(1),
@@ -66,6 +69,7 @@ impl World {
             violations: Mutex::default(),
             tasks: TaskTracker::new(),
             person: Arc::new(person),
+            processes: Mutex::default(),
         };
         world.trace.note("world", format_args!("{:?}", world.weather));
         Arc::new(world)
@@ -83,6 +87,35 @@ impl World {
     pub fn violated(&self, what: String) {
         self.trace.note("!!!", format_args!("{what}"));
         self.violations.lock().unwrap().push(what);
+    }
+
+    /// Whatever leaves a process that runs leaves under a lease that has not lapsed and that nobody else has.
+    pub fn check_lease(&self, process: &Process, turn_id: Uuid, what: std::fmt::Arguments<'_>) {
+        if !self.weather.shared || process.is_stopped() || process.is_dead() {
+            return;
+        }
+        let tables = self.tables.lock().unwrap();
+        let lease = tables.turns.get(&turn_id).and_then(|turn| tables.leases.get(&stream_of(turn)));
+        let now = self.clock.now();
+        let ours = lease.is_some_and(|lease| lease.owner.as_ref() == process.owner.get() && lease.expires_at.is_some_and(|end| end > now));
+        let found = format!("{lease:?}");
+        drop(tables);
+        if !ours {
+            self.violated(format!("{} begins {what} without a lease: {found}", process.name));
+        }
+    }
+
+    /// Nobody takes a turn from a process that works, where the database always answered.
+    pub fn check_takeover(&self, before: Option<&str>, turn_id: Uuid) {
+        let processes = self.processes.lock().unwrap();
+        let worked = |process: &&Arc<Process>| !process.is_dead() && !process.was_stopped.is_raised();
+        let owner = processes.iter().filter(worked).find(|process| process.owner.get().map(String::as_str) == before);
+        let name = owner.filter(|_| before.is_some() && self.weather.store_answers() && self.weather.slow_store == 0);
+        let name = name.map(|process| process.name.clone());
+        drop(processes);
+        if let Some(name) = name {
+            self.violated(format!("turn {} was taken from {name}, which worked on it", short(turn_id)));
+        }
     }
 
     /// Lets others go first: for a few polls, for milliseconds, or, in bad weather, for seconds.
@@ -110,6 +143,7 @@ impl World {
     pub fn transaction<T>(&self, work: impl FnOnce(&mut Tables) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut tables = self.tables.lock().unwrap();
         let mut copy = tables.clone();
+        copy.clock = Some(self.clock.now());
         let done = work(&mut copy)?;
         *tables = copy;
         Ok(done)

@@ -10,10 +10,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::{Clock, Uuid};
 
 use super::erased_list::{self, Line};
-use super::hold::{CANCELED, changed, end_turn};
+use super::hold::{changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, backup};
+use crate::ending::CANCELED;
 use crate::{Erased, Keeping, Kept, StoreError, TurnRow, crash};
 
 impl Keeping for SqliteStore {

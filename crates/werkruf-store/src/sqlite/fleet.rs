@@ -16,6 +16,11 @@ impl Fleet for SqliteStore {
         Box::pin(std::future::ready(Ok(Renewed::default())))
     }
 
+    fn board(&self, _tenant_id: Uuid, _dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
+        // Calls of this process know each other already.
+        Box::pin(std::future::ready(Ok(call_id)))
+    }
+
     fn request_call_cancel(&self, _tenant_id: Uuid, _call_id: Uuid) -> Answer<'_, bool> {
         // Whatever runs, runs in this process, which has looked before it asked.
         Box::pin(std::future::ready(Ok(false)))

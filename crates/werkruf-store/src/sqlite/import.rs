@@ -10,7 +10,7 @@ use super::people::tenant;
 use super::people_write as people;
 use super::row::{all, first};
 use super::text::{Id, Stamp, stamp_or_null};
-use crate::workspace_check::{Faults, Stored, check_references, is_slug};
+use crate::workspace_check::{Faults, Stored, check_new_tenant, check_references};
 use crate::{
     ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch, crash,
 };
@@ -44,15 +44,6 @@ pub(super) fn import(
 
 fn find_tenant(c: &Connection, name: &str) -> Result<Option<TenantRow>, StoreError> {
     first(&mut *c.prepare_cached("SELECT id, slug FROM tenants WHERE slug = ?1 OR id = lower(?1)")?, params![name], tenant)
-}
-
-fn check_new_tenant(name: &str, faults: &mut Faults) {
-    if Uuid::try_parse(name).is_ok() {
-        faults.push("/tenant".to_owned(), format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
-    } else if !is_slug(name) {
-        let form = "takes a slug: 1 to 64 of a-z, 0-9, -, _ and ., beginning with a letter or digit";
-        faults.push("/tenant".to_owned(), form);
-    }
 }
 
 fn stored(c: &Connection, tenant: &Id) -> Result<Stored, StoreError> {

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use werkruf_contract::{CallKind, CallStatus, Clock, Uuid};
 
 use crate::sqlite::SqliteStore;
-use crate::{CallFilter, CallRow, Legacy, LegacyError, LegacyImport, LegacyReport, MessageRow, Page, People, PeopleBatch, Records};
+use crate::{
+    CallFilter, CallRow, Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, MessageRow, Page, People, PeopleBatch, Records,
+};
 
 struct House {
     store: Arc<SqliteStore>,
@@ -38,7 +40,7 @@ impl House {
     }
 
     async fn import(&self, source: &Path, dry_run: bool) -> Result<LegacyReport, LegacyError> {
-        let import = LegacyImport { source: source.to_owned(), tenant_id: self.tenant, user_id: None, dry_run };
+        let import = LegacyImport { source: LegacySource::Sqlite(source.to_owned()), tenant_id: self.tenant, user_id: None, dry_run };
         self.store.take_in(import).await
     }
 

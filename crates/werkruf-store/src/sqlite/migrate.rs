@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::row::all;
 use super::text::Stamp;
-use crate::{StoreError, crash};
+use crate::{SchemaReport, StoreError, crash};
 use werkruf_contract::hex;
 
 /// One step of the schema.
@@ -62,6 +62,23 @@ pub(super) fn migrate(connection: &Connection, path: &Path, steps: &[Migration],
         apply(connection, step, now)?;
     }
     Ok(())
+}
+
+/// How far a file's schema is, without touching it; 0 where there is no file yet.
+pub(super) fn report(path: &Path) -> Result<SchemaReport, StoreError> {
+    let known = MIGRATIONS.last().map_or(0, |step| step.version);
+    let found = if path.is_file() {
+        let connection = super::open::read_only(path)?;
+        let found = connection.query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0));
+        found.map_err(|_| StoreError::Broken("the file is a database of another program".to_owned()))?
+    } else {
+        0
+    };
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
+    let pending = MIGRATIONS.iter().filter(|step| step.version > found).map(|step| format!("{:04}_{}", step.version, step.name));
+    Ok(SchemaReport { found, known, pending: pending.collect() })
 }
 
 fn applied(connection: &Connection) -> Result<Vec<(i64, String)>, StoreError> {

@@ -8,6 +8,7 @@ mod backup;
 mod clients;
 mod erase;
 mod erased_list;
+mod export;
 mod fleet;
 mod history;
 mod hold;
@@ -41,7 +42,9 @@ use rusqlite::{ErrorCode, ffi};
 use werkruf_contract::Clock;
 
 use crate::StoreError;
+pub(crate) use export::{Batch, Export};
 use known::Known;
+pub(crate) use legacy::read as read_legacy;
 use readers::Readers;
 use writer::Writer;
 
@@ -75,6 +78,11 @@ impl SqliteStore {
             path: path.to_owned(),
             _lock: lock,
         }))
+    }
+
+    /// How far the schema of a file is; changes nothing.
+    pub fn schema_report(path: &Path) -> Result<crate::SchemaReport, StoreError> {
+        migrate::report(path)
     }
 
     /// Where the database is.

@@ -43,7 +43,7 @@ pub(super) fn writable(path: &Path) -> Result<Connection, StoreError> {
          PRAGMA foreign_keys = ON;
          PRAGMA secure_delete = ON;
          PRAGMA temp_store = MEMORY;
-         PRAGMA cache_size = -16384;
+         PRAGMA cache_size = -4096;
          PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;",
     )?;
@@ -57,7 +57,7 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -4096;")?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024;")?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }

@@ -14,16 +14,16 @@ use crate::{
 
 impl Turns for SqliteStore {
     fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
-        Box::pin(self.writer.submit(move |c| turn_open::open(c, &open)))
+        Box::pin(self.writer.submit_again(move |c| turn_open::open(c, &open)))
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
         let owner = owner.to_owned();
-        Box::pin(self.writer.submit(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
+        Box::pin(self.writer.submit_again(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
     }
 
     fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
-        Box::pin(self.writer.submit(move |c| turn_write::write(c, &write)))
+        Box::pin(self.writer.submit_again(move |c| turn_write::write(c, &write)))
     }
 
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {

@@ -3,6 +3,9 @@
 //! Invariants: nobody is answered before the COMMIT that holds their rows; a job that fails or panics leaves
 //! no row and harms no neighbour; when the COMMIT fails, every job of the group fails. A job that was handed
 //! over runs even when its caller has gone away.
+//!
+//! A savepoint around each job costs a copy of every page the job touches. So jobs that can run again go without: when one of
+//! them fails, which is rare, the group is undone and all of it runs once more, each job apart.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -54,7 +57,16 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.hand_over(work, false).await
+        self.hand_over(once(work), Kind::Once).await
+    }
+
+    /// The same for work that may run twice, the first time in vain: what a turn writes, in the largest groups.
+    pub(super) async fn submit_again<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.hand_over(work, Kind::Again).await
     }
 
     /// Runs `work` between two commits, outside any transaction; other jobs wait. For what SQLite does only there, such as VACUUM.
@@ -63,16 +75,16 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.hand_over(work, true).await
+        self.hand_over(once(work), Kind::Alone).await
     }
 
-    async fn hand_over<T, F>(&self, work: F, alone: bool) -> Result<T, StoreError>
+    async fn hand_over<T, F>(&self, work: F, kind: Kind) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let task: Box<dyn Job> = Box::new(Task { work: Some(work), result: None, reply, alone });
+        let task: Box<dyn Job> = Box::new(Task { work, result: None, reply, kind });
         let sender = self.sender.as_ref().ok_or_else(stopped)?;
         sender.send(task).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
@@ -112,40 +124,57 @@ fn stopped() -> StoreError {
     StoreError::Unavailable("the writer has stopped".to_owned())
 }
 
+/// How a job may be run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Outside any transaction.
+    Alone,
+    /// In a transaction with others, and only once.
+    Once,
+    /// In a transaction with others, and again when that one was undone.
+    Again,
+}
+
+/// Work that is used up by running, as the writer calls it.
+fn once<T>(
+    work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+) -> impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static {
+    let mut work = Some(work);
+    move |connection| work.take().ok_or_else(stopped)?(connection)
+}
+
 /// One operation whose result is kept back until its commit.
 trait Job: Send {
     /// Whether it succeeded.
     fn run(&mut self, connection: &Connection) -> bool;
-    /// Whether it must not share a transaction.
-    fn is_alone(&self) -> bool;
+    fn kind(&self) -> Kind;
     /// Whether it failed for want of room.
     fn found_no_room(&self) -> bool;
     fn answer(self: Box<Self>, lost: Option<&StoreError>);
 }
 
 struct Task<T, F> {
-    work: Option<F>,
+    work: F,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
-    alone: bool,
+    kind: Kind,
 }
 
 impl<T, F> Job for Task<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, connection: &Connection) -> bool {
-        let Some(work) = self.work.take() else { return false };
-        let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(connection)))
             .unwrap_or_else(|_| Err(StoreError::Broken("a write panicked; nothing of it was stored".to_owned())));
         let done = result.is_ok();
         self.result = Some(result);
         done
     }
 
-    fn is_alone(&self) -> bool {
-        self.alone
+    fn kind(&self) -> Kind {
+        self.kind
     }
 
     fn found_no_room(&self) -> bool {
@@ -169,7 +198,7 @@ where
 fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tally: &Tally) {
     let mut group = Vec::with_capacity(GROUP);
     while receiver.blocking_recv_many(&mut group, GROUP) > 0 {
-        for mut job in group.extract_if(.., |job| job.is_alone()) {
+        for mut job in group.extract_if(.., |job| job.kind() == Kind::Alone) {
             job.run(connection);
             job.answer(None);
         }
@@ -203,7 +232,7 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, St
     let commits = match group {
         // Alone, a job needs no savepoint: the transaction is one.
         [only] => u64::from(only.run(connection)),
-        jobs => match run_apart(connection, jobs) {
+        jobs => match run_all(connection, jobs) {
             Ok(commits) => commits,
             Err(reason) => return Err(undo(connection, reason)),
         },
@@ -218,6 +247,20 @@ fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, St
     }
     execute(connection, "COMMIT").map_err(|reason| undo(connection, reason))?;
     Ok(commits)
+}
+
+/// Together where all of them can run again, else each in a savepoint of its own.
+fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
+    if jobs.iter().all(|job| job.kind() == Kind::Again) {
+        if jobs.iter_mut().all(|job| job.run(connection)) {
+            return Ok(jobs.len() as u64);
+        }
+        if !connection.is_autocommit() {
+            execute(connection, "ROLLBACK")?;
+        }
+        execute(connection, "BEGIN IMMEDIATE")?;
+    }
+    run_apart(connection, jobs)
 }
 
 fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {

@@ -72,6 +72,53 @@ async fn a_failing_and_a_panicking_job_are_undone_alone() {
 }
 
 #[tokio::test]
+async fn jobs_that_can_run_again_do_so_once_one_of_them_failed() {
+    let writer = writer();
+    let (go, held) = hold(&writer).await;
+    let good = writer.submit_again(|c| insert(c, 1));
+    let failing = writer.submit_again(|c| {
+        insert(c, 2)?;
+        Err::<(), _>(StoreError::Fenced)
+    });
+    let panicking = writer.submit_again(|c| {
+        insert(c, 3)?;
+        insert(c, 3).unwrap();
+        Ok(())
+    });
+    let last = writer.submit_again(|c| insert(c, 4));
+    let release = async { go.send(()) };
+    let (good, failing, panicking, last, _) = tokio::join!(biased; good, failing, panicking, last, release);
+    held.await.unwrap().unwrap();
+    good.unwrap();
+    last.unwrap();
+    assert!(matches!(failing, Err(StoreError::Fenced)));
+    assert!(matches!(panicking, Err(StoreError::Broken(_))));
+    assert_eq!(rows(&writer).await, [1, 4], "each of the good ones stands once");
+    assert_eq!((writer.counts().commits, writer.counts().groups), (4, 3), "held, two of the group, read");
+}
+
+#[tokio::test]
+async fn jobs_that_can_run_again_run_once_when_all_is_well() {
+    let writer = writer();
+    let (go, held) = hold(&writer).await;
+    let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let job = |n: i64| {
+        let ran = Arc::clone(&ran);
+        writer.submit_again(move |c| {
+            ran.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            insert(c, n)
+        })
+    };
+    let (first, second, beside) = (job(1), job(2), async { go.send(()) });
+    let (first, second, _) = tokio::join!(biased; first, second, beside);
+    held.await.unwrap().unwrap();
+    first.unwrap();
+    second.unwrap();
+    assert_eq!(ran.load(std::sync::atomic::Ordering::SeqCst), 2);
+    assert_eq!(rows(&writer).await, [1, 2]);
+}
+
+#[tokio::test]
 async fn a_job_alone_is_undone_by_the_whole_transaction() {
     let writer = writer();
     let failing = writer.submit(|c| {

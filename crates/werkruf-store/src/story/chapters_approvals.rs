@@ -69,7 +69,7 @@ pub(crate) async fn a_turn_waits_for_a_word_and_goes_on<S: Store>(mut world: Wor
     let history = world.store.history(tenant, running.conversation).await.unwrap();
     let seat = history.iter().find(|row| row.role == "tool").unwrap();
     assert_eq!((seat.content.as_str(), seat.status.as_deref(), seat.seq), ("{}", Some("success"), Some(2)));
-    (write.starts, write.ends) = (Vec::new(), Vec::new());
+    (write.id, write.starts, write.ends) = (world.id(), Vec::new(), Vec::new());
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a real result is never replaced");
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn ids_are_taken_per_conversation<S: Store>(world: World<S>) {
     write.messages = vec![message];
     world.store.write(write.clone()).await.unwrap();
     assert_eq!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap(), ["call_9"]);
-    write.messages[0].id = world.id();
+    (write.id, write.messages[0].id) = (world.id(), world.id());
     assert!(world.store.write(write).await.is_err(), "a call has one result");
 }
 

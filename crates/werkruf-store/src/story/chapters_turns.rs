@@ -200,6 +200,7 @@ pub(crate) async fn an_attempt_leaves_a_row_and_the_call_goes_on<S: Store>(mut w
     let mut write = world.to_write(&running);
     write.starts = vec![CallStart { id: call.id, started_at: world.now }];
     world.store.write(write.clone()).await.unwrap();
+    write.id = world.id();
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a call begins once");
     let started_at = world.now;
     let finished_at = world.later(10);

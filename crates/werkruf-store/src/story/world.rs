@@ -120,7 +120,7 @@ impl<S: Store> World<S> {
     }
 
     pub(crate) fn to_write(&self, running: &Running) -> TurnWrite {
-        TurnWrite::new(running.fence.clone(), Some(running.conversation), running.turn, "1".to_owned(), self.now)
+        TurnWrite::new(self.id(), running.fence.clone(), Some(running.conversation), running.turn, "1".to_owned(), self.now)
     }
 
     pub(crate) fn call(&self, running: &Running, output_index: u32) -> CallRow {

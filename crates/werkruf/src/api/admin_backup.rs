@@ -62,7 +62,7 @@ pub(crate) fn refused(error: KeepingError) -> ApiError {
     let (code, message) = (error.code(), format!("{error}."));
     match error {
         KeepingError::Store(error) => error.into(),
-        KeepingError::Exists(_) => ApiError::conflict(code, message),
+        KeepingError::Exists(_) | KeepingError::NotEmpty(_) => ApiError::conflict(code, message),
         KeepingError::Unfit { .. } | KeepingError::File { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message),
     }
 }

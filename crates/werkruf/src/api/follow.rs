@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
 use werkruf_runtime::{Shown, Watch, complete_event};
-use werkruf_store::{Bite, EventRow, PartialText, StoreError};
+use werkruf_store::{Bite, EventRow, PartialText, StoreError, StreamKey};
 
 use super::error::ApiError;
 use super::sse::{AT_ONCE, COME_BACK, Known, LiveBody, frame, response};
@@ -114,7 +114,8 @@ impl Follow {
     /// Listens, then looks once more at what is stored: whatever is not in there will be heard.
     async fn go_live(&mut self) -> Result<BytesMut, StoreError> {
         let (runtime, streams) = (&self.app.runtime, self.app.streams());
-        let (feed, shown) = runtime.watch(self.conversation_id, Watch { turn_id: None, debug: false });
+        let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
+        let (feed, shown) = runtime.watch(stream, Watch { turn_id: None, debug: false, after: self.known.last });
         let rows = streams.bite(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
         if is_full(&rows) {
             self.take(rows);
@@ -127,7 +128,7 @@ impl Follow {
         // The text of the step that is being written is no row yet: it comes whole, and what follows adds to it.
         let shown = match shown {
             Some(shown) => Some(shown),
-            // Nobody has said anything since this process began; an earlier one may have.
+            // Nobody has said anything since this process began; an earlier one may have, or one beside it.
             None => streams.partial(self.tenant_id, self.conversation_id).await?.map(kept),
         };
         if let Some(Shown { turn_id, step, content }) = shown.filter(|shown| !self.known.is_settled(shown.turn_id, shown.step)) {

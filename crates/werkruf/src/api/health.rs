@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ use super::Door;
 use super::openapi::openapi;
 
 /// A probe that waits longer than this has its answer.
-const PING: Duration = Duration::from_secs(2);
+const PING: Duration = Duration::from_millis(1800);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
@@ -82,8 +82,13 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
     let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings }))
-        .into_response()
+    let mut response =
+        (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer }, warnings }))
+            .into_response();
+    if !ready {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 /// This document.

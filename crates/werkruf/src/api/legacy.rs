@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::{LegacyError, LegacyImport};
+use werkruf_store::{LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
 use super::policy::{Policy, Who};
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
 
 #[derive(Deserialize, ToSchema)]
 struct ImportRequest {
-    /// `sqlite:` and an absolute path on the server.
+    /// `sqlite:` and an absolute path on the server, or `postgres://…` as the server reaches it.
     from: String,
     /// Says what would be written.
     #[serde(default)]
@@ -64,13 +64,14 @@ async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }
 
-fn source(from: &str) -> Result<PathBuf, ApiError> {
+fn source(from: &str) -> Result<LegacySource, ApiError> {
     if from.starts_with("postgres://") || from.starts_with("postgresql://") {
-        let message = "This release reads SQLite files only; PostgreSQL as a source comes with PostgreSQL as a database.";
-        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "source_not_supported", message));
+        return Ok(LegacySource::Postgres(from.to_owned()));
     }
     let file = from.strip_prefix("sqlite://").or_else(|| from.strip_prefix("sqlite:")).map(PathBuf::from);
-    file.filter(|file| file.is_absolute()).ok_or_else(|| ApiError::invalid("from takes sqlite: and an absolute path on the server."))
+    let file = file.filter(|file| file.is_absolute());
+    file.map(LegacySource::Sqlite)
+        .ok_or_else(|| ApiError::invalid("from takes sqlite: and an absolute path on the server, or postgres:// and an address."))
 }
 
 fn refused(error: LegacyError) -> ApiError {

@@ -31,6 +31,7 @@ mod keys;
 mod legacy;
 pub(crate) mod lookup;
 mod openapi;
+pub(crate) mod outage;
 mod page;
 pub(crate) mod policy;
 mod reload;
@@ -110,6 +111,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(envelope::unknown_route)
         .layer(from_fn_with_state(Arc::clone(&door), policy::authenticate))
         .merge(open.method_not_allowed_fallback(envelope::wrong_method))
+        .layer(from_fn_with_state(Arc::clone(&door), outage::refuse))
         .layer(cors)
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&door), envelope::envelope))

@@ -88,6 +88,11 @@ impl Backend {
 
     /// The database itself, in this process.
     fn alone(session: &Session, app: Arc<App>) -> Self {
+        if app.store.lease_ttl().is_some() {
+            // Beside other processes this one keeps its leases, and hears what they write.
+            let watcher = app.runtime.clone();
+            app.tasks.spawn(async move { watcher.watch_over().await });
+        }
         let bearer = app.operator_token.clone();
         let router = api::router(Arc::clone(&app));
         let globals = &session.globals;

@@ -76,7 +76,7 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
 
 /// The file to copy or replace; PostgreSQL has tools of its own for that.
 fn file_of(config: &Config) -> Result<PathBuf, CliError> {
-    let why = "this command copies SQLite files; back PostgreSQL up with pg_dump (docs/operations.md)";
+    let why = "this command copies SQLite files; PostgreSQL has pg_dump and pg_restore, then `werkruf migrate --hold` (docs/operations.md)";
     config.database.file().map(Path::to_path_buf).ok_or_else(|| CliError::Usage(why.to_owned()))
 }
 
@@ -106,7 +106,7 @@ fn names_server(session: &Session) -> bool {
     session.globals.server.is_some() || session.environment.get(Variable::WERKRUF_SERVER).is_some()
 }
 
-fn refused(error: &KeepingError) -> CliError {
+pub(super) fn refused(error: &KeepingError) -> CliError {
     CliError::refused(error.code(), error.to_string())
 }
 

@@ -80,7 +80,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
     };
     let request = ModelRequest {
         model: None,
-        system: "You test a connection. Call the function ping once.".to_owned(),
+        system: "You test a connection. Call the function ping once.".into(),
         messages: Arc::new(vec![Message::user("Call ping.")]),
         tools: Arc::new(vec![tool]),
         tool_choice: ToolChoice::Auto,

@@ -16,7 +16,7 @@ const SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
-    /// Where from: sqlite:FILE
+    /// Where from: sqlite:FILE or postgres://…
     #[arg(long, value_name = "DATABASE")]
     from: String,
     /// Say what would be written, and write nothing
@@ -44,7 +44,7 @@ fn place(session: &Session, from: &str) -> Result<String, CliError> {
         if from.contains("://") {
             return Ok(from.to_owned());
         }
-        return Err(CliError::Usage(format!("`{from}` names no database; write sqlite:FILE")));
+        return Err(CliError::Usage(format!("`{from}` names no database; write sqlite:FILE or postgres://…")));
     };
     let elsewhere = session.globals.server.is_some() || session.environment.get(Variable::WERKRUF_SERVER).is_some();
     if elsewhere && !Path::new(file).is_absolute() {

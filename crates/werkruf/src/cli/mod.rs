@@ -16,6 +16,8 @@ mod flights;
 mod ids;
 mod import;
 mod keys;
+mod migrate;
+mod moving;
 mod people;
 mod prices;
 pub(crate) mod print;
@@ -73,7 +75,7 @@ struct Globals {
     /// Config file; ./werkruf.toml where there is one
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Database, as sqlite:FILE
+    /// Database, as sqlite:FILE or postgres://…
     #[arg(long, global = true, value_name = "DATABASE")]
     database: Option<String>,
     /// Speak to this server instead of the one beside the database (or WERKRUF_SERVER)
@@ -152,6 +154,15 @@ enum Command {
         after_help = "Examples:\n  werkruf restore /var/backups/werkruf.db\n  werkruf restore werkruf-today.db --force --database sqlite:/var/lib/werkruf/werkruf.db"
     )]
     Restore(backup::File),
+    /// Bring the database's schema up to date, or say what is missing
+    #[command(
+        after_help = "Examples:\n  werkruf migrate --check\n  werkruf migrate --database postgres://werkruf@db/werkruf --compat-views\n  \
+                            werkruf migrate --hold     after pg_restore, before a server starts"
+    )]
+    Migrate(migrate::Command),
+    /// Move everything from a SQLite file into an empty PostgreSQL
+    #[command(after_help = "Examples:\n  werkruf move --from sqlite:data/werkruf.db --to postgres://werkruf@db/werkruf")]
+    Move(moving::Command),
     /// Delete what was kept long enough
     #[command(subcommand)]
     Retention(retention::Command),
@@ -253,6 +264,8 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::People(command)) => people::run(&session, command).await,
         Some(Command::Backup(file)) => backup::back_up(&session, file).await,
         Some(Command::Restore(file)) => backup::restore(&session, file).await,
+        Some(Command::Migrate(command)) => migrate::run(&session, &command).await,
+        Some(Command::Move(command)) => moving::run(&session, &command).await,
         Some(Command::Retention(command)) => retention::run(&session, command).await,
         Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),

@@ -32,6 +32,7 @@ pub(super) struct File {
     pub sample_data: Option<bool>,
     pub prices: Option<PathBuf>,
     pub disabled_tools: Vec<String>,
+    pub postgres: PostgresSection,
     pub log: LogSection,
     pub model: ModelSection,
     pub auth: AuthSection,
@@ -41,6 +42,14 @@ pub(super) struct File {
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub safety: HashMap<String, SafetyProfile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PostgresSection {
+    pub schema: Option<String>,
+    pub connections: Option<u32>,
+    pub poll_only: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

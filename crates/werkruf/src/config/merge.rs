@@ -12,7 +12,7 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, prices, tokens};
+use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, postgres, prices, tokens};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -56,6 +56,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let config = Config {
         listen,
         database,
+        postgres: postgres::merge(document, environment, limits.turns.lease_ttl_ms, violations),
         admin_key: admin_key(environment, violations),
         cors_origins: list(environment, Variable::WERKRUF_CORS_ORIGINS, &document.file.cors_origins),
         public_url: public_url(document, environment, violations),
@@ -87,7 +88,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     config
 }
 
-fn note<T>(violations: &mut Vec<ConfigViolation>, violation: ConfigViolation, instead: T) -> T {
+pub(super) fn note<T>(violations: &mut Vec<ConfigViolation>, violation: ConfigViolation, instead: T) -> T {
     violations.push(violation);
     instead
 }
@@ -177,7 +178,7 @@ fn log(document: &Document, environment: &Environment, violations: &mut Vec<Conf
     LogConfig { filter: filter.to_owned(), format }
 }
 
-fn switch(environment: &Environment, variable: Variable, violations: &mut Vec<ConfigViolation>) -> Option<bool> {
+pub(super) fn switch(environment: &Environment, variable: Variable, violations: &mut Vec<ConfigViolation>) -> Option<bool> {
     match environment.get(variable)? {
         "on" | "1" | "true" => Some(true),
         "off" | "0" | "false" => Some(false),

@@ -10,6 +10,7 @@ mod flights;
 mod limits;
 mod merge;
 mod model;
+mod postgres;
 mod prices;
 mod template;
 mod tokens;
@@ -30,6 +31,7 @@ pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::Connections;
 pub use model::{ModelApi, ModelConfig, ModelServer};
+pub use postgres::PostgresConfig;
 pub use template::TEMPLATE;
 pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
@@ -94,6 +96,7 @@ pub struct Config {
     pub file: Option<PathBuf>,
     pub listen: SocketAddr,
     pub database: Database,
+    pub postgres: PostgresConfig,
     pub admin_key: Option<SecretString>,
     pub cors_origins: Vec<String>,
     /// Where people reach this server, without a slash at the end.

@@ -7,13 +7,18 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # After a change: `werkruf config check`, then `kill -HUP` or a restart.
 
 # listen = "127.0.0.1:8080"            # another address needs WERKRUF_ADMIN_KEY or an API key
-# database = "sqlite:data/werkruf.db"  # relative to the working directory
+# database = "sqlite:data/werkruf.db"  # relative to the working directory; or postgres://USER@HOST/DATABASE (its password in WERKRUF_DATABASE)
 # public_url = "https://chat.example.org"
 # trusted_proxies = ["10.0.0.0/8"]
 # cors_origins = ["https://www.example.org"]
 # sample_data = true                   # sample people in tenant `demo`
 # disabled_tools = []
 # # prices = "prices.json"             # what models cost, over the table in the program; `werkruf prices` shows both
+
+# [postgres]                           # only where the database is postgres://…
+# schema = "werkruf"
+# connections = 12                     # of this process, at most
+# poll_only = false                    # true behind a pooler in transaction mode
 
 # [model]                              # the key comes from OPENAI_API_KEY
 # base_url = "http://127.0.0.1:11434/v1"

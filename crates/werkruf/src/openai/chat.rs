@@ -88,7 +88,8 @@ async fn collected(door: &Door, begun: &mut Begun, wishes: Wishes) -> Result<Res
     let end = Deadline::after(Duration::from_millis(door.app.config.limits.turn_ms).saturating_add(GRACE)).instant();
     while let Ok(Some(event)) = timeout_at(end.into(), begun.events.recv()).await {
         // Nothing was shown yet: text that a model begins anew never was. What counts stands in the rows.
-        if !matches!(event.kind, EventType::AssistantToken | EventType::AssistantReset) {
+        let shown = matches!(event.kind, EventType::AssistantToken | EventType::AssistantSnapshot) && event.seq.is_none();
+        if !shown && event.kind != EventType::AssistantReset {
             heard.extend(listener.hear(&event));
         }
         if listener.has_ended() {

@@ -165,6 +165,11 @@ impl Listener {
                 self.said = 0;
                 Ok(Vec::new())
             }
+            EventType::AssistantSnapshot if event.seq.is_none() => {
+                let AssistantSnapshot { content, .. } = read(event)?;
+                let text = self.shown(&content).ok_or_else(|| Failed::interrupted(turn_id))?;
+                Ok(self.text(text).into_iter().collect())
+            }
             EventType::AssistantSnapshot => {
                 let AssistantSnapshot { content, .. } = read(event)?;
                 let text = self.settle(&content).ok_or_else(|| Failed::interrupted(turn_id))?;
@@ -204,6 +209,15 @@ impl Listener {
         let new = token.get(overlap..)?;
         self.sent.push_str(new);
         Some(new.to_owned())
+    }
+
+    /// What the text of the open step, as far as it is kept, adds; `None` when it contradicts what was sent.
+    fn shown(&mut self, kept: &str) -> Option<String> {
+        if self.sent.starts_with(kept) {
+            self.said = kept.len();
+            return Some(String::new());
+        }
+        self.settle(kept)
     }
 
     /// What the whole text of the step adds; `None` when it contradicts what was sent.

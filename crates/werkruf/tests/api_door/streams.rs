@@ -47,7 +47,8 @@ impl<'a> Scribe<'a> {
     }
 
     fn to_write(&self) -> TurnWrite {
-        TurnWrite::new(self.fence.clone(), Some(self.fence.stream_id), self.turn_id, "3".to_owned(), self.house.app.clock.now())
+        let clock = &self.house.app.clock;
+        TurnWrite::new(clock.new_id(), self.fence.clone(), Some(self.fence.stream_id), self.turn_id, "3".to_owned(), clock.now())
     }
 
     async fn write(&self, events: usize, bytes: usize) {

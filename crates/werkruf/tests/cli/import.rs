@@ -26,8 +26,10 @@ fn older_program(place: &Place) {
 #[test]
 fn what_cannot_be_imported_from_is_said_with_its_code() {
     let place = Place::new();
-    let refused = place.run(&["import", "--from", "postgres://localhost/old", "--json"]).exits(1).error();
-    assert_eq!(refused["code"], "source_not_supported");
+    let refused = place.run(&["import", "--from", "postgres://me:secret@127.0.0.1:1/old", "--json"]).exits(1).error();
+    assert_eq!(refused["code"], "source_unusable");
+    let told = refused["message"].as_str().unwrap();
+    assert!(told.contains("postgres://127.0.0.1:1/old") && !told.contains("secret"), "{refused}");
     let refused = place.run(&["import", "--from", "sqlite:nowhere.db", "--json"]).exits(1).error();
     assert_eq!(refused["code"], "source_unusable");
     assert!(refused["message"].as_str().unwrap().contains("no such file"), "{refused}");

@@ -8,25 +8,15 @@ use rusqlite::types::ValueRef;
 use serde_json::{Map, Value};
 use werkruf_contract::hex;
 
-use super::fields::Fields;
+use crate::legacy::fields::Fields;
+use crate::legacy::found::{Source, Tables};
 use crate::sqlite::open;
 use crate::{LegacyError, LegacyReport, StoreError};
 
-const CONVERSATIONS: [&str; 4] = ["conversations", "chats", "conversation", "chat"];
-const MESSAGES: [&str; 3] = ["messages", "chat_messages", "message"];
-const CALLS: [&str; 2] = ["tool_calls", "tool_call"];
-
-/// What the file holds, as it is there.
-#[derive(Debug, Default)]
-pub(super) struct Source {
-    pub(super) conversations: Vec<Fields>,
-    pub(super) messages: Vec<Fields>,
-    pub(super) calls: Vec<Fields>,
-}
-
 /// Reads the file and notes what is in it.
-pub(super) fn read(path: &Path, report: &mut LegacyReport) -> Result<Source, LegacyError> {
-    let unusable = |why: String| LegacyError::Source { path: path.to_owned(), why };
+pub(crate) fn read(path: &Path) -> Result<(Source, LegacyReport), LegacyError> {
+    let mut report = LegacyReport::default();
+    let unusable = |why: String| LegacyError::Source { name: path.display().to_string(), why };
     if !path.is_file() {
         return Err(unusable("there is no such file".to_owned()));
     }
@@ -34,34 +24,15 @@ pub(super) fn read(path: &Path, report: &mut LegacyReport) -> Result<Source, Leg
     // One moment of the file: the other program may still be writing.
     let connection = connection.unchecked_transaction().map_err(|error| unusable(error.to_string()))?;
     let tables = tables(&connection).map_err(|error| unusable(error.to_string()))?;
-    if tables.contains_key("schema_migrations") && tables.contains_key("leases") {
-        return Err(unusable("this is a database of werkruf itself; `werkruf restore` takes a backup".to_owned()));
-    }
-    let find = |names: &[&str]| names.iter().find_map(|name| tables.get(*name));
-    let found = [find(&CONVERSATIONS), find(&MESSAGES), find(&CALLS)];
-    if found[1..].iter().all(Option::is_none) {
-        return Err(unusable("it has neither messages nor tool_calls (or tool_call)".to_owned()));
-    }
-    let mut rows = Vec::new();
-    for table in found {
-        let list = match table {
-            Some(table) => fields(&connection, table).map_err(|error| unusable(format!("{table}: {error}")))?,
-            None => Vec::new(),
-        };
-        if let Some(table) = table {
-            report.read.insert(table.clone(), u64::try_from(list.len()).unwrap_or(u64::MAX));
-        }
-        rows.push(list);
-    }
-    for table in tables.values().filter(|table| !found.contains(&Some(table))) {
-        let rows = count(&connection, table).map_err(|error| unusable(error.to_string()))?;
-        if rows > 0 {
-            report.skip(table, &Value::Null, format!("unknown table with {rows} row(s)"));
-        }
-    }
-    let mut lists = rows.into_iter();
-    let mut next = || lists.next().unwrap_or_default();
-    Ok(Source { conversations: next(), messages: next(), calls: next() })
+    let tables = Tables::choose(&tables).map_err(unusable)?;
+    let rows = tables.known().iter().map(|table| match table {
+        Some(table) => fields(&connection, table).map_err(|error| unusable(format!("{table}: {error}"))),
+        None => Ok(Vec::new()),
+    });
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let unknown = tables.unknown().iter().map(|table| count(&connection, table).map_err(|error| unusable(error.to_string())));
+    tables.note(&rows, &unknown.collect::<Result<Vec<_>, _>>()?, &mut report);
+    Ok((Source::new(rows), report))
 }
 
 /// Tables by lower-case name.

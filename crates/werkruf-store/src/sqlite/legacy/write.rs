@@ -5,21 +5,16 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use werkruf_contract::Uuid;
 
-use super::call::PlannedCall;
-use super::ids;
-use super::message::Draft;
-use super::plan::PlannedConversation;
+use crate::legacy::call::PlannedCall;
+use crate::legacy::ids;
+use crate::legacy::message::Draft;
+use crate::legacy::plan::PlannedConversation;
+use crate::legacy::{ASSISTANT, FOREIGN, NOBODY, RUNNING, THERE};
 use crate::sqlite::history::make_lease;
 use crate::sqlite::insert;
 use crate::sqlite::row::first;
 use crate::sqlite::text::{Id, Stamp, id_or_null};
 use crate::{LegacyReport, StoreError};
-
-const THERE: &str = "already imported";
-const RUNNING: &str = "a turn is running in its conversation; import again later";
-const FOREIGN: &str = "another tenant has a conversation of this id";
-const NOBODY: &str = "import";
-const ASSISTANT: &str = "default";
 
 /// For whom, and whether anything is written.
 #[derive(Clone)]

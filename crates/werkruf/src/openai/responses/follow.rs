@@ -14,7 +14,7 @@ use futures_util::{FutureExt, stream};
 use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, TurnStatus, Uuid};
 use werkruf_runtime::{LiveEvent, Watch};
-use werkruf_store::StoreError;
+use werkruf_store::{StoreError, StreamKey};
 
 use super::encode::{Encoder, Said};
 use super::told::{self, Told};
@@ -154,6 +154,8 @@ impl Follow {
         self.last = self.last.max(event.seq.unwrap_or(0));
         self.parked = event.kind == EventType::ApprovalRequired || (self.parked && event.seq.is_none());
         match Said::read(event.kind, &event.data) {
+            // No row: the text of the open step as another process has kept it.
+            Ok(Some(Said::Snapshot(shown))) if event.seq.is_none() => self.encoder.take_shown(&mut self.out, shown.step, &shown.content),
             Ok(Some(said)) => self.encoder.take(&mut self.out, said),
             Ok(None) => {}
             Err(error) => {
@@ -165,7 +167,8 @@ impl Follow {
 
     /// Listens, then looks at what is stored and shown: whatever is in neither will be heard.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
-        let (feed, shown) = self.app.runtime.watch(self.stream_id, Watch { turn_id: Some(self.turn_id), debug: false });
+        let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.stream_id };
+        let (feed, shown) = self.app.runtime.watch(stream, Watch { turn_id: Some(self.turn_id), debug: false, after: self.last });
         let rows = lookup::all_events(self.app.records(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
         self.last = rows.last().map_or(self.last, |row| row.seq);
         for said in told::said(&rows)? {

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_llm::history_formats::{HistoryFormat, read, write};
 use werkruf_runtime::Watch;
-use werkruf_store::Order;
+use werkruf_store::{Order, StreamKey};
 
 use super::follow::Follow;
 use super::shown;
@@ -78,7 +78,8 @@ async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) 
 async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let told = Told::get(&door.app, &who, &id).await?;
     let (turn_id, runtime) = (told.turn.id, &door.app.runtime);
-    let (mut feed, _) = runtime.watch(told.subject.conversation_id, Watch { turn_id: Some(turn_id), debug: false });
+    let stream = StreamKey { tenant_id: who.tenant_id, stream_id: told.subject.conversation_id };
+    let (mut feed, _) = runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after: told.last });
     if runtime.cancel_turn(who.tenant_id, turn_id).await? {
         let ended = async { while feed.recv().await.is_some_and(|event| !event.kind.ends_turn()) {} };
         // A tool that does not listen is not waited for: the object says how things stand.

@@ -8,9 +8,9 @@ use werkruf_contract::Uuid;
 
 use super::call::{self, Home, PlannedCall};
 use super::fields::{Fields, spelled};
+use super::found::Source;
 use super::ids;
 use super::message::{self, Draft, Origin};
-use super::source::Source;
 use crate::LegacyReport;
 
 const TITLE_CHARACTERS: usize = 80;
@@ -18,27 +18,27 @@ const HOME: [&str; 5] = ["conversation_id", "chat_id", "thread_id", "session_id"
 
 /// A conversation on its way.
 #[derive(Debug)]
-pub(super) struct PlannedConversation {
+pub(crate) struct PlannedConversation {
     /// `None`: nothing but its messages or calls told of it.
-    pub(super) origin: Option<Origin>,
-    pub(super) id: Uuid,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) id: Uuid,
     /// As the other program names them.
-    pub(super) user: Option<String>,
-    pub(super) channel: String,
-    pub(super) title: String,
-    pub(super) state: Map<String, Value>,
-    pub(super) created_at: Timestamp,
-    pub(super) updated_at: Timestamp,
-    pub(super) messages: Vec<(Uuid, Draft)>,
-    pub(super) calls: Vec<PlannedCall>,
+    pub(crate) user: Option<String>,
+    pub(crate) channel: String,
+    pub(crate) title: String,
+    pub(crate) state: Map<String, Value>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) messages: Vec<(Uuid, Draft)>,
+    pub(crate) calls: Vec<PlannedCall>,
 }
 
 /// Everything that is to be written, if it is not there yet.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) conversations: Vec<PlannedConversation>,
+pub(crate) struct Plan {
+    pub(crate) conversations: Vec<PlannedConversation>,
     /// Calls that belong to no conversation.
-    pub(super) loose: Vec<PlannedCall>,
+    pub(crate) loose: Vec<PlannedCall>,
 }
 
 /// The rows of one conversation.
@@ -50,7 +50,7 @@ struct Group {
 }
 
 /// Makes the plan and notes what cannot be part of it.
-pub(super) fn plan(source: Source, tenant_id: Uuid, report: &mut LegacyReport) -> Plan {
+pub(crate) fn plan(source: Source, tenant_id: Uuid, report: &mut LegacyReport) -> Plan {
     // By the other program's ids, in the order these first came.
     let mut order: Vec<String> = Vec::new();
     let mut groups: HashMap<String, Group> = HashMap::new();

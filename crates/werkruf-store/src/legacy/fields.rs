@@ -7,54 +7,54 @@ use serde_json::{Map, Value};
 
 /// A row, by lower-case column names.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fields {
-    pub(super) table: String,
+pub(crate) struct Fields {
+    pub(crate) table: String,
     /// The row's own id, as it is there.
-    pub(super) id: Value,
+    pub(crate) id: Value,
     rest: Map<String, Value>,
 }
 
 impl Fields {
-    pub(super) fn new(table: &str, mut columns: Map<String, Value>, place: usize) -> Self {
+    pub(crate) fn new(table: &str, mut columns: Map<String, Value>, place: usize) -> Self {
         let id = columns.shift_remove("id").filter(|id| !id.is_null());
         Self { table: table.to_owned(), id: id.unwrap_or_else(|| Value::from(format!("row {}", place + 1))), rest: columns }
     }
 
     /// The first of these columns that holds something, taken out.
-    pub(super) fn take(&mut self, names: &[&str]) -> Option<Value> {
+    pub(crate) fn take(&mut self, names: &[&str]) -> Option<Value> {
         let name = names.iter().find(|name| self.rest.get(**name).is_some_and(|value| !value.is_null()))?;
         self.rest.shift_remove(*name)
     }
 
     /// The same as text; numbers are spelled, empty text is nothing.
-    pub(super) fn text(&mut self, names: &[&str]) -> Option<String> {
+    pub(crate) fn text(&mut self, names: &[&str]) -> Option<String> {
         self.take(names).and_then(|value| spelled(&value))
     }
 
     /// The same as a time. What is no time stays where it is.
-    pub(super) fn time(&mut self, names: &[&str]) -> Option<Timestamp> {
+    pub(crate) fn time(&mut self, names: &[&str]) -> Option<Timestamp> {
         let name = names.iter().find(|name| self.rest.get(**name).and_then(moment).is_some())?;
         self.rest.shift_remove(*name).as_ref().and_then(moment)
     }
 
     /// The same as JSON: text that holds some is read, other text is itself.
-    pub(super) fn json(&mut self, names: &[&str]) -> Option<Value> {
+    pub(crate) fn json(&mut self, names: &[&str]) -> Option<Value> {
         self.take(names).map(read_json)
     }
 
     /// Everything that was not taken, but for columns that hold nothing.
-    pub(super) fn rest(self) -> Map<String, Value> {
+    pub(crate) fn rest(self) -> Map<String, Value> {
         self.rest.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
     /// Puts something among what is kept.
-    pub(super) fn keep(&mut self, name: &str, value: Value) {
+    pub(crate) fn keep(&mut self, name: &str, value: Value) {
         self.rest.insert(name.to_owned(), value);
     }
 }
 
 /// A value as text; nothing for nothing.
-pub(super) fn spelled(value: &Value) -> Option<String> {
+pub(crate) fn spelled(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -63,7 +63,7 @@ pub(super) fn spelled(value: &Value) -> Option<String> {
 }
 
 /// Text that holds JSON, read; everything else as it is.
-pub(super) fn read_json(value: Value) -> Value {
+pub(crate) fn read_json(value: Value) -> Value {
     match value {
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         other => other,
@@ -71,7 +71,7 @@ pub(super) fn read_json(value: Value) -> Value {
 }
 
 /// The first of these members that says something.
-pub(super) fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+pub(crate) fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 

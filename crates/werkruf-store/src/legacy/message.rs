@@ -10,39 +10,39 @@ const RESULT: [&str; 4] = ["result", "output", "response", "tool_result"];
 
 /// Where a row comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Origin {
-    pub(super) table: String,
-    pub(super) id: Value,
+pub(crate) struct Origin {
+    pub(crate) table: String,
+    pub(crate) id: Value,
 }
 
 /// A call inside a message.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asked {
-    pub(super) id: String,
-    pub(super) name: String,
+pub(crate) struct Asked {
+    pub(crate) id: String,
+    pub(crate) name: String,
     /// JSON text.
-    pub(super) args: String,
+    pub(crate) args: String,
 }
 
 /// A message on its way.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     /// `None`: it was inside another message.
-    pub(super) origin: Option<Origin>,
-    pub(super) made: Option<Timestamp>,
-    pub(super) role: &'static str,
-    pub(super) content: String,
-    pub(super) calls: Vec<Asked>,
-    pub(super) call_id: Option<String>,
-    pub(super) tool_name: Option<String>,
-    pub(super) status: Option<&'static str>,
-    pub(super) metadata: Map<String, Value>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) made: Option<Timestamp>,
+    pub(crate) role: &'static str,
+    pub(crate) content: String,
+    pub(crate) calls: Vec<Asked>,
+    pub(crate) call_id: Option<String>,
+    pub(crate) tool_name: Option<String>,
+    pub(crate) status: Option<&'static str>,
+    pub(crate) metadata: Map<String, Value>,
     /// Results that were inside this message, each a message of its own behind it.
-    pub(super) results: Vec<Self>,
+    pub(crate) results: Vec<Self>,
 }
 
 /// Reads a row; the reason where it cannot be one of our messages.
-pub(super) fn read(mut row: Fields) -> Result<Draft, String> {
+pub(crate) fn read(mut row: Fields) -> Result<Draft, String> {
     let named = row.text(&["role"]).or_else(|| row.text(&["sender", "author", "type"])).ok_or("it has no role")?;
     let mut role = role(&named).ok_or_else(|| format!("the role {named} is unknown"))?;
     let made = row.time(&["created_at", "timestamp", "inserted_at", "date"]);
@@ -186,7 +186,7 @@ fn result(item: &Value) -> Option<Draft> {
 
 impl Draft {
     /// The `tool_calls` column.
-    pub(super) fn tool_calls(&self) -> Option<String> {
+    pub(crate) fn tool_calls(&self) -> Option<String> {
         let one = |call: &Asked| format!(r#"{{"id":{},"name":{},"args":{}}}"#, json!(call.id), json!(call.name), call.args);
         (!self.calls.is_empty()).then(|| format!("[{}]", self.calls.iter().map(one).collect::<Vec<_>>().join(",")))
     }

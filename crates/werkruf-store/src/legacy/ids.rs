@@ -8,7 +8,7 @@ use werkruf_contract::Uuid;
 use super::fields::spelled;
 
 /// The id of a row, in the shape of ours: the time it was made, then a digest of where it comes from.
-pub(super) fn id(tenant_id: Uuid, table: &str, id: &Value, made: Timestamp) -> Uuid {
+pub(crate) fn id(tenant_id: Uuid, table: &str, id: &Value, made: Timestamp) -> Uuid {
     let text = spelled(id).unwrap_or_default();
     if let Ok(own) = Uuid::try_parse(&text) {
         return own;
@@ -17,7 +17,7 @@ pub(super) fn id(tenant_id: Uuid, table: &str, id: &Value, made: Timestamp) -> U
 }
 
 /// An id for something the other program had no id for.
-pub(super) fn derived(tenant_id: Uuid, names: &[&str], made: Timestamp) -> Uuid {
+pub(crate) fn derived(tenant_id: Uuid, names: &[&str], made: Timestamp) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(b"werkruf import\0");
     digest.update(tenant_id.as_bytes());

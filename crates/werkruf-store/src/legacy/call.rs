@@ -13,21 +13,21 @@ use crate::CallRow;
 
 /// A call on its way. Turn and step are given to it when it is written.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct PlannedCall {
-    pub(super) origin: Origin,
-    pub(super) row: CallRow,
+pub(crate) struct PlannedCall {
+    pub(crate) origin: Origin,
+    pub(crate) row: CallRow,
 }
 
 /// What a conversation's row must be known for.
-pub(super) struct Home {
-    pub(super) tenant_id: Uuid,
-    pub(super) conversation_id: Option<Uuid>,
+pub(crate) struct Home {
+    pub(crate) tenant_id: Uuid,
+    pub(crate) conversation_id: Option<Uuid>,
     /// The time of a call that does not say its own.
-    pub(super) made: Timestamp,
+    pub(crate) made: Timestamp,
 }
 
 /// Reads a row; the reason where it cannot be one of our calls.
-pub(super) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> {
+pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> {
     let tool_name = row.text(&["tool_name", "name", "function_name", "tool"]).ok_or("it names no tool")?;
     let origin = Origin { table: row.table.clone(), id: row.id.clone() };
     let made = row.time(&["created_at", "timestamp"]).unwrap_or(home.made);

@@ -1,0 +1,182 @@
+//! One database, and the processes on it. Each process has a tokio runtime of its own, so that it can end as a killed one does.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use serde_json::json;
+use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
+use werkruf_runtime::{Assistants, Caller, Feed, Idempotency, Inbound, Invoke, Limits, LiveEvent, Parts, Registry, Runtime, Setup, Watch};
+use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, StreamKey, TurnRow};
+
+use crate::fresh::fresh_database;
+use crate::scripted::{Model, Tool};
+
+pub const TENANT: Uuid = Uuid::from_u128(7);
+pub const TTL: Duration = Duration::from_secs(4);
+/// For anything that must happen; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct House {
+    pub url: String,
+    pub clock: Clock,
+    /// Lets the model and the tool go on.
+    pub gate: Cancel,
+    pub calls: Arc<AtomicUsize>,
+    pub poll_only: bool,
+}
+
+pub struct Replica {
+    pub runtime: Runtime,
+    pub store: Arc<PostgresStore>,
+    pub person: Arc<Principal>,
+    tokio: Option<tokio::runtime::Runtime>,
+}
+
+impl House {
+    pub fn new(poll_only: bool) -> Self {
+        Self { url: fresh_database(), clock: Clock::system(0), gate: Cancel::default(), calls: Arc::default(), poll_only }
+    }
+
+    /// Another process.
+    pub fn replica(&self) -> Replica {
+        self.replica_behind(&self.gate)
+    }
+
+    /// One whose model never waits.
+    pub fn quick_replica(&self) -> Replica {
+        let open = Cancel::default();
+        open.raise();
+        self.replica_behind(&open)
+    }
+
+    fn replica_behind(&self, gate: &Cancel) -> Replica {
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut options = PostgresOptions::new(self.url.clone());
+        (options.lease_ttl, options.poll_only, options.pool_size) = (TTL, self.poll_only, 8);
+        let clock = self.clock.clone();
+        let (store, person) = std::thread::scope(|scope| {
+            let opened = scope.spawn(|| {
+                tokio.block_on(async {
+                    let store = PostgresStore::open(options, &clock).await.unwrap();
+                    let person = introduce(&store, &clock).await;
+                    (store, person)
+                })
+            });
+            opened.join().unwrap()
+        });
+        let parts = Parts {
+            turns: store.clone(),
+            records: store.clone(),
+            people: store.clone(),
+            approvals: store.clone(),
+            clients: store.clone(),
+            streams: store.clone(),
+            fleet: store.clone(),
+            provider: Arc::new(Model { gate: gate.clone() }),
+            clock: self.clock.clone(),
+            limits: Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() },
+        };
+        let mut registry = Registry::default();
+        registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
+        let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };
+        let runtime = Runtime::new(parts, setup);
+        let (watcher, keeper) = (runtime.clone(), runtime.clone());
+        tokio.spawn(async move { watcher.watch_over().await });
+        tokio.spawn(async move { keeper.keep_text().await });
+        Replica { runtime, store, person, tokio: Some(tokio) }
+    }
+}
+
+async fn introduce(store: &PostgresStore, clock: &Clock) -> Arc<Principal> {
+    store.ensure_tenant(TENANT, "house".to_owned(), clock.now()).await.unwrap();
+    let ada = NewUser {
+        id: 1,
+        first_name: "Ada".to_owned(),
+        last_name: "L".to_owned(),
+        email: None,
+        phone: None,
+        whatsapp_user_id: None,
+        external_id: None,
+        locale: "en-US".to_owned(),
+        time_zone: None,
+        branch_id: None,
+        role_ids: Vec::new(),
+    };
+    store.put_people(TENANT, PeopleBatch { users: vec![ada], ..PeopleBatch::default() }).await.unwrap();
+    store.principal(TENANT, "1".to_owned()).await.unwrap().unwrap()
+}
+
+impl Replica {
+    /// Runs where the process runs, so that what it begins dies with it.
+    pub async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        self.tokio.as_ref().unwrap().spawn(work).await.unwrap()
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(tokio) = self.tokio.take() {
+            tokio.shutdown_background();
+        }
+    }
+
+    pub fn inbound(&self, message: &str, conversation_id: Option<Uuid>, key: Option<&str>) -> Inbound {
+        Inbound {
+            caller: self.caller(),
+            conversation_id,
+            message: message.to_owned(),
+            assistant: None,
+            channel: "web".to_owned(),
+            locale: None,
+            debug: false,
+            idempotency: key.map(|key| Idempotency { key: key.to_owned(), fingerprint: message.to_owned() }),
+            trace_id: None,
+            parts: Vec::new(),
+            brought: None,
+            results: Vec::new(),
+            after: None,
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { principal: Arc::clone(&self.person), key_id: None, admin: false }
+    }
+
+    pub fn pay(&self, clock: &Clock) -> Invoke {
+        let id = clock.new_id();
+        let context = ToolContext::new(TENANT, id.to_string(), id, clock.now(), format!("run_{id}"));
+        Invoke { caller: self.caller(), tool: "pay".to_owned(), input: json!({"n": 1}), conversation_id: None, context, idempotency: None }
+    }
+
+    pub fn listen(&self, stream_id: Uuid, turn_id: Uuid) -> Feed {
+        let stream = StreamKey { tenant_id: TENANT, stream_id };
+        self.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after: 0 }).0
+    }
+
+    pub async fn turn(&self, turn_id: Uuid) -> TurnRow {
+        let store = Arc::clone(&self.store);
+        self.run(async move { store.turn(TENANT, turn_id).await.unwrap().unwrap() }).await
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The next event that is wanted, and the numbers heard on the way.
+pub async fn hear(feed: &mut Feed, wanted: EventType) -> (LiveEvent, Vec<i64>) {
+    let mut numbers = Vec::new();
+    let work = async {
+        loop {
+            let event = feed.recv().await.unwrap_or_else(|| panic!("the stream ended before {wanted}, after {numbers:?}"));
+            numbers.extend(event.seq);
+            if event.kind == wanted {
+                return event;
+            }
+        }
+    };
+    let event = tokio::time::timeout(PATIENCE, work).await;
+    (event.unwrap_or_else(|_| panic!("nobody said {wanted}")), numbers)
+}

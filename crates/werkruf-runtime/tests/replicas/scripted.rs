@@ -1,0 +1,103 @@
+//! A model and a tool that wait until they are let go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::StreamExt;
+use jiff::civil::Date;
+use serde_json::{Value, json};
+use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, State, ToolObject, ToolSpec, Violation};
+use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider};
+
+/// A message with this text is answered only after the gate was opened.
+pub const HOLD: &str = "hold";
+
+pub struct Model {
+    pub gate: Cancel,
+}
+
+impl Provider for Model {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn default_model(&self) -> &str {
+        "scripted-1"
+    }
+
+    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
+        let said = request.messages.iter().rev().find_map(|message| match message {
+            Message::User { content, .. } => Some(content.clone()),
+            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+        });
+        let (said, gate) = (said.unwrap_or_default(), self.gate.clone());
+        let stream = futures_util::stream::unfold(0, move |at| {
+            let (said, gate) = (said.clone(), gate.clone());
+            async move {
+                let delta = match at {
+                    0 => Delta::Text("You said ".to_owned()),
+                    1 => {
+                        if said == HOLD {
+                            gate.raised().await;
+                        }
+                        Delta::Text(said)
+                    }
+                    2 => Delta::Done(Box::new(Answer {
+                        text: format!("You said {said}"),
+                        executable: true,
+                        finish: Some("stop".to_owned()),
+                        ..Answer::default()
+                    })),
+                    _ => return None,
+                };
+                Some((Ok(delta), at + 1))
+            }
+        });
+        Box::pin(std::future::ready(Ok(stream.boxed())))
+    }
+}
+
+/// Counts how often it is really called.
+pub struct Tool {
+    pub spec: ToolSpec,
+    pub parameters: Value,
+    pub calls: Arc<AtomicUsize>,
+    pub gate: Cancel,
+}
+
+impl Tool {
+    pub fn new(calls: &Arc<AtomicUsize>, gate: &Cancel) -> Self {
+        let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
+        Self { spec: ToolSpec::new("pay", "scripted", Effect::Once), parameters, calls: Arc::clone(calls), gate: gate.clone() }
+    }
+}
+
+impl ToolObject for Tool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
+        Ok(args)
+    }
+
+    fn call(&self, args: Value, _: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            self.gate.raised().await;
+            Ok(Reply::new(args))
+        })
+    }
+
+    fn propose(&self, _: &str, _: &str, _: Date) -> Option<Value> {
+        None
+    }
+
+    fn claims(&self, _: &State, _: &str) -> Option<Value> {
+        None
+    }
+}

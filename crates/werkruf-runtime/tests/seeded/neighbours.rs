@@ -1,0 +1,123 @@
+//! The store of one process among several: leases that lapse by the database's clock, wishes, streams of others, and knocks that may
+//! never arrive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use werkruf_contract::{BoxFuture, CallStatus, Uuid};
+use werkruf_store::{Answer, BOARDING, Fleet, Position, Renewed, StreamKey};
+
+use crate::mutant::Mutant;
+use crate::store::Store;
+use crate::tables::{LEASE, Tables, stream_of};
+use crate::trace::short;
+
+impl Tables {
+    /// What this owner holds, and what is wished of it.
+    fn held(&self, owner: &str, tenant_id: Uuid) -> Renewed {
+        let mine = |stream_id: &Uuid| self.leases.get(stream_id).is_some_and(|lease| lease.owner.as_deref() == Some(owner));
+        let held = self.leases.iter().filter(|(stream_id, _)| mine(stream_id));
+        let open = || self.turns.values().filter(|turn| turn.finished_at.is_none() && mine(&stream_of(turn)));
+        let under = |call_id: &&Uuid| self.calls.get(call_id).is_some_and(|call| open().any(|turn| turn.id == call.turn_id));
+        Renewed {
+            held: held.map(|(stream_id, lease)| (StreamKey { tenant_id, stream_id: *stream_id }, lease.epoch)).collect(),
+            canceled_turns: open().filter(|turn| turn.cancel_requested).map(|turn| turn.id).collect(),
+            canceled_calls: self.unwanted.iter().filter(under).copied().collect(),
+        }
+    }
+
+    fn position(&self, stream_id: Uuid) -> Option<Position> {
+        let lease = self.leases.get(&stream_id)?;
+        let partial = self.partial(stream_id).map(|text| format!("{} {} {}", short(text.turn_id), text.step, text.content));
+        Some(Position { stream_id, next_event_seq: lease.next_event, partial })
+    }
+
+    fn board(&mut self, key: &str, call_id: Uuid) -> Uuid {
+        let now = self.clock.unwrap_or_default();
+        let running = self.calls.values().find(|call| call.dedupe_key.as_deref() == Some(key) && call.status == CallStatus::Running);
+        if let Some(call) = running {
+            return call.id;
+        }
+        let boarding = SignedDuration::try_from(BOARDING).unwrap();
+        match self.flights.get(key) {
+            Some((leader, since)) if now.duration_since(*since) < boarding && !self.calls.contains_key(leader) => *leader,
+            _ => {
+                self.flights.insert(key.to_owned(), (call_id, now));
+                call_id
+            }
+        }
+    }
+}
+
+impl Fleet for Store {
+    fn lease_ttl(&self) -> Option<Duration> {
+        let ttl = if self.world.mutant == Mutant::LeaseThoughtLonger { LEASE * 4 } else { LEASE };
+        self.world.weather.shared.then(|| Duration::try_from(ttl).unwrap())
+    }
+
+    fn renew(&self, owner: String) -> Answer<'_, Renewed> {
+        let tenant_id = self.world.person.tenant_id;
+        let world = Arc::clone(&self.world);
+        self.submit("renew".to_owned(), move |tables, mutant| {
+            let held = tables.held(&owner, tenant_id);
+            let end = tables.lease_end(tables.clock.unwrap_or_default());
+            for (key, _) in held.held.iter().filter(|_| mutant != Mutant::RenewalForgotten) {
+                tables.lease(key.stream_id).expires_at = Some(end);
+            }
+            world.count("renewals");
+            Ok(held)
+        })
+    }
+
+    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
+        Box::pin(self.read("wishes", move |tables| tables.held(&owner, self.world.person.tenant_id)))
+    }
+
+    fn board(&self, _: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
+        let world = Arc::clone(&self.world);
+        self.submit(format!("board {}", short(call_id)), move |tables, mutant| {
+            let leader = tables.board(&dedupe_key, call_id);
+            if leader != call_id {
+                world.count("calls joined elsewhere");
+            }
+            Ok(if mutant == Mutant::EveryoneLeads { call_id } else { leader })
+        })
+    }
+
+    fn request_call_cancel(&self, _: Uuid, call_id: Uuid) -> Answer<'_, bool> {
+        let world = Arc::clone(&self.world);
+        self.submit(format!("cancel call {}", short(call_id)), move |tables, _| {
+            let running = tables.calls.get(&call_id).is_some_and(|call| call.status == CallStatus::Running);
+            if running {
+                world.count("calls canceled elsewhere");
+                tables.unwanted.insert(call_id);
+            }
+            Ok(running)
+        })
+    }
+
+    fn positions(&self, _: Uuid, streams: Vec<Uuid>) -> Answer<'_, Vec<Position>> {
+        let stale = i64::from(self.world.mutant == Mutant::LastUnseen);
+        Box::pin(self.read("positions", move |tables| {
+            let found = streams.into_iter().filter_map(|stream_id| tables.position(stream_id));
+            found.map(|position| Position { next_event_seq: position.next_event_seq - stale, ..position }).collect()
+        }))
+    }
+
+    fn knock(&self) {
+        let world = &self.world;
+        for other in world.processes.lock().unwrap().iter().filter(|other| other.name != self.process.name && !other.is_dead()) {
+            if !world.dice.permille(world.weather.knocks_lost) {
+                other.bell.notify_one();
+            }
+        }
+    }
+
+    fn knocked(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.process.bell.notified().await;
+            self.process.gate().await;
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! What an operator does to a whole database: bring its schema up to date, look at it, move another one in, hold what was pending.
+
+use std::path::PathBuf;
+
+use tokio_postgres::Client;
+use werkruf_contract::Clock;
+
+use super::migrate::MIGRATIONS;
+use super::{PostgresOptions, PostgresStore, migrate, pool, take_all};
+use crate::{KeepingError, Moved, SchemaReport, StoreError};
+
+impl PostgresStore {
+    /// Applies the migrations that are missing.
+    pub(super) async fn migrate(&self) -> Result<(), StoreError> {
+        let mut client = self.acquire().await?;
+        let client: &mut Client = &mut client;
+        migrate::migrate(client, &self.options.schema, MIGRATIONS, self.clock.now()).await?;
+        Ok(())
+    }
+
+    /// How far the schema of a database is; changes nothing.
+    pub async fn schema_report(options: &PostgresOptions) -> Result<SchemaReport, StoreError> {
+        options.check_schema()?;
+        let pool = pool(options)?;
+        let client = pool.get().await.map_err(super::fault::Fault::from)?;
+        migrate::report(&client, &options.schema, MIGRATIONS).await
+    }
+
+    /// Puts the views with the seeds' names into `public` too.
+    pub async fn add_compat_views(&self) -> Result<(), StoreError> {
+        let mut client = self.acquire().await?;
+        let client: &mut Client = &mut client;
+        migrate::compat_views(client, &self.options.schema).await
+    }
+
+    /// Takes in everything a SQLite database holds, in one transaction that is read back before it is committed. The database must
+    /// be empty; the file is held meanwhile and stays as it is.
+    pub async fn take_all(&self, from: PathBuf, clock: Clock) -> Result<Moved, KeepingError> {
+        let mut client = self.acquire().await.map_err(StoreError::from)?;
+        let client: &mut Client = &mut client;
+        take_all::take_all(client, &self.options.schema, from, clock).await
+    }
+}

@@ -1,0 +1,175 @@
+//! [`Keeping`] on PostgreSQL. A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains
+//! readable.
+//!
+//! Invariants: one transaction; a turn that somebody works on is never touched; rows of other people keep their content. A new text
+//! or JSON column must be handled here or be named with a reason in `erase_tests.rs`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jiff::Timestamp;
+use werkruf_contract::{Clock, Uuid};
+
+use super::PostgresStore;
+use super::fault::Fault;
+use super::flush::{Scope, Statement, Transaction};
+use super::hold::{changed, end_turn};
+use super::param::{ms, p};
+use super::row::{self, all};
+use super::text::clean;
+use crate::ending::CANCELED;
+use crate::{Backup, Counts, Erased, Keeping, KeepingError, Kept, StoreError, TurnRow, crash};
+
+impl Keeping for PostgresStore {
+    fn counts(&self) -> Counts {
+        let commits = self.commits.load(Ordering::Relaxed);
+        // How many rows each of them wrote is known to the database alone.
+        Counts { commits, groups: commits, row_writes: 0 }
+    }
+
+    fn back_up(&self, target: PathBuf, _force: bool) -> Kept<'_, Backup> {
+        let why = "PostgreSQL is backed up with its own tools: pg_dump --format=custom, or continuous archiving; see docs/operations.md";
+        Box::pin(async move { Err(KeepingError::Unfit { path: target, why: why.to_owned() }) })
+    }
+
+    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>> {
+        Box::pin(async move {
+            let now = ms(clock.now());
+            let erasure = Arc::new(Erasure { tenant_id, user_id: clean(&user_id).into_owned(), cancel, clock, now });
+            let erasing = self.with(Scope::Tenant(tenant_id), move |transaction| {
+                let erasure = Arc::clone(&erasure);
+                Box::pin(async move { erasure.run(transaction).await })
+            });
+            let erased = erasing.await?;
+            crash::point("erased");
+            Ok(erased)
+        })
+    }
+
+    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>> {
+        Box::pin(async move {
+            let user_id = clean(&user_id);
+            let rows = self.query(Scope::Tenant(tenant_id), &unfinished_sql(), &[p(&tenant_id), p(&user_id)]).await?;
+            Ok(all(&rows, row::turn)?.into_iter().map(|turn| turn.id).collect())
+        })
+    }
+}
+
+fn unfinished_sql() -> String {
+    format!(
+        "SELECT {} FROM turns WHERE finished_at IS NULL AND tenant_id = $1 AND (user_id = $2 OR conversation_id IN
+           (SELECT id FROM conversations WHERE tenant_id = $1 AND user_id = $2)) ORDER BY status = 'accepted', id",
+        row::TURN
+    )
+}
+
+// $1 tenant, $2 user.
+const CONVERSATIONS: &str = "SELECT id FROM conversations WHERE tenant_id = $1 AND user_id = $2";
+const TURNS: &str = "SELECT id FROM turns WHERE tenant_id = $1 AND (user_id = $2
+      OR conversation_id IN (SELECT id FROM conversations WHERE tenant_id = $1 AND user_id = $2))";
+const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, whatsapp_user_id = NULL,
+    external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
+    WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
+const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";
+const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 RETURNING true";
+
+// $1 tenant, $2 conversations.
+const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = $1 AND conversation_id = ANY ($2) RETURNING true";
+const OF_CONVERSATIONS: [&str; 2] = [
+    "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
+    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
+];
+
+// $1 tenant, $2 turns. A tool nobody knows has the name a model made up.
+const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL, repairs = NULL, response = NULL, error = NULL,
+    error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
+    tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END
+    WHERE tenant_id = $1 AND turn_id = ANY ($2) RETURNING true";
+const OF_TURNS: [&str; 7] = [
+    "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = $1
+       AND id IN (SELECT conversation_id FROM turns WHERE tenant_id = $1 AND id = ANY ($2))",
+    "UPDATE call_attempts SET error = '{}' WHERE tenant_id = $1
+       AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = $1 AND turn_id = ANY ($2))",
+    "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = $1
+       AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = $1 AND turn_id = ANY ($2))",
+    "DELETE FROM inbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
+    "DELETE FROM outbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
+    // A turn without a conversation is a stream of its own.
+    "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
+    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL
+       WHERE tenant_id = $1 AND id = ANY ($2)",
+];
+/// What the person did in somebody else's conversation loses its words and keeps its place, so that the history stays valid. Their
+/// own conversations are among these, and lose everything afterwards.
+const IN_CONVERSATIONS: [&str; 2] = [
+    "UPDATE messages SET content = '[erased]', metadata = '{}', tool_calls = CASE WHEN tool_calls IS NOT NULL THEN
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('id', call ->> 'id', 'name', call ->> 'name', 'args', '{}'::jsonb) ORDER BY n), '[]')
+          FROM jsonb_array_elements(tool_calls) WITH ORDINALITY AS list (call, n)) END
+     FROM turns WHERE turns.tenant_id = $1 AND turns.id = ANY ($2) AND messages.tenant_id = $1
+       AND messages.conversation_id = turns.conversation_id AND messages.turn_id = turns.id",
+    "UPDATE events SET data = json_build_object('turn_id', events.turn_id, 'erased', true)
+     FROM turns WHERE turns.tenant_id = $1 AND turns.id = ANY ($2) AND events.tenant_id = $1
+       AND events.conversation_id = turns.conversation_id AND events.turn_id = turns.id",
+];
+
+/// Remembers the erasure too, as the system: a dump made afterwards carries it.
+const MARK: &str = "INSERT INTO settings (name, value) VALUES ($1, to_char($2 AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))
+    ON CONFLICT (name) DO UPDATE SET value = greatest(settings.value, excluded.value)";
+
+/// One person, on the way out.
+struct Erasure {
+    tenant_id: Uuid,
+    user_id: String,
+    cancel: bool,
+    clock: Clock,
+    now: Timestamp,
+}
+
+impl Erasure {
+    /// `None` when nobody is known by this id.
+    async fn run(&self, transaction: &Transaction) -> Result<Option<Erased>, Fault> {
+        let user_id = self.user_id.as_str();
+        let of_person = [p(&self.tenant_id), p(&user_id)];
+        let unfinished: Vec<TurnRow> = all(&transaction.query(&unfinished_sql(), &of_person).await?, row::turn)?;
+        for turn in &unfinished {
+            if !self.cancel {
+                return Err(StoreError::Busy.into());
+            }
+            // Busy where somebody works on it.
+            end_turn(transaction, turn, &CANCELED, &self.clock, self.now).await?;
+        }
+        let found = [CONVERSATIONS, TURNS, PERSON].map(|sql| Statement { sql, params: &of_person });
+        let found = transaction.run(&found).await?;
+        let [conversations, turns, person] = &found[..] else { return Err(StoreError::Broken("an answer is missing".to_owned()).into()) };
+        let (conversations, turns) = (all(conversations, |columns| columns.id())?, all(turns, |columns| columns.id())?);
+        if person.is_empty() && conversations.is_empty() && turns.is_empty() {
+            return Ok(None);
+        }
+        let (of_turns, of_conversations) = ([p(&self.tenant_id), p(&turns)], [p(&self.tenant_id), p(&conversations)]);
+        let mut statements = vec![Statement { sql: RIGHTS, params: &of_person }, Statement { sql: KEYS, params: &of_person }];
+        statements.push(Statement { sql: CALLS, params: &of_turns });
+        statements.extend(IN_CONVERSATIONS.iter().chain(&OF_TURNS).map(|sql| Statement { sql, params: &of_turns }));
+        statements.extend(OF_CONVERSATIONS.iter().map(|sql| Statement { sql, params: &of_conversations }));
+        statements.push(Statement { sql: MESSAGES, params: &of_conversations });
+        let done = transaction.run(&statements).await?;
+        let rows = |place: Option<&Vec<tokio_postgres::Row>>| place.map_or(0, |rows| changed(rows.len()));
+        let name = format!("erased:{}:{}", self.tenant_id, self.user_id);
+        transaction.query("SELECT set_config('role', 'werkruf_system', true)", &[]).await?;
+        transaction.query(MARK, &[p(&name.as_str()), p(&self.now)]).await?;
+        crash::point("inside_erase");
+        Ok(Some(Erased {
+            tenant_id: self.tenant_id,
+            user_id: self.user_id.clone(),
+            erased_at: self.now,
+            conversations: changed(conversations.len()),
+            messages: rows(done.last()),
+            turns: changed(turns.len()),
+            calls: rows(done.get(2)),
+            keys: rows(done.get(1)),
+            // Dead rows are PostgreSQL's own to sweep; until its vacuum has been by they are in the files.
+            compacted: false,
+            copies: Vec::new(),
+        }))
+    }
+}

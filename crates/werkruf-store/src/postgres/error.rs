@@ -1,0 +1,24 @@
+//! Faults of the work that is done outside the usual flush: migrating, moving, reading another program's tables.
+
+use super::fault::Fault;
+use crate::StoreError;
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unsent(why) | Fault::Unknown(why) => Self::Unavailable(why),
+            Fault::Again(error) | Fault::Refused(error) => error,
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Fault::from(error).into()
+    }
+}
+
+/// Something that must not be, in words.
+pub(super) fn broken(why: impl Into<String>) -> StoreError {
+    StoreError::Broken(why.into())
+}

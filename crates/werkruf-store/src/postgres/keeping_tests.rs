@@ -1,0 +1,190 @@
+//! Erasing, holding and moving, with everything in the tables that can be there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use werkruf_contract::{CallStatus, Clock, Effect, TurnStatus, Uuid};
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::p;
+use super::row::{all, only};
+use super::story_tests::fresh;
+use crate::story::World;
+use crate::{
+    ApprovalFilter, Approvals, CallFilter, Keeping, KeepingError, NewApproval, Page, People, PeopleBatch, Records, SqliteStore, Store,
+    StoreError, Turns,
+};
+
+async fn world() -> World<PostgresStore> {
+    let (store, clock, ()) = fresh().await;
+    World::new(store, clock)
+}
+
+fn people() -> PeopleBatch {
+    serde_json::from_value(json!({
+        "branches": [{"id": 1, "name": "North", "time_zone": "Europe/Berlin"}],
+        "roles": [{"id": 1, "name": "clerk", "permissions": [{"entity": "requests", "entity_type": "table", "access": "read", "scope": "own"}]}],
+        "users": [{"id": 1, "first_name": "Clara", "last_name": "Secret", "email": "clara@secret", "locale": "de-DE", "branch_id": 1,
+                   "role_ids": [1], "external_id": "ext-secret"}]
+    }))
+    .unwrap()
+}
+
+/// A turn that has ended, one with an open `once` call, one that waits, and a question to a person.
+async fn fill<S: Store>(world: &World<S>) -> Uuid {
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    world.store.put_people(world.tenant, people()).await.unwrap();
+    let done = world.talk().await;
+    let call = world.call(&done, 0);
+    world.act(&done, std::slice::from_ref(&call)).await;
+    world.finish_call(&done, &call).await;
+    world.complete(&done).await;
+    let open = world.talk().await;
+    let mut call = world.call(&open, 0);
+    call.effect = Effect::Once;
+    world.act(&open, std::slice::from_ref(&call)).await;
+    let behind = world.opening(crate::ConversationRef::Existing { id: open.conversation, any_user: false }, "and a secret");
+    world.store.open_turn(behind).await.unwrap();
+    world.store.release(open.fence.clone()).await.unwrap();
+    call.id
+}
+
+async fn text_of_everything(store: &PostgresStore) -> String {
+    let sql = "SELECT class.relname::text FROM pg_class AS class WHERE relnamespace = 'werkruf'::regnamespace AND relkind = 'r'";
+    let mut everything = String::new();
+    for table in all(&store.query(Scope::System, sql, &[]).await.unwrap(), |columns| columns.text()).unwrap() {
+        let sql = format!("SELECT coalesce(json_agg(found)::text, '') FROM {table} AS found");
+        everything += &only(&store.query(Scope::System, &sql, &[]).await.unwrap(), |columns| columns.text()).unwrap();
+    }
+    everything
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_is_erased_from_every_table() {
+    let world = world().await;
+    fill(&world).await;
+    let (store, tenant) = (&world.store, world.tenant);
+    assert!(text_of_everything(store).await.contains("secret"));
+    let busy = store.erase_person(tenant, "1".to_owned(), false, world.clock.clone()).await;
+    assert!(matches!(busy, Err(KeepingError::Store(StoreError::Busy))), "{busy:?}");
+    assert_eq!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().len(), 2);
+    let erased = store.erase_person(tenant, "1".to_owned(), true, world.clock.clone()).await.unwrap().unwrap();
+    assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
+    assert!(erased.messages >= 6, "{erased:?}");
+    let left = text_of_everything(store).await;
+    for word in ["secret", "Clara", "hello", "status\\\":"] {
+        assert!(!left.contains(word), "{word} is left");
+    }
+    assert!(left.contains(&format!("erased:{tenant}:1")));
+    assert!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().is_empty());
+    let nobody = store.erase_person(tenant, "77".to_owned(), true, world.clock.clone()).await.unwrap();
+    assert_eq!(nobody, None);
+    let refused = store.back_up("/tmp/x".into(), false).await.unwrap_err().to_string();
+    assert!(refused.contains("pg_dump"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_pending_is_held_and_not_sent_again() {
+    let world = world().await;
+    let once = fill(&world).await;
+    let (store, tenant) = (&world.store, world.tenant);
+    let working = world.talk().await;
+    let busy = store.hold_pending(false, world.clock.clone()).await;
+    assert!(matches!(busy, Err(KeepingError::Store(StoreError::Busy))), "a server is at work: {busy:?}");
+    let ask = NewApproval {
+        id: world.id(),
+        call_id: world.id(),
+        tool_name: "pay".to_owned(),
+        arguments: "{}".to_owned(),
+        arguments_digest: "d".to_owned(),
+        approver_roles: vec!["clerk".to_owned()],
+        asked_by: "1".to_owned(),
+        expires_at: world.now,
+    };
+    let mut write = world.to_write(&working);
+    write.approvals = vec![ask];
+    store.write(write).await.unwrap();
+    let held = store.hold_pending(true, world.clock.clone()).await.unwrap();
+    assert_eq!((held.turns, held.calls, held.approvals), (3, 1, 1));
+    let call = store.call(tenant, once).await.unwrap().unwrap();
+    assert_eq!((call.status, call.error_code.as_deref()), (CallStatus::Failed, Some("outcome_unknown")));
+    assert!(store.unfinished_turns("anybody".to_owned()).await.unwrap().is_empty());
+    let turn = store.turn(tenant, call.turn_id).await.unwrap().unwrap();
+    assert_eq!((turn.status, turn.error_code.as_deref()), (TurnStatus::Failed, Some("restored")));
+    let asked = store.approvals(tenant, ApprovalFilter::default(), Page::default()).await.unwrap();
+    assert_eq!(asked[0].status.as_str(), "canceled");
+    // The stale owner can write nothing more, and every call has its one result.
+    assert!(matches!(store.write(world.to_write(&working)).await, Err(StoreError::Fenced)));
+    let history = store.history(tenant, call.conversation_id.unwrap()).await.unwrap();
+    let roles: Vec<&str> = history.iter().map(|message| message.role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "user"]);
+    assert_eq!(store.hold_pending(false, world.clock.clone()).await.unwrap().turns, 0, "a second time finds nothing");
+}
+
+fn sqlite(path: &Path) -> (Arc<SqliteStore>, Clock) {
+    let clock = Clock::system(0);
+    (SqliteStore::open(path, &clock).unwrap(), clock)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_moves_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("w.db");
+    let (store, clock) = sqlite(&file);
+    let from = World::new(store, clock.clone());
+    fill(&from).await;
+    let running = from.talk().await;
+    let mut write = from.to_write(&running);
+    write.messages = vec![from.message("assistant", "with a \0 in it, ä and \"quotes\"")];
+    write.state_patches = vec![serde_json::from_value(json!({"b": 1.50, "a": {"z": [1e2, null], "y": "\u{0}"}})).unwrap()];
+    from.store.write(write).await.unwrap();
+    let (tenant, conversation) = (from.tenant, running.conversation);
+    let calls = from.store.calls(tenant, CallFilter::default(), Page::default()).await.unwrap();
+
+    let (target, _, ()) = fresh().await;
+    let held = target.take_all(file.clone(), clock.clone()).await;
+    assert!(matches!(held, Err(KeepingError::Store(StoreError::InUse(_)))), "{held:?}");
+    drop(from);
+    let moved = target.take_all(file.clone(), clock.clone()).await.unwrap();
+    assert_eq!((moved.tables["messages"].rows, moved.tables["tool_calls"].rows, moved.tables["tenants"].rows), (9, 2, 1));
+    assert_eq!(moved.tables["users"].rows, 1);
+    assert_eq!(target.calls(tenant, CallFilter::default(), Page::default()).await.unwrap(), calls);
+    let history = target.history(tenant, conversation).await.unwrap();
+    assert_eq!(history.last().unwrap().content, "with a \u{fffd} in it, ä and \"quotes\"");
+    let person = target.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
+    assert_eq!((person.name.as_str(), person.permissions.len()), ("Clara Secret", 1));
+    // What was given back is found by the next server at once; what a process still held, when its lease has lapsed.
+    assert_eq!(target.unfinished_turns("next".to_owned()).await.unwrap().len(), 2);
+
+    let again = target.take_all(file.clone(), clock.clone()).await;
+    assert!(matches!(again, Err(KeepingError::NotEmpty(_))), "{again:?}");
+    let nowhere = target.take_all(folder.path().join("no.db"), clock.clone()).await;
+    assert!(nowhere.is_err() && !folder.path().join("no.db").exists());
+    // The file is as it was: it opens and moves again, into another database.
+    let (second, _, ()) = fresh().await;
+    assert_eq!(second.take_all(file, clock).await.unwrap(), moved);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_is_refused_in_the_middle_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("w.db");
+    let (store, clock) = sqlite(&file);
+    let from = World::new(store, clock.clone());
+    fill(&from).await;
+    drop(from);
+    let (target, _, ()) = fresh().await;
+    // A trigger that spoils what arrives: the digests must tell.
+    let mut client = target.acquire().await.unwrap();
+    let spoil = "CREATE FUNCTION werkruf.spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.content := NEW.content || '!'; RETURN NEW; END $$;
+                 CREATE TRIGGER spoil BEFORE INSERT ON werkruf.messages FOR EACH ROW EXECUTE FUNCTION werkruf.spoil()";
+    let client: &mut tokio_postgres::Client = &mut client;
+    client.batch_execute(spoil).await.unwrap();
+    let spoilt = target.take_all(file, clock).await.unwrap_err().to_string();
+    assert!(spoilt.contains("messages"), "{spoilt}");
+    let none = Uuid::nil();
+    let rows = target.query(Scope::System, "SELECT count(*) FROM tenants WHERE id <> $1", &[p(&none)]).await.unwrap();
+    assert_eq!(only(&rows, |columns| columns.int()).unwrap(), 0, "nothing half-written");
+}

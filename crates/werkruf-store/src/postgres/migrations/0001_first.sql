@@ -1,0 +1,478 @@
+-- The first schema, the same tables as SQLite has. Runs with the schema first in the search path, so nothing names it.
+-- Every key begins with the tenant: the tables distribute by tenant_id, and the wall of `walls.sql` costs no extra look.
+-- jsonb where people query; json, which keeps the exact text, where a program reads it back. Whole numbers are bigint.
+-- No foreign key to tenants: the tenant comes from the credential, which was read from there.
+
+CREATE TABLE settings (
+  name  text NOT NULL PRIMARY KEY,
+  value text NOT NULL
+);
+
+CREATE TABLE tenants (
+  id         uuid NOT NULL PRIMARY KEY,
+  tenant_id  uuid NOT NULL GENERATED ALWAYS AS (id) STORED,
+  slug       text COLLATE "C" NOT NULL UNIQUE,
+  created_at timestamptz NOT NULL
+);
+
+-- ---------------------------------------------------------------- people
+
+CREATE TABLE branches (
+  tenant_id uuid NOT NULL,
+  id        bigint NOT NULL,
+  name      text NOT NULL,
+  time_zone text NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+
+CREATE TABLE roles (
+  tenant_id uuid NOT NULL,
+  id        bigint NOT NULL,
+  name      text NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX roles_by_name ON roles (tenant_id, name);
+
+CREATE TABLE permissions (
+  tenant_id   uuid NOT NULL,
+  role_id     bigint NOT NULL,
+  position    bigint NOT NULL,
+  entity      text NOT NULL,
+  entity_type text NOT NULL,
+  access      text NOT NULL CHECK (access IN ('read', 'write', 'both')),
+  scope       text NOT NULL CHECK (scope IN ('own', 'branch', 'all')),
+  PRIMARY KEY (tenant_id, role_id, position),
+  FOREIGN KEY (tenant_id, role_id) REFERENCES roles (tenant_id, id) ON DELETE CASCADE
+);
+
+-- token_roles: what the last token said about roles, {"names": [...], "only": true|false}, and until when it stands.
+CREATE TABLE users (
+  tenant_id         uuid NOT NULL,
+  id                bigint NOT NULL,
+  first_name        text NOT NULL,
+  last_name         text NOT NULL,
+  email             text,
+  phone             text,
+  whatsapp_user_id  text,
+  external_id       text,
+  locale            text NOT NULL,
+  time_zone         text,
+  branch_id         bigint,
+  token_roles       json,
+  token_roles_until timestamptz CHECK ((token_roles_until IS NULL) = (token_roles IS NULL)),
+  PRIMARY KEY (tenant_id, id),
+  FOREIGN KEY (tenant_id, branch_id) REFERENCES branches (tenant_id, id)
+);
+CREATE UNIQUE INDEX users_by_external_id ON users (tenant_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX users_by_phone ON users (tenant_id, phone) WHERE phone IS NOT NULL;
+CREATE INDEX users_by_whatsapp ON users (tenant_id, whatsapp_user_id) WHERE whatsapp_user_id IS NOT NULL;
+CREATE INDEX users_by_branch ON users (tenant_id, branch_id);
+
+CREATE TABLE user_roles (
+  tenant_id uuid NOT NULL,
+  user_id   bigint NOT NULL,
+  role_id   bigint NOT NULL,
+  PRIMARY KEY (tenant_id, user_id, role_id),
+  FOREIGN KEY (tenant_id, user_id) REFERENCES users (tenant_id, id) ON DELETE CASCADE,
+  FOREIGN KEY (tenant_id, role_id) REFERENCES roles (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX user_roles_by_role ON user_roles (tenant_id, role_id);
+
+-- The roles a person really holds at a time T: those with since <= T AND T < until. Names the tenant does not have count as
+-- not said; where none is left, user_roles stands, unless the token allows these only.
+CREATE VIEW held_roles (tenant_id, user_id, role_id, since, until) WITH (security_invoker = true) AS
+SELECT users.tenant_id, users.id, roles.id, '-infinity'::timestamptz, users.token_roles_until
+FROM users JOIN roles ON roles.tenant_id = users.tenant_id
+WHERE users.token_roles IS NOT NULL AND roles.name IN (SELECT json_array_elements_text(users.token_roles -> 'names'))
+UNION ALL
+SELECT user_roles.tenant_id, user_roles.user_id, user_roles.role_id,
+  CASE WHEN (users.token_roles ->> 'only')::boolean OR EXISTS (
+    SELECT 1 FROM roles WHERE roles.tenant_id = users.tenant_id
+      AND roles.name IN (SELECT json_array_elements_text(users.token_roles -> 'names')))
+  THEN users.token_roles_until ELSE '-infinity'::timestamptz END, 'infinity'::timestamptz
+FROM user_roles JOIN users ON users.tenant_id = user_roles.tenant_id AND users.id = user_roles.user_id;
+
+CREATE TABLE api_keys (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  digest     text NOT NULL UNIQUE,
+  user_id    text,
+  scopes     text NOT NULL,
+  name       text,
+  expires_at timestamptz,
+  created_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+
+-- ---------------------------------------------------------------- workspace
+
+CREATE TABLE requests (
+  tenant_id      uuid NOT NULL,
+  id             bigint NOT NULL,
+  title          text NOT NULL,
+  description    text,
+  status         text NOT NULL,
+  due_date       date,
+  requester_id   bigint NOT NULL,
+  responsible_id bigint,
+  branch_id      bigint,
+  created_at     timestamptz,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX requests_by_requester ON requests (tenant_id, requester_id);
+CREATE INDEX requests_by_responsible ON requests (tenant_id, responsible_id);
+CREATE INDEX requests_by_branch ON requests (tenant_id, branch_id);
+
+CREATE TABLE tasks (
+  tenant_id   uuid NOT NULL,
+  id          bigint NOT NULL,
+  title       text NOT NULL,
+  description text,
+  status      text NOT NULL,
+  due_date    date,
+  user_id     bigint NOT NULL,
+  branch_id   bigint,
+  created_at  timestamptz,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX tasks_by_user ON tasks (tenant_id, user_id);
+CREATE INDEX tasks_by_branch ON tasks (tenant_id, branch_id);
+
+CREATE TABLE worktimes (
+  tenant_id  uuid NOT NULL,
+  id         bigint NOT NULL,
+  user_id    bigint NOT NULL,
+  branch_id  bigint,
+  started_at timestamptz NOT NULL,
+  ended_at   timestamptz,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX worktimes_by_user ON worktimes (tenant_id, user_id, started_at);
+CREATE INDEX worktimes_by_branch ON worktimes (tenant_id, branch_id, started_at);
+
+CREATE TABLE cerebro_articles (
+  tenant_id uuid NOT NULL,
+  id        bigint NOT NULL,
+  title     text NOT NULL,
+  content   text NOT NULL,
+  tags      json NOT NULL DEFAULT '[]',
+  branch_id bigint,
+  PRIMARY KEY (tenant_id, id)
+);
+
+-- ---------------------------------------------------------------- conversations
+
+CREATE TABLE conversations (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  user_id    text NOT NULL,
+  channel    text NOT NULL,
+  assistant  text NOT NULL,
+  title      text NOT NULL,
+  state      jsonb NOT NULL DEFAULT '{}',
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  -- What was said before the part that is still sent to the model, and the place it reaches to.
+  summary       text,
+  summary_until bigint,
+  PRIMARY KEY (tenant_id, id)
+) WITH (fillfactor = 85);
+CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
+
+-- conversation_id is the stream: the conversation, or the turn where a turn has none. Written with every commit and bare of
+-- further indexes, so that an update stays on its page. last_write: the newest write that went through under this lease.
+CREATE TABLE leases (
+  tenant_id        uuid NOT NULL,
+  conversation_id  uuid NOT NULL,
+  owner            text,
+  epoch            bigint NOT NULL,
+  next_event_seq   bigint NOT NULL,
+  next_message_seq bigint NOT NULL,
+  expires_at       timestamptz,
+  last_write       uuid,
+  PRIMARY KEY (tenant_id, conversation_id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE messages (
+  id              uuid NOT NULL,
+  tenant_id       uuid NOT NULL,
+  created_at      timestamptz NOT NULL,
+  conversation_id uuid NOT NULL,
+  content         text NOT NULL,
+  role            text NOT NULL CHECK (role IN ('user', 'assistant', 'tool', 'system')),
+  tool_calls      jsonb,
+  tool_call_id    text,
+  tool_name       text,
+  status          text CHECK (status IS NULL OR status IN ('pending', 'success', 'error')),
+  metadata        jsonb NOT NULL DEFAULT '{}',
+  seq             bigint,
+  turn_id         uuid,
+  tokens          bigint,
+  PRIMARY KEY (tenant_id, conversation_id, id),
+  FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX messages_by_place ON messages (tenant_id, conversation_id, seq);
+CREATE UNIQUE INDEX messages_by_call ON messages (tenant_id, conversation_id, tool_call_id) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status = 'pending';
+CREATE INDEX messages_waiting ON messages (tenant_id, conversation_id) WHERE status = 'pending';
+
+-- client, seen, sent: what a client of the OpenAI doors brought with its turn, what it has seen after it, and what it had sent.
+CREATE TABLE turns (
+  tenant_id        uuid NOT NULL,
+  id               uuid NOT NULL,
+  conversation_id  uuid,
+  user_id          text NOT NULL,
+  kind             text NOT NULL CHECK (kind IN ('chat', 'invoke', 'retry')),
+  assistant        text NOT NULL,
+  key_id           uuid,
+  status           text NOT NULL CHECK (status IN
+    ('accepted', 'planning', 'acting', 'finalizing', 'completed', 'awaiting_approval', 'failed', 'canceled')),
+  step             bigint NOT NULL DEFAULT 0,
+  takeovers        bigint NOT NULL DEFAULT 0,
+  stalled          bigint NOT NULL DEFAULT 0,
+  cancel_requested boolean NOT NULL DEFAULT false,
+  partial          text,
+  error            json,
+  error_code       text,
+  message          text,
+  created_at       timestamptz NOT NULL,
+  updated_at       timestamptz NOT NULL,
+  finished_at      timestamptz,
+  client           json,
+  seen             text,
+  sent             text,
+  PRIMARY KEY (tenant_id, id),
+  FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
+) WITH (fillfactor = 85);
+CREATE INDEX turns_by_conversation ON turns (tenant_id, conversation_id, id);
+CREATE INDEX turns_by_sight ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
+CREATE INDEX turns_by_request ON turns (tenant_id, user_id, sent) WHERE sent IS NOT NULL;
+-- Small and hot: what a look for work must see, however many turns are done.
+CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
+
+CREATE TABLE tool_calls (
+  tenant_id        uuid NOT NULL,
+  id               uuid NOT NULL,
+  conversation_id  uuid,
+  turn_id          uuid NOT NULL,
+  step             bigint NOT NULL,
+  output_index     bigint NOT NULL,
+  response_id      text,
+  kind             text NOT NULL CHECK (kind IN ('function', 'mcp', 'web_search', 'custom')),
+  tool_name        text NOT NULL,
+  call_id          text,
+  item_id          text,
+  status           text NOT NULL CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'timeout', 'canceled')),
+  request          jsonb,
+  raw_arguments    text,
+  repairs          jsonb,
+  response         jsonb,
+  error            text,
+  error_type       text,
+  error_code       text,
+  error_detail     jsonb,
+  effect           text NOT NULL CHECK (effect IN ('read', 'idempotent', 'once')),
+  attempt          bigint NOT NULL DEFAULT 0,
+  cache_hit        boolean NOT NULL DEFAULT false,
+  cancel_requested boolean NOT NULL DEFAULT false,
+  dedupe_key       text,
+  dedupe_of        uuid,
+  retry_of         uuid,
+  idempotency_key  text,
+  permission       json,
+  context          json NOT NULL,
+  trace_id         text,
+  run_id           text,
+  ingestion_run_id text,
+  workflow_id      text,
+  case_id          text,
+  meta             json,
+  created_at       timestamptz NOT NULL,
+  updated_at       timestamptz NOT NULL,
+  started_at       timestamptz,
+  finished_at      timestamptz,
+  PRIMARY KEY (tenant_id, id),
+  FOREIGN KEY (tenant_id, turn_id) REFERENCES turns (tenant_id, id) ON DELETE CASCADE
+) WITH (fillfactor = 85);
+CREATE UNIQUE INDEX tool_calls_by_place ON tool_calls (tenant_id, turn_id, step, output_index);
+CREATE INDEX tool_calls_by_item ON tool_calls (tenant_id, conversation_id, item_id) WHERE item_id IS NOT NULL;
+CREATE INDEX tool_calls_by_wire_id ON tool_calls (tenant_id, conversation_id, call_id) WHERE call_id IS NOT NULL;
+CREATE INDEX tool_calls_by_key ON tool_calls (tenant_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
+CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_id, id);
+-- Reads never enter it: it answers "has anything changed the world since".
+CREATE INDEX tool_calls_effects ON tool_calls (tenant_id, conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
+
+CREATE TABLE call_attempts (
+  tenant_id   uuid NOT NULL,
+  call_id     uuid NOT NULL,
+  attempt     bigint NOT NULL,
+  started_at  timestamptz NOT NULL,
+  finished_at timestamptz NOT NULL,
+  status      text NOT NULL CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'timeout', 'canceled')),
+  error       json NOT NULL,
+  PRIMARY KEY (tenant_id, call_id, attempt),
+  FOREIGN KEY (tenant_id, call_id) REFERENCES tool_calls (tenant_id, id) ON DELETE CASCADE
+);
+
+-- conversation_id is the stream, as in leases.
+CREATE TABLE events (
+  conversation_id uuid NOT NULL,
+  seq             bigint NOT NULL,
+  tenant_id       uuid NOT NULL,
+  turn_id         uuid,
+  type            text NOT NULL,
+  data            json NOT NULL,
+  created_at      timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, conversation_id, seq)
+);
+
+CREATE TABLE inbox (
+  tenant_id   uuid NOT NULL,
+  channel     text NOT NULL,
+  account     text NOT NULL,
+  external_id text NOT NULL,
+  fingerprint text NOT NULL,
+  turn_id     uuid NOT NULL,
+  created_at  timestamptz NOT NULL,
+  expires_at  timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, channel, account, external_id)
+);
+CREATE INDEX inbox_by_turn ON inbox (tenant_id, turn_id);
+
+-- held: a message that a restored backup would send again waits for the operator's word, and is no longer due.
+CREATE TABLE outbox (
+  tenant_id       uuid NOT NULL,
+  id              uuid NOT NULL,
+  conversation_id uuid,
+  turn_id         uuid NOT NULL,
+  part            bigint NOT NULL,
+  channel         text NOT NULL,
+  account         text NOT NULL,
+  recipient       text NOT NULL,
+  body            text NOT NULL,
+  status          text NOT NULL CHECK (status IN ('pending', 'sending', 'sent', 'delivered', 'read', 'dead')),
+  attempts        bigint NOT NULL DEFAULT 0,
+  ambiguous       boolean NOT NULL DEFAULT false,
+  error_code      text,
+  external_id     text,
+  next_at         timestamptz,
+  created_at      timestamptz NOT NULL,
+  updated_at      timestamptz NOT NULL,
+  held            boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (tenant_id, id),
+  UNIQUE (tenant_id, turn_id, part)
+);
+CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id);
+CREATE INDEX outbox_due ON outbox (next_at) WHERE status IN ('pending', 'sending') AND NOT held;
+
+CREATE TABLE approvals (
+  tenant_id        uuid NOT NULL,
+  id               uuid NOT NULL,
+  conversation_id  uuid,
+  turn_id          uuid NOT NULL,
+  call_id          uuid NOT NULL,
+  tool_name        text NOT NULL,
+  arguments        json NOT NULL,
+  arguments_digest text NOT NULL,
+  approver_roles   json NOT NULL,
+  asked_by         text NOT NULL,
+  status           text NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
+  decided_by       text,
+  created_at       timestamptz NOT NULL,
+  decided_at       timestamptz,
+  expires_at       timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id),
+  UNIQUE (tenant_id, call_id)
+);
+CREATE INDEX approvals_by_conversation ON approvals (tenant_id, conversation_id);
+CREATE INDEX approvals_by_turn ON approvals (tenant_id, turn_id);
+CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
+
+-- ---------------------------------------------------------------- money
+
+CREATE TABLE api_usage (
+  id                uuid NOT NULL,
+  tenant_id         uuid NOT NULL,
+  user_id           text NOT NULL,
+  conversation_id   uuid,
+  turn_id           uuid,
+  call_id           uuid,
+  key_id            uuid,
+  created_at        timestamptz NOT NULL,
+  provider          text NOT NULL,
+  model             text NOT NULL,
+  operation         text NOT NULL CHECK (operation IN ('chat', 'ask_gpt', 'embedding', 'tool')),
+  tokens_prompt     bigint NOT NULL,
+  tokens_cached     bigint NOT NULL,
+  tokens_completion bigint NOT NULL,
+  tokens_reasoning  bigint NOT NULL,
+  tokens_total      bigint NOT NULL,
+  estimated         boolean NOT NULL,
+  cost_nano_usd     bigint,
+  cost_usd          double precision GENERATED ALWAYS AS (cost_nano_usd::double precision / 1000000000.0) STORED,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX api_usage_by_turn ON api_usage (tenant_id, turn_id);
+
+CREATE TABLE budgets (
+  tenant_id   uuid NOT NULL,
+  id          uuid NOT NULL,
+  scope       text NOT NULL CHECK (scope IN ('tenant', 'user', 'key')),
+  subject     text,
+  period      text NOT NULL CHECK (period IN ('day', 'month')),
+  unit        text NOT NULL CHECK (unit IN ('tokens', 'nano_usd', 'model_calls')),
+  "limit"     bigint NOT NULL,
+  created_at  timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+
+CREATE TABLE provider_tokens (
+  tenant_id  uuid NOT NULL,
+  provider   text NOT NULL,
+  account    text NOT NULL,
+  sealed     bytea NOT NULL,
+  expires_at timestamptz,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, provider, account)
+);
+
+-- ---------------------------------------------------------------- knowledge
+
+CREATE TABLE documents (
+  tenant_id        uuid NOT NULL,
+  id               uuid NOT NULL,
+  collection       text NOT NULL,
+  document_id      text NOT NULL,
+  title            text NOT NULL,
+  text             text NOT NULL,
+  language         text,
+  metadata         json NOT NULL DEFAULT '{}',
+  digest           text NOT NULL,
+  ingestion_run_id text NOT NULL,
+  created_at       timestamptz NOT NULL,
+  updated_at       timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id),
+  UNIQUE (tenant_id, collection, document_id)
+);
+
+CREATE TABLE chunks (
+  tenant_id       uuid NOT NULL,
+  id              uuid NOT NULL,
+  document        uuid NOT NULL,
+  position        bigint NOT NULL,
+  content         text NOT NULL,
+  embedding       bytea,
+  embedding_model text,
+  status          text NOT NULL CHECK (status IN ('pending', 'embedded', 'failed')),
+  created_at      timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id),
+  UNIQUE (tenant_id, document, position),
+  FOREIGN KEY (tenant_id, document) REFERENCES documents (tenant_id, id) ON DELETE CASCADE
+);
+
+-- ---------------------------------------------------------------- names of the seeds
+
+CREATE VIEW chats WITH (security_invoker = true) AS SELECT * FROM conversations;
+CREATE VIEW tool_call WITH (security_invoker = true) AS SELECT *, conversation_id AS chat_id FROM tool_calls;
+CREATE VIEW api_usage_by_chat WITH (security_invoker = true) AS SELECT *, conversation_id AS chat_id FROM api_usage;

@@ -1,0 +1,122 @@
+//! PostgreSQL: any number of processes on one database, each operation one transaction in one flush.
+//!
+//! What must be decided inside a transaction is decided by functions in the schema (`migrations/*_turns.sql`), so that no round trip
+//! stands between a guard and what it guards. Leases count by the database's clock.
+
+mod admin;
+mod approvals;
+mod clients;
+mod door;
+mod erase;
+mod error;
+mod fault;
+mod fleet;
+mod flush;
+mod history;
+mod hold;
+mod import;
+mod legacy;
+mod legacy_source;
+mod migrate;
+mod options;
+mod param;
+mod people;
+mod people_write;
+mod pieces;
+mod records;
+mod row;
+mod streams;
+mod system;
+mod take_all;
+mod text;
+mod turn_open;
+mod turn_write;
+mod turns;
+mod workspace;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use tokio_postgres::NoTls;
+use tokio_postgres_rustls::MakeRustlsConnect;
+use werkruf_contract::Clock;
+
+use crate::StoreError;
+use door::Door;
+pub(crate) use legacy_source::read as read_legacy;
+use options::Address;
+pub use options::PostgresOptions;
+pub(crate) use take_all::storable;
+
+/// A database shared with other processes.
+pub struct PostgresStore {
+    pool: Pool,
+    options: PostgresOptions,
+    clock: Clock,
+    /// How long a lease stands, in seconds, as the statements want it.
+    ttl: f64,
+    /// `None` where nobody may listen.
+    door: Option<Door>,
+    /// Transactions this process has brought to their end.
+    commits: AtomicU64,
+}
+
+impl PostgresStore {
+    /// Connects, and brings the schema up to date.
+    pub async fn open(options: PostgresOptions, clock: &Clock) -> Result<Arc<Self>, StoreError> {
+        options.check_schema()?;
+        let pool = pool(&options)?;
+        let ttl = options.lease_ttl.as_secs_f64();
+        let mut store = Self { pool, options, ttl, clock: clock.clone(), door: None, commits: AtomicU64::new(0) };
+        store.migrate().await?;
+        if !store.options.poll_only {
+            let Address { driver, tls } = address(&store.options)?;
+            store.door = Some(Door::open(driver, tls, &store.options.schema, clock));
+        }
+        Ok(Arc::new(store))
+    }
+}
+
+fn address(options: &PostgresOptions) -> Result<Address, StoreError> {
+    let mut address = Address::parse(&options.url)?;
+    address.driver.connect_timeout(options.connect_timeout).tcp_user_timeout(std::time::Duration::from_secs(2));
+    if address.driver.get_application_name().is_none() {
+        address.driver.application_name("werkruf");
+    }
+    Ok(address)
+}
+
+/// Dead connections are thrown away when they are next taken out; no question is asked of a living one.
+fn pool(options: &PostgresOptions) -> Result<Pool, StoreError> {
+    let Address { driver, tls } = address(options)?;
+    let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let manager = match tls {
+        Some(tls) => Manager::from_config(driver, MakeRustlsConnect::new(tls), how),
+        None => Manager::from_config(driver, NoTls, how),
+    };
+    Pool::builder(manager).max_size(options.pool_size.max(1)).build().map_err(|error| StoreError::Broken(error.to_string()))
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod bouncer_tests;
+#[cfg(test)]
+mod fleet_tests;
+#[cfg(test)]
+mod keeping_tests;
+#[cfg(test)]
+mod legacy_tests;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod story_tests;
+#[cfg(test)]
+mod trouble_tests;
+#[cfg(test)]
+mod walls_tests;

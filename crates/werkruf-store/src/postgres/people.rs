@@ -1,0 +1,186 @@
+//! [`People`] on PostgreSQL: who exists, what they may do, which keys there are.
+//!
+//! Nothing is remembered between two questions: another process may have changed it meanwhile, and rights count as they are now.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio_postgres::types::Type;
+use werkruf_contract::{Principal, Uuid};
+
+use super::PostgresStore;
+use super::flush::{Scope, Statement};
+use super::param::{clean_or_null, ms, ms_or_null, p};
+use super::people_write as write;
+use super::records::List;
+use super::row::{self, Columns, all, first, only};
+use super::text::{clean, clean_json};
+use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
+
+const KEY: &str = "id, tenant_id, user_id, scopes, name, expires_at, created_at";
+
+/// The person and what they hold, as of one moment: one statement has one snapshot.
+const PRINCIPAL: &str = "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
+      coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug,
+      coalesce((SELECT json_agg(json_build_object('id', roles.id, 'name', roles.name) ORDER BY roles.id)
+        FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+        WHERE held_roles.tenant_id = $1 AND held_roles.user_id = $2 AND since <= $3 AND $3 < until), '[]'),
+      coalesce((SELECT json_agg(json_build_object('entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope)
+          ORDER BY permissions.role_id, permissions.position)
+        FROM held_roles JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
+        WHERE held_roles.tenant_id = $1 AND held_roles.user_id = $2 AND since <= $3 AND $3 < until), '[]')
+    FROM users JOIN tenants ON tenants.id = users.tenant_id
+      LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
+    WHERE users.tenant_id = $1 AND users.id = $2";
+
+impl People for PostgresStore {
+    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
+        Box::pin(async move {
+            let (id, slug) = (Uuid::try_parse(&name).ok(), clean(&name));
+            let sql = "SELECT id, slug FROM tenants WHERE slug = $1 OR id = $2";
+            first(&self.query(Scope::System, sql, &[p(&slug), p(&id)]).await?, tenant)
+        })
+    }
+
+    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
+        Box::pin(async move { all(&self.query(Scope::System, "SELECT id, slug FROM tenants ORDER BY slug", &[]).await?, tenant) })
+    }
+
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow> {
+        Box::pin(async move {
+            let (slug, now) = (clean(&slug), ms(now));
+            let made = [p(&id), p(&slug), p(&now)];
+            let statements = [
+                Statement { sql: "INSERT INTO tenants (id, slug, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", params: &made },
+                // Where slug and id name different tenants, the slug is what people type.
+                Statement {
+                    sql: "SELECT id, slug FROM tenants WHERE slug = $2 OR id = $1 ORDER BY slug = $2 DESC LIMIT 1",
+                    params: &made[..2],
+                },
+            ];
+            only(&self.run(Scope::System, &statements).await?.pop().unwrap_or_default(), tenant)
+        })
+    }
+
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
+        Box::pin(async move {
+            let Ok(number) = user_id.parse::<i64>() else { return Ok(None) };
+            let now = ms(self.clock.now());
+            let rows = self.query(Scope::Tenant(tenant_id), PRINCIPAL, &[p(&tenant_id), p(&number), p(&now)]).await?;
+            Ok(first(&rows, |columns| principal(columns, tenant_id, user_id))?.map(Arc::new))
+        })
+    }
+
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>> {
+        Box::pin(async move {
+            let external_id = clean(&external_id);
+            let rows = self.query(Scope::Tenant(tenant_id), write::BY_EXTERNAL_ID, &[p(&tenant_id), p(&external_id)]).await?;
+            first(&rows, user)
+        })
+    }
+
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow> {
+        Box::pin(async move {
+            let external_id = clean_or_null(external_id.as_deref()).map(|text| text.into_owned());
+            let guest = Arc::new(write::Guest { tenant_id, user_id, external_id, role: clean(&role).into_owned() });
+            self.with(Scope::Tenant(tenant_id), move |transaction| {
+                let guest = Arc::clone(&guest);
+                Box::pin(async move { guest.make(transaction).await })
+            })
+            .await
+        })
+    }
+
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let text = roles.as_ref().map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
+            let (text, until) = (text.as_deref().map(clean_json), ms_or_null(roles.map(|roles| roles.until)));
+            let sql = "UPDATE users SET token_roles = $3::json, token_roles_until = $4 WHERE tenant_id = $1 AND id = $2 RETURNING id";
+            let values = [p(&tenant_id), p(&user_id), (&text, Type::TEXT), p(&until)];
+            match self.query(Scope::Tenant(tenant_id), sql, &values).await?.len() {
+                1 => Ok(()),
+                _ => Err(StoreError::Moved { what: "user", id: user_id.to_string() }),
+            }
+        })
+    }
+
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let people = write::People::new(&batch);
+            self.run(Scope::Tenant(tenant_id), &people.statements(&people.params(&tenant_id))).await?;
+            Ok(())
+        })
+    }
+
+    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow> {
+        Box::pin(async move {
+            let scopes = key.scopes.names().join(",");
+            let (scopes, digest) = (scopes.as_str(), key.digest.0.as_str());
+            let (user_id, name) = (clean_or_null(key.user_id.as_deref()), clean_or_null(key.name.as_deref()));
+            let (expires_at, created_at) = (ms_or_null(key.expires_at), ms(key.created_at));
+            // The id is new: a conflict is this very statement, whose end was not heard.
+            let sql = "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
+                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
+            let values = [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];
+            self.query(Scope::Tenant(key.tenant_id), sql, &values).await?;
+            let NewKey { id, tenant_id, user_id, scopes, name, expires_at, created_at, .. } = key;
+            Ok(KeyRow { id, tenant_id, user_id, scopes, name, expires_at, created_at })
+        })
+    }
+
+    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>> {
+        Box::pin(List::new(KEY, "api_keys", tenant_id).page(self, page, row::key))
+    }
+
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let sql = "DELETE FROM api_keys WHERE tenant_id = $1 AND id = $2 RETURNING id";
+            Ok(self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await?.len() == 1)
+        })
+    }
+
+    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+        Box::pin(async move {
+            let (sql, digest) = (format!("SELECT {KEY} FROM api_keys WHERE digest = $1"), digest.0.as_str());
+            first(&self.query(Scope::System, &sql, &[p(&digest)]).await?, row::key)
+        })
+    }
+
+    fn setting(&self, name: String) -> Answer<'_, Option<String>> {
+        Box::pin(async move {
+            let name = clean(&name);
+            first(&self.query(Scope::System, "SELECT value FROM settings WHERE name = $1", &[p(&name)]).await?, |columns| columns.text())
+        })
+    }
+
+    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let (name, value) = (clean(&name), clean(&value));
+            let sql = "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+            self.query(Scope::System, sql, &[p(&name), p(&value)]).await?;
+            Ok(())
+        })
+    }
+}
+
+pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
+    Ok(TenantRow { id: c.id()?, slug: c.text()? })
+}
+
+pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
+    let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
+    let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<TokenRoles>(&text)).transpose();
+    let mut token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
+    if let (Some(roles), Some(until)) = (&mut token_roles, c.time_or_null()?) {
+        roles.until = until;
+    }
+    Ok(UserRow { id, first_name, last_name, token_roles })
+}
+
+fn principal(c: &mut Columns<'_>, tenant_id: Uuid, user_id: String) -> Result<Principal, StoreError> {
+    let name = format!("{} {}", c.text()?, c.text()?).trim().to_owned();
+    let (branch_id, locale, time_zone, tenant_slug) = (c.int_or_null()?, c.text()?, c.text()?, c.text()?);
+    let roles = c.word(|text| serde_json::from_str(text).ok())?;
+    let permissions = c.word(|text| serde_json::from_str(text).ok())?;
+    Ok(Principal { tenant_id, tenant_slug, user_id, name, roles, branch_id, locale, time_zone, permissions })
+}

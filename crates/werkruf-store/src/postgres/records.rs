@@ -1,0 +1,276 @@
+//! [`Records`] on PostgreSQL: look-ups and lists.
+
+use std::borrow::Cow;
+
+use tokio_postgres::types::{ToSql, Type};
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::{Param, Scope};
+use super::param::p;
+use super::row::{self, Columns, all, first};
+use super::text::clean;
+use crate::{Answer, AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+
+impl Records for PostgresStore {
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+        Box::pin(self.by_id(row::CONVERSATION, "conversations", tenant_id, id, row::conversation))
+    }
+
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>> {
+        Box::pin(async move {
+            let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
+            if let Some(user_id) = user_id {
+                list.only("user_id =", Value::text(&user_id));
+            }
+            list.page(self, page, row::conversation).await
+        })
+    }
+
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>> {
+        Box::pin(self.messages_of(tenant_id, conversation_id, page))
+    }
+
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+        Box::pin(self.by_id(row::TURN, "turns", tenant_id, id, row::turn))
+    }
+
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+        Box::pin(self.by_id(row::CALL, "tool_calls", tenant_id, id, row::call))
+    }
+
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>> {
+        Box::pin(async move {
+            let mut list = List::new(row::CALL, "tool_calls", tenant_id);
+            if let Some(id) = filter.conversation_id {
+                list.only("conversation_id =", Value::Id(id));
+            }
+            if let Some(id) = filter.turn_id {
+                list.only("turn_id =", Value::Id(id));
+            }
+            if let Some(user_id) = &filter.user_id {
+                list.only(
+                    "(SELECT turns.user_id FROM turns WHERE turns.tenant_id = tool_calls.tenant_id AND turns.id = tool_calls.turn_id) =",
+                    Value::text(user_id),
+                );
+            }
+            if let Some(tool) = &filter.tool {
+                list.only("tool_name =", Value::text(tool));
+            }
+            if let Some(status) = filter.status {
+                list.only("status =", Value::text(status.as_str()));
+            }
+            list.page(self, page, row::call).await
+        })
+    }
+
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+        Box::pin(async move {
+            let sql = "SELECT attempt, started_at, finished_at, status, error FROM call_attempts WHERE tenant_id = $1 AND call_id = $2
+                       ORDER BY attempt";
+            all(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?, row::attempt)
+        })
+    }
+
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+        Box::pin(async move {
+            let sql = format!(
+                "SELECT {} FROM events WHERE tenant_id = $1 AND conversation_id = $2 AND seq > $4 AND ($3 IS NULL OR turn_id = $3)
+                 ORDER BY seq LIMIT $5",
+                row::EVENT
+            );
+            let limit = i64::from(limit);
+            let values = [p(&tenant_id), p(&stream_id), p(&turn_id), p(&after), p(&limit)];
+            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, row::event)
+        })
+    }
+
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+        Box::pin(self.with_prefix("tool_calls", tenant_id, prefix))
+    }
+
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+        Box::pin(self.with_prefix("conversations", tenant_id, prefix))
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let rows =
+                self.query(Scope::System, "SELECT pg_is_in_recovery() FROM (SELECT count(*) FROM settings) AS readable", &[]).await?;
+            match first(&rows, |columns| columns.flag())? {
+                Some(false) => Ok(()),
+                _ => Err(StoreError::Unavailable("this PostgreSQL only follows another one; nothing can be written here".to_owned())),
+            }
+        })
+    }
+}
+
+impl PostgresStore {
+    async fn by_id<T>(
+        &self,
+        columns: &str,
+        table: &str,
+        tenant_id: Uuid,
+        id: Uuid,
+        read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let sql = format!("SELECT {columns} FROM {table} WHERE tenant_id = $1 AND id = $2");
+        first(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, read)
+    }
+
+    /// Placed messages by place, those that wait behind them by id; the other way round when newest first.
+    async fn messages_of(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Result<Vec<MessageRow>, StoreError> {
+        let scope = Scope::Tenant(tenant_id);
+        let place = match page.after {
+            None => None,
+            Some(after) => {
+                let sql = "SELECT seq FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
+                let rows = self.query(scope, sql, &[p(&tenant_id), p(&conversation_id), p(&after)]).await?;
+                match first(&rows, |columns| columns.int_or_null())? {
+                    Some(place) => Some((after, place)),
+                    None => return Ok(Vec::new()),
+                }
+            }
+        };
+        let (sql, Stretch { from, to, beyond }) = match page.order {
+            Order::OldestFirst => (messages_sql("ASC", "NULLS LAST", ">"), Stretch::forward(place)),
+            Order::NewestFirst => (messages_sql("DESC", "NULLS FIRST", "<"), Stretch::backward(place)),
+        };
+        let limit = i64::from(page.limit);
+        let values = [p(&tenant_id), p(&conversation_id), p(&from), p(&to), p(&beyond), p(&limit)];
+        all(&self.query(scope, &sql, &values).await?, row::message)
+    }
+
+    pub(super) async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
+        let Some((from, to)) = id_range(&prefix) else { return Ok(Vec::new()) };
+        let sql = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 2");
+        all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&from), p(&to)]).await?, |columns| columns.id())
+    }
+}
+
+/// Both stretches in one statement: a message that gets its place meanwhile is seen once.
+fn messages_sql(direction: &str, nulls: &str, side: &str) -> String {
+    let all = "SELECT * FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND";
+    format!(
+        "SELECT {} FROM (({all} seq BETWEEN $3 AND $4 ORDER BY seq {direction} LIMIT $6)
+           UNION ALL ({all} seq IS NULL AND id {side} $5 ORDER BY id {direction} LIMIT $6)) AS found
+         ORDER BY seq {direction} {nulls}, id {direction} LIMIT $6",
+        row::MESSAGE
+    )
+}
+
+/// Which placed messages, and beyond which id those that wait.
+struct Stretch {
+    from: i64,
+    to: i64,
+    beyond: Uuid,
+}
+
+impl Stretch {
+    fn forward(after: Option<(Uuid, Option<i64>)>) -> Self {
+        match after {
+            None => Self { from: 0, to: i64::MAX, beyond: Uuid::nil() },
+            Some((_, Some(place))) => Self { from: place + 1, to: i64::MAX, beyond: Uuid::nil() },
+            Some((id, None)) => Self { from: 1, to: 0, beyond: id },
+        }
+    }
+
+    fn backward(after: Option<(Uuid, Option<i64>)>) -> Self {
+        match after {
+            None => Self { from: 0, to: i64::MAX, beyond: Uuid::max() },
+            Some((_, Some(place))) => Self { from: 0, to: place - 1, beyond: Uuid::nil() },
+            Some((id, None)) => Self { from: 0, to: i64::MAX, beyond: id },
+        }
+    }
+}
+
+/// The first and the last id that begin so; `None` where none can.
+pub(super) fn id_range(prefix: &str) -> Option<(Uuid, Uuid)> {
+    const DASHES: [usize; 4] = [8, 13, 18, 23];
+    let fits = |(at, byte): (usize, u8)| if DASHES.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() };
+    if prefix.len() > 36 || !prefix.bytes().enumerate().all(fits) {
+        return None;
+    }
+    let padded = |with: char| {
+        let rest = (prefix.len()..36).map(|at| if DASHES.contains(&at) { '-' } else { with });
+        Uuid::try_parse(&prefix.chars().chain(rest).collect::<String>()).ok()
+    };
+    Some((padded('0')?, padded('f')?))
+}
+
+/// A value of a condition.
+pub(super) enum Value {
+    Id(Uuid),
+    Text(String),
+    Number(i64),
+}
+
+impl Value {
+    pub(super) fn text(text: &str) -> Self {
+        Self::Text(clean(text).into_owned())
+    }
+
+    fn param(&self) -> Param<'_> {
+        let (value, kind): (&(dyn ToSql + Sync), Type) = match self {
+            Self::Id(id) => (id, Type::UUID),
+            Self::Text(text) => (text, Type::TEXT),
+            Self::Number(number) => (number, Type::INT8),
+        };
+        (value, kind)
+    }
+}
+
+/// A list by id with conditions that are known only when it is asked for.
+pub(super) struct List {
+    tenant_id: Uuid,
+    sql: Cow<'static, str>,
+    values: Vec<Value>,
+}
+
+impl List {
+    pub(super) fn new(columns: &str, table: &str, tenant_id: Uuid) -> Self {
+        let sql = format!("SELECT {columns} FROM {table} WHERE tenant_id = $1").into();
+        Self { tenant_id, sql, values: vec![Value::Id(tenant_id)] }
+    }
+
+    /// `condition` ends where the value stands.
+    pub(super) fn only(&mut self, condition: &str, value: Value) {
+        self.values.push(value);
+        let place = self.values.len();
+        self.sql.to_mut().push_str(&format!(" AND {condition} ${place}"));
+    }
+
+    pub(super) async fn page<T>(
+        mut self,
+        store: &PostgresStore,
+        page: Page,
+        read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (after, order) = match page.order {
+            Order::OldestFirst => ("id >", "ORDER BY id"),
+            Order::NewestFirst => ("id <", "ORDER BY id DESC"),
+        };
+        if let Some(id) = page.after {
+            self.only(after, Value::Id(id));
+        }
+        self.values.push(Value::Number(i64::from(page.limit)));
+        let sql = format!("{} {order} LIMIT ${}", self.sql, self.values.len());
+        let values: Vec<Param<'_>> = self.values.iter().map(Value::param).collect();
+        all(&store.query(Scope::Tenant(self.tenant_id), &sql, &values).await?, read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::id_range;
+
+    #[test]
+    fn a_prefix_is_a_range_of_ids() {
+        let range = |prefix: &str| id_range(prefix).map(|(from, to)| format!("{from} {to}"));
+        assert_eq!(range("0197F2C4-7").as_deref(), Some("0197f2c4-7000-0000-0000-000000000000 0197f2c4-7fff-ffff-ffff-ffffffffffff"));
+        assert_eq!(range("").as_deref(), Some("00000000-0000-0000-0000-000000000000 ffffffff-ffff-ffff-ffff-ffffffffffff"));
+        for none in ["g", "0197f2c47", "0197-", "0197f2c4-77aa-7000-8000-0000000000000", "ä"] {
+            assert_eq!(range(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The one story, told on PostgreSQL: each chapter in a database of its own, as the roles the server uses.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Client, NoTls};
+use werkruf_contract::Clock;
+
+use super::{PostgresOptions, PostgresStore};
+use crate::testbed::fresh_database;
+
+/// A new store.
+pub(super) async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
+    let clock = Clock::system(0);
+    let options = PostgresOptions { pool_size: 4, ..PostgresOptions::new(fresh_database()) };
+    (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
+}
+
+/// The database as somebody beside the server sees it.
+#[expect(clippy::disallowed_methods, reason = "the connection ends with the test that asked for it")]
+pub(super) async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+crate::story::tell!(fresh);

@@ -1,0 +1,147 @@
+//! What concerns all tenants at once, and therefore runs as `werkruf_system`: turns nobody works on, leases, words that come too late,
+//! logs that are too long. Each answers to the process, never to a client.
+
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::{ms, p};
+use super::row::{self, Columns, all, only};
+use super::text::clean;
+use crate::{Forgotten, Partial, Renewed, StoreError, StreamKey, TurnRow, crash};
+
+/// Turns found by one look. What this process holds comes last: it is nearly always at work on it.
+const LOOK: i64 = 2_000;
+
+/// One that waits for a person's word is left alone until a decision has come for one of its calls. Tenants take turns, oldest first.
+fn unfinished_sql() -> String {
+    format!(
+        "SELECT {} FROM (
+           SELECT turns.*, coalesce(leases.owner = $1, false) AS mine,
+             row_number() OVER (PARTITION BY turns.tenant_id, coalesce(leases.owner = $1, false) ORDER BY turns.id) AS place
+           FROM turns LEFT JOIN leases ON leases.tenant_id = turns.tenant_id
+             AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
+           WHERE turns.finished_at IS NULL
+             AND (leases.owner IS NULL OR leases.owner IN ($1, '') OR leases.expires_at <= clock_timestamp())
+             AND (turns.status <> 'awaiting_approval' OR turns.cancel_requested OR EXISTS
+               (SELECT 1 FROM approvals JOIN tool_calls ON tool_calls.tenant_id = approvals.tenant_id AND tool_calls.id = approvals.call_id
+                  WHERE approvals.tenant_id = turns.tenant_id AND approvals.turn_id = turns.id AND approvals.status <> 'pending'
+                    AND tool_calls.status = 'queued'))
+         ) AS unfinished ORDER BY mine, place, id LIMIT $2",
+        row::TURN
+    )
+}
+
+/// Found through the turns at work, which are few; locked in one order, so that two batches never wait for each other.
+const RENEW: &str = "WITH mine AS (
+      SELECT leases.tenant_id, leases.conversation_id, turns.id AS turn_id, turns.cancel_requested
+      FROM turns JOIN leases ON leases.tenant_id = turns.tenant_id AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
+      WHERE turns.finished_at IS NULL AND turns.status NOT IN ('accepted', 'awaiting_approval') AND leases.owner = $1
+      ORDER BY leases.tenant_id, leases.conversation_id FOR UPDATE OF leases
+    ), renewed AS (
+      UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $2) FROM mine
+      WHERE leases.tenant_id = mine.tenant_id AND leases.conversation_id = mine.conversation_id
+      RETURNING leases.tenant_id, leases.conversation_id, leases.epoch, mine.turn_id, mine.cancel_requested
+    )
+    SELECT tenant_id, conversation_id, epoch, CASE WHEN cancel_requested THEN turn_id END,
+      ARRAY(SELECT tool_calls.id FROM tool_calls WHERE tool_calls.tenant_id = renewed.tenant_id AND tool_calls.turn_id = renewed.turn_id
+        AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
+    FROM renewed";
+
+/// The same look, with nothing renewed and nobody waited for.
+const WISHES: &str = "SELECT leases.tenant_id, leases.conversation_id, leases.epoch, CASE WHEN turns.cancel_requested THEN turns.id END,
+      ARRAY(SELECT tool_calls.id FROM tool_calls WHERE tool_calls.tenant_id = turns.tenant_id AND tool_calls.turn_id = turns.id
+        AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
+    FROM turns JOIN leases ON leases.tenant_id = turns.tenant_id AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
+    WHERE turns.finished_at IS NULL AND turns.status NOT IN ('accepted', 'awaiting_approval') AND leases.owner = $1";
+
+/// Under the leases, which it renews; those whose lease or step has moved on are left out.
+const KEEP: &str = "WITH shown AS (
+      SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7) AS s (tenant_id, stream_id, owner, epoch, turn_id, step, content)
+    ), held AS (
+      SELECT leases.tenant_id, leases.conversation_id FROM leases JOIN shown ON leases.tenant_id = shown.tenant_id
+        AND leases.conversation_id = shown.stream_id AND leases.owner = shown.owner AND leases.epoch = shown.epoch
+      ORDER BY leases.tenant_id, leases.conversation_id FOR UPDATE OF leases
+    ), renewed AS (
+      UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $8) FROM held
+      WHERE leases.tenant_id = held.tenant_id AND leases.conversation_id = held.conversation_id
+      RETURNING leases.tenant_id, leases.conversation_id, leases.owner, leases.epoch
+    ), kept AS (
+      UPDATE turns SET partial = shown.content FROM shown JOIN renewed ON renewed.tenant_id = shown.tenant_id
+        AND renewed.conversation_id = shown.stream_id AND renewed.owner = shown.owner AND renewed.epoch = shown.epoch
+      WHERE turns.tenant_id = shown.tenant_id AND turns.id = shown.turn_id AND turns.step + 1 = shown.step AND turns.finished_at IS NULL
+      RETURNING 1
+    )
+    SELECT count(*) FROM kept";
+
+impl PostgresStore {
+    pub(super) async fn unfinished(&self, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
+        all(&self.query(Scope::System, &unfinished_sql(), &[p(&clean(owner)), p(&LOOK)]).await?, row::turn)
+    }
+
+    pub(super) async fn renew_all(&self, owner: &str) -> Result<Renewed, StoreError> {
+        held(&self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
+    }
+
+    pub(super) async fn wishes_of(&self, owner: &str) -> Result<Renewed, StoreError> {
+        held(&self.query(Scope::System, WISHES, &[p(&clean(owner))]).await?)
+    }
+
+    pub(super) async fn keep_all(&self, partials: &[Partial]) -> Result<usize, StoreError> {
+        if partials.is_empty() {
+            return Ok(0);
+        }
+        let of = |read: fn(&Partial) -> Uuid| partials.iter().map(read).collect::<Vec<_>>();
+        let (tenants, streams, turns) = (of(|p| p.fence.tenant_id), of(|p| p.fence.stream_id), of(|p| p.turn_id));
+        let owners: Vec<_> = partials.iter().map(|partial| clean(&partial.fence.owner)).collect();
+        let epochs: Vec<_> = partials.iter().map(|partial| partial.fence.epoch).collect();
+        let steps: Vec<_> = partials.iter().map(|partial| i64::from(partial.step)).collect();
+        let texts: Vec<_> = partials.iter().map(|partial| clean(&partial.content)).collect();
+        let values = [
+            p(&tenants),
+            p(&streams),
+            (&owners as _, Type::TEXT_ARRAY),
+            (&epochs as _, Type::INT8_ARRAY),
+            p(&turns),
+            (&steps as _, Type::INT8_ARRAY),
+            (&texts as _, Type::TEXT_ARRAY),
+            (&self.ttl as _, Type::FLOAT8),
+        ];
+        let rows = self.query(Scope::System, KEEP, &values).await?;
+        crash::point("inside_partial");
+        only(&rows, |columns| columns.int()).map(|kept| usize::try_from(kept).unwrap_or(0))
+    }
+
+    pub(super) async fn forget(&self, before: Timestamp, after: Option<StreamKey>) -> Result<Forgotten, StoreError> {
+        let sql = "SELECT * FROM forget_events($1, $2, $3)";
+        let (tenant, stream) = (after.map(|key| key.tenant_id), after.map(|key| key.stream_id));
+        let rows = self.query(Scope::System, sql, &[p(&ms(before)), p(&tenant), p(&stream)]).await?;
+        crash::point("inside_retention");
+        only(&rows, |columns| {
+            let events = usize::try_from(columns.int()?).unwrap_or(0);
+            let next = columns.id_or_null()?.zip(columns.id_or_null()?);
+            Ok(Forgotten { events, next: next.map(|(tenant_id, stream_id)| StreamKey { tenant_id, stream_id }) })
+        })
+    }
+
+    pub(super) async fn expire(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let sql = "WITH expired AS (UPDATE approvals SET status = 'expired', decided_at = $1 WHERE status = 'pending' AND expires_at <= $1
+                   RETURNING 1) SELECT count(*) FROM expired";
+        let rows = self.query(Scope::System, sql, &[p(&ms(now))]).await?;
+        only(&rows, |columns| columns.int()).map(|expired| u64::try_from(expired).unwrap_or(0))
+    }
+}
+
+fn held(rows: &[Row]) -> Result<Renewed, StoreError> {
+    let mut renewed = Renewed::default();
+    for row in rows {
+        let mut columns = Columns::new(row);
+        renewed.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));
+        renewed.canceled_turns.extend(columns.id_or_null()?);
+        renewed.canceled_calls.extend(columns.ids()?);
+    }
+    Ok(renewed)
+}

@@ -1,0 +1,231 @@
+//! A whole SQLite database comes in (`werkruf move`): one transaction, everything counted and digested on both sides, or nothing.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_postgres::{Client, Transaction};
+use werkruf_contract::Clock;
+
+use super::error::broken;
+use super::param::p;
+use super::text::{clean, clean_json};
+use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
+use crate::sqlite::{Batch, Export};
+use crate::{KeepingError, Moved, StoreError};
+
+/// Columns that only a database shared by many processes needs.
+const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
+/// Batches that may wait between the two.
+const WAITING: usize = 4;
+/// Reads some rows back.
+const FETCH: &str = "FETCH 1000 FROM every";
+
+/// Takes in everything the file holds; the schema is there and empty.
+pub(super) async fn take_all(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, KeepingError> {
+    let transaction = client.transaction().await.map_err(StoreError::from)?;
+    transaction
+        .batch_execute(&format!(
+            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+             SET LOCAL search_path TO {schema}; SET LOCAL ROLE werkruf_system"
+        ))
+        .await
+        .map_err(StoreError::from)?;
+    let here = tables(&transaction, schema).await?;
+    refuse_what_is_there(&transaction, &here).await?;
+    let (batches, mut coming) = mpsc::channel(WAITING);
+    let export = on_a_thread(move || Export::open(&from, &clock)).await??;
+    let there = export.tables()?;
+    let order = ordered(&transaction, schema, matched(here, &there)?).await?;
+    let sending = {
+        let order = order.clone();
+        tokio::task::spawn_blocking(move || export.send(&order, &batches))
+    };
+    let mut refused = None;
+    while let Some(batch) = coming.recv().await {
+        if let Err(error) = put(&transaction, &order, batch).await {
+            refused = Some(error);
+            break;
+        }
+    }
+    drop(coming);
+    let sent = sending.await.map_err(|error| broken(format!("reading did not end: {error}")))?;
+    if let Some(error) = refused {
+        return Err(error.into());
+    }
+    let sent = sent?;
+    let arrived = sums(&transaction, &order).await?;
+    compare(&sent, &arrived)?;
+    transaction.commit().await.map_err(StoreError::from)?;
+    Ok(Moved { tables: arrived })
+}
+
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| broken(format!("reading did not end: {error}")))
+}
+
+/// The tables of the schema with the columns that hold something of their own.
+async fn tables(transaction: &Transaction<'_>, schema: &str) -> Result<Vec<Table>, StoreError> {
+    let sql = "SELECT class.relname, attribute.attname, format_type(attribute.atttypid, NULL)
+               FROM pg_class AS class JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
+               WHERE class.relnamespace = $1::text::regnamespace AND class.relkind IN ('r', 'p') AND class.relname <> 'schema_migrations'
+                 AND attribute.attnum > 0 AND NOT attribute.attisdropped AND attribute.attgenerated = ''
+               ORDER BY class.relname, attribute.attnum";
+    let mut tables: Vec<Table> = Vec::new();
+    for row in transaction.query_typed(sql, &[p(&schema)]).await? {
+        let (table, name, cast): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let kind = kind(&cast).ok_or_else(|| broken(format!("{table}.{name} is of type {cast}, which cannot be moved")))?;
+        let column = Column { name, kind, cast };
+        match tables.last_mut().filter(|last| last.name == table) {
+            Some(last) => last.columns.push(column),
+            None => tables.push(Table { name: table, columns: vec![column] }),
+        }
+    }
+    Ok(tables)
+}
+
+fn kind(cast: &str) -> Option<Kind> {
+    match cast {
+        "text" | "uuid" | "bigint" | "date" | "json" | "timestamp with time zone" | "double precision" => Some(Kind::Plain),
+        "boolean" => Some(Kind::Flag),
+        "jsonb" => Some(Kind::Json),
+        "bytea" => Some(Kind::Bytes),
+        _ => None,
+    }
+}
+
+async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), KeepingError> {
+    for table in tables {
+        // Locked until the end: nobody may begin to write meanwhile.
+        let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
+        transaction.batch_execute(&locked).await.map_err(StoreError::from)?;
+        let there = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
+        let row = transaction.query_typed_one(&there, &[]).await.map_err(StoreError::from)?;
+        if row.try_get(0).map_err(StoreError::from)? {
+            return Err(KeepingError::NotEmpty(table.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A value as PostgreSQL can hold it; the same rule as for everything else that is written there.
+pub(crate) fn storable(column: &Column, text: String) -> String {
+    let clean = if column.cast.starts_with("json") { clean_json(&text) } else { clean(&text) };
+    match clean {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => clean,
+    }
+}
+
+/// The tables and columns both sides have. What has no place here is an error: nothing is left behind silently.
+fn matched(here: Vec<Table>, there: &BTreeMap<String, Vec<String>>) -> Result<Vec<Table>, StoreError> {
+    let names: HashSet<&String> = here.iter().map(|table| &table.name).collect();
+    if let Some(table) = there.keys().find(|table| !names.contains(table)) {
+        return Err(broken(format!("the table {table} has no place in PostgreSQL")));
+    }
+    let mut found = Vec::new();
+    for mut table in here {
+        let Some(columns) = there.get(&table.name) else {
+            return Err(broken(format!("the table {} is missing in the file", table.name)));
+        };
+        table.columns.retain(|column| !ONLY_HERE.contains(&(table.name.as_str(), column.name.as_str())));
+        let ours: HashSet<&String> = table.columns.iter().map(|column| &column.name).collect();
+        let theirs: HashSet<&String> = columns.iter().collect();
+        if let Some(column) = ours.symmetric_difference(&theirs).next() {
+            return Err(broken(format!("{}.{column} is on one side only", table.name)));
+        }
+        found.push(table);
+    }
+    Ok(found)
+}
+
+/// Tables that others name come first.
+async fn ordered(transaction: &Transaction<'_>, schema: &str, tables: Vec<Table>) -> Result<Vec<Table>, StoreError> {
+    let sql = "SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint
+               WHERE contype = 'f' AND connamespace = $1::text::regnamespace AND conrelid <> confrelid";
+    let mut needs: HashMap<String, HashSet<String>> = HashMap::new();
+    for row in transaction.query_typed(sql, &[p(&schema)]).await? {
+        needs.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?);
+    }
+    let (mut waiting, mut ordered) = (tables, Vec::<Table>::new());
+    while !waiting.is_empty() {
+        let placed: HashSet<String> = ordered.iter().map(|table| table.name.clone()).collect();
+        let free = |table: &Table| needs.get(&table.name).is_none_or(|needs| needs.is_subset(&placed));
+        let (next, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(free);
+        if next.is_empty() {
+            return Err(broken("the tables name each other in a circle".to_owned()));
+        }
+        ordered.extend(next);
+        waiting = later;
+    }
+    Ok(ordered)
+}
+
+async fn put(transaction: &Transaction<'_>, tables: &[Table], batch: Batch) -> Result<(), StoreError> {
+    let Some(table) = tables.get(batch.table) else { return Err(broken("rows of no table".to_owned())) };
+    let list = |spell: &dyn Fn(&Column) -> String| table.columns.iter().map(spell).collect::<Vec<_>>().join(", ");
+    let sql = format!(
+        "INSERT INTO {} ({}) SELECT {} FROM json_to_recordset($1::json) AS row({})",
+        quoted(&table.name),
+        list(&|column| quoted(&column.name)),
+        list(&|column| match column.kind {
+            Kind::Bytes => format!("decode(row.{}, 'hex')", quoted(&column.name)),
+            Kind::Plain | Kind::Flag | Kind::Json => format!("row.{}::{}", quoted(&column.name), column.cast),
+        }),
+        list(&|column| format!("{} text", quoted(&column.name))),
+    );
+    let count = batch.rows.len();
+    let rows: Vec<Value> = batch.rows.into_iter().map(|cells| object(table, cells)).collect();
+    let rows = Value::Array(rows).to_string();
+    let written = transaction.execute_typed(&sql, &[p(&rows.as_str())]).await?;
+    if usize::try_from(written).ok() != Some(count) {
+        return Err(broken(format!("{count} rows of {} were sent and {written} written", table.name)));
+    }
+    Ok(())
+}
+
+fn object(table: &Table, cells: Vec<Cell>) -> Value {
+    let members = table.columns.iter().zip(cells).filter_map(|(column, cell)| Some((column.name.clone(), Value::from(cell?))));
+    Value::Object(members.collect::<Map<_, _>>())
+}
+
+/// Reads everything back and adds it up.
+async fn sums(transaction: &Transaction<'_>, tables: &[Table]) -> Result<BTreeMap<String, TableSum>, StoreError> {
+    let mut sums = BTreeMap::new();
+    for table in tables {
+        let names: Vec<String> = table.columns.iter().map(spelled).collect();
+        let declared = format!("DECLARE every NO SCROLL CURSOR FOR SELECT {} FROM {}", names.join(", "), quoted(&table.name));
+        transaction.batch_execute(&declared).await?;
+        let mut sum = Sum::default();
+        loop {
+            let rows = transaction.query_typed(FETCH, &[]).await?;
+            for row in &rows {
+                let cells = (0..table.columns.len()).map(|at| row.try_get::<_, Cell>(at)).collect::<Result<Vec<_>, _>>()?;
+                sum.add(&table.columns, &cells);
+            }
+            if rows.is_empty() {
+                break;
+            }
+        }
+        transaction.batch_execute("CLOSE every").await?;
+        sums.insert(table.name.clone(), sum.finish());
+    }
+    Ok(sums)
+}
+
+/// The canonical text of a column.
+fn spelled(column: &Column) -> String {
+    let name = quoted(&column.name);
+    match (column.kind, column.cast.as_str()) {
+        (Kind::Flag, _) => format!("{name}::integer::text"),
+        (Kind::Bytes, _) => format!("encode({name}, 'hex')"),
+        (_, "timestamp with time zone") => format!("to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"),
+        _ => format!("{name}::text"),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,167 @@
+//! Commit A, and the later start of a turn that waited.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_postgres::types::Type;
+use werkruf_contract::{State, Uuid};
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::ms;
+use super::pieces::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
+use super::row::{Columns, only};
+use super::text::{clean, clean_json};
+use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
+
+#[derive(Serialize)]
+struct Opening<'a> {
+    tenant_id: Uuid,
+    turn_id: Uuid,
+    user_id: &'a str,
+    kind: &'static str,
+    conversation_id: Option<Uuid>,
+    existing: bool,
+    any_user: bool,
+    channel: Option<&'a str>,
+    title: Option<&'a str>,
+    assistant: &'a str,
+    key_id: Option<Uuid>,
+    start: bool,
+    owner: &'a str,
+    now: Timestamp,
+    client: Option<std::borrow::Cow<'a, str>>,
+    sent: Option<&'a str>,
+    messages: Vec<Message<'a>>,
+    events: Vec<Event<'a>>,
+    // What is left out here is asked for by its name over there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inbox: Option<Entry<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approvals: Vec<Approval<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    results: Vec<Outcome<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unanswered: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<Uuid>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    channel: &'a str,
+    account: &'a str,
+    external_id: &'a str,
+    fingerprint: &'a str,
+    expires_at: Timestamp,
+}
+
+impl<'a> From<&'a InboxEntry> for Entry<'a> {
+    fn from(entry: &'a InboxEntry) -> Self {
+        Self {
+            channel: &entry.channel,
+            account: &entry.account,
+            external_id: &entry.external_id,
+            fingerprint: &entry.fingerprint,
+            expires_at: ms(entry.expires_at),
+        }
+    }
+}
+
+impl<'a> From<&'a OpenTurn> for Opening<'a> {
+    fn from(open: &'a OpenTurn) -> Self {
+        let (conversation_id, existing, any_user, channel, title) = match &open.conversation {
+            ConversationRef::New { id, channel, title } => (Some(*id), false, false, Some(channel.as_str()), Some(title.as_str())),
+            ConversationRef::Existing { id, any_user } => (Some(*id), true, *any_user, None, None),
+            ConversationRef::None => (None, false, false, None, None),
+        };
+        Self {
+            tenant_id: open.tenant_id,
+            turn_id: open.turn_id,
+            user_id: &open.user_id,
+            kind: open.kind.as_str(),
+            conversation_id,
+            existing,
+            any_user,
+            channel,
+            title,
+            assistant: &open.assistant,
+            key_id: open.key_id,
+            start: open.start,
+            owner: &open.owner,
+            now: ms(open.now),
+            client: open.client.as_deref().map(clean_json),
+            sent: open.sent.as_deref(),
+            messages: open.message.iter().map(Message::from).collect(),
+            events: open.events.iter().map(Event::from).collect(),
+            inbox: open.inbox.as_ref().map(Entry::from),
+            calls: open.calls.iter().map(Call::from).collect(),
+            approvals: open.approvals.iter().map(Approval::from).collect(),
+            results: open.results.iter().map(Outcome::from).collect(),
+            unanswered: open.unanswered.as_deref(),
+            after: open.after.filter(|_| conversation_id.is_some()),
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Inbox, conversation, lease, turn, message, calls and events, or nothing.
+    pub(super) async fn accept(&self, open: &OpenTurn) -> Result<Opened, StoreError> {
+        let opening = Opening::from(open);
+        check_home(&open.calls, open.tenant_id, open.turn_id)?;
+        check_place(opening.messages.len(), opening.conversation_id, open.turn_id)?;
+        let stream_id = opening.conversation_id.unwrap_or(open.turn_id);
+        let doc = document(&opening)?;
+        drop(opening);
+        let rows = self
+            .tell(
+                Scope::Tenant(open.tenant_id),
+                "SELECT * FROM open_turn($1::text::jsonb, make_interval(secs => $2), $3)",
+                &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
+            )
+            .await?;
+        crash::point("inside_a");
+        only(&rows, |columns| opened(columns, open, stream_id))
+    }
+
+    /// A turn that waited begins: lease, place of its message, status.
+    pub(super) async fn start(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Result<Fence, StoreError> {
+        let rows = self
+            .tell(
+                Scope::Tenant(tenant_id),
+                "SELECT * FROM start_turn($1, $2, $3, $4, make_interval(secs => $5), $6)",
+                &[
+                    (&tenant_id, Type::UUID),
+                    (&turn_id, Type::UUID),
+                    (&clean(owner), Type::TEXT),
+                    (&ms(now), Type::TIMESTAMPTZ),
+                    (&self.ttl, Type::FLOAT8),
+                ],
+            )
+            .await?;
+        only(&rows, |columns| Ok(Fence { tenant_id, stream_id: columns.id()?, owner: owner.to_owned(), epoch: columns.int()? }))
+    }
+}
+
+fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result<Opened, StoreError> {
+    let outcome = columns.text()?;
+    let (claimed, first_event) = (columns.int_or_null()?, columns.int_or_null()?);
+    let (state, assistant) = (columns.state_or_null()?, columns.text_or_null()?);
+    let (known_turn, known_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
+    match (outcome.as_str(), known_turn) {
+        ("stored", _) => Ok(Opened::Stored {
+            fence: claimed.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
+            event_seqs: (first_event.unwrap_or(1)..).take(open.events.len()).collect(),
+            state: state.unwrap_or_else(State::new),
+            assistant: assistant.unwrap_or_else(|| open.assistant.clone()),
+        }),
+        ("duplicate", Some(turn_id)) => {
+            let same_body = known_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
+            Ok(Opened::Duplicate { turn_id, same_body })
+        }
+        ("unknown", _) => Ok(Opened::UnknownConversation),
+        ("gone_on", _) => Ok(Opened::GoneOn),
+        (other, _) => Err(StoreError::Broken(format!("opening a turn came to {other}"))),
+    }
+}

@@ -1,0 +1,161 @@
+//! Commits B, C and D: everything a turn has to say at once, under its fence.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_postgres::types::Type;
+use werkruf_contract::{State, TurnStatus, Uuid};
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::ms;
+use super::pieces::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
+use super::row::only;
+use super::text::clean_json;
+use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
+
+#[derive(Serialize)]
+struct Writing<'a> {
+    id: Uuid,
+    tenant_id: Uuid,
+    stream_id: Uuid,
+    owner: &'a str,
+    epoch: i64,
+    conversation_id: Option<Uuid>,
+    turn_id: Uuid,
+    user_id: &'a str,
+    now: Timestamp,
+    gives_back: bool,
+    settles_text: bool,
+    // What is empty is not asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replacements: Vec<Outcome<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approvals: Vec<Approval<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    withdrawn: &'a [Uuid],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    starts: Vec<Start>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retries: Vec<Retry<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    heard: Vec<Heard<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ends: Vec<End<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    patches: &'a [State],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    usage: Vec<Bill<'a>>,
+    /// Beside each message its tokens.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    counted: &'a [(Uuid, i64)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summed<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<Event<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<Change<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given_up: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Summed<'a> {
+    until: i64,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    status: &'static str,
+    step: u32,
+    ends: bool,
+    error: Option<std::borrow::Cow<'a, str>>,
+    error_code: Option<&'a str>,
+    message: Option<&'a str>,
+    seen: Option<&'a str>,
+}
+
+impl<'a> From<&'a TurnChange> for Change<'a> {
+    fn from(change: &'a TurnChange) -> Self {
+        Self {
+            status: change.status.as_str(),
+            step: change.step,
+            ends: change.status.is_terminal(),
+            error: change.error.as_ref().map(|(error, _)| clean_json(error)),
+            error_code: change.error.as_ref().map(|(_, code)| code.as_str()),
+            message: change.message.as_deref(),
+            seen: change.seen.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a TurnWrite> for Writing<'a> {
+    fn from(write: &'a TurnWrite) -> Self {
+        let gives_back = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
+        Self {
+            id: write.id,
+            tenant_id: write.fence.tenant_id,
+            stream_id: write.fence.stream_id,
+            owner: &write.fence.owner,
+            epoch: write.fence.epoch,
+            conversation_id: write.conversation_id,
+            turn_id: write.turn_id,
+            user_id: &write.user_id,
+            now: ms(write.now),
+            gives_back: write.turn.as_ref().is_some_and(gives_back),
+            settles_text: write.events.iter().any(|event| event.kind.settles_text()),
+            messages: write.messages.iter().map(Message::from).collect(),
+            replacements: write.replacements.iter().map(Outcome::from).collect(),
+            calls: write.calls.iter().map(Call::from).collect(),
+            approvals: write.approvals.iter().map(Approval::from).collect(),
+            withdrawn: &write.withdrawn,
+            starts: write.starts.iter().map(Start::from).collect(),
+            retries: write.retries.iter().map(Retry::from).collect(),
+            heard: write.heard.iter().map(Heard::from).collect(),
+            ends: write.ends.iter().map(End::from).collect(),
+            patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
+            usage: write.usage.iter().map(Bill::from).collect(),
+            counted: if write.conversation_id.is_some() { &write.counted } else { &[] },
+            summary: write
+                .summary
+                .as_ref()
+                .filter(|_| write.conversation_id.is_some())
+                .map(|sum| Summed { until: sum.until, text: &sum.text }),
+            events: write.events.iter().map(Event::from).collect(),
+            turn: write.turn.as_ref().map(Change::from),
+            given_up: write.given_up,
+        }
+    }
+}
+
+/// Takes what [`writing`] makes, and how long the lease stands.
+pub(super) const WRITE: &str = "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))";
+
+/// The document of a write that can be one.
+pub(super) fn writing(write: &TurnWrite) -> Result<String, StoreError> {
+    check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
+    check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
+    if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
+        return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
+    }
+    document(&Writing::from(write))
+}
+
+impl PostgresStore {
+    /// Writes it all, or nothing: a lost fence or a row that has moved on is an error. A write that is here already is answered as
+    /// it was the first time.
+    pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
+        let doc = writing(write)?;
+        let rows = self.query(Scope::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
+        crash::point("inside_write");
+        only(&rows, |columns| {
+            let first = columns.int_or_null()?.unwrap_or(1);
+            let (state, cancel_requested) = (columns.state_or_null()?, columns.flag_or_null()?.unwrap_or(false));
+            Ok(Written { event_seqs: (first..).take(write.events.len()).collect(), state, cancel_requested })
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! The second wall, tried as the roles the server really uses: whatever a query forgets, no row of another tenant is seen or touched.
+
+use jiff::Timestamp;
+use tokio_postgres::Client;
+use werkruf_contract::Uuid;
+
+use super::migrate::{MIGRATIONS, migrate};
+use super::story_tests::connect;
+use crate::testbed::fresh_database;
+
+/// Every table with a tenant, with a row of each of two tenants in it.
+struct House {
+    client: Client,
+    tables: Vec<String>,
+    a: Uuid,
+    b: Uuid,
+}
+
+/// One valid row of each table, written for `$tenant`. A table that is missing here fails the first test below.
+const ROWS: &str = "
+  INSERT INTO tenants (id, slug, created_at) VALUES ('$tenant', 'slug-$tenant', now());
+  INSERT INTO branches VALUES ('$tenant', 1, 'B', 'UTC');
+  INSERT INTO roles VALUES ('$tenant', 1, 'R');
+  INSERT INTO permissions VALUES ('$tenant', 1, 0, 'e', 't', 'read', 'own');
+  INSERT INTO users (tenant_id, id, first_name, last_name, locale) VALUES ('$tenant', 1, 'F', 'L', 'en-US');
+  INSERT INTO user_roles VALUES ('$tenant', 1, 1);
+  INSERT INTO api_keys (tenant_id, id, digest, scopes, created_at) VALUES ('$tenant', '$tenant', 'digest-$tenant', 'chat', now());
+  INSERT INTO requests (tenant_id, id, title, status, requester_id) VALUES ('$tenant', 1, 'T', 'open', 1);
+  INSERT INTO tasks (tenant_id, id, title, status, user_id) VALUES ('$tenant', 1, 'T', 'open', 1);
+  INSERT INTO worktimes (tenant_id, id, user_id, started_at) VALUES ('$tenant', 1, 1, now());
+  INSERT INTO cerebro_articles (tenant_id, id, title, content) VALUES ('$tenant', 1, 'T', 'C');
+  INSERT INTO conversations VALUES ('$tenant', '$tenant', '1', 'web', 'default', 'T', '{}', now(), now());
+  INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES ('$tenant', '$tenant', 0, 1, 1);
+  INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role) VALUES ('$tenant', '$tenant', now(), '$tenant', 'C', 'user');
+  INSERT INTO turns (tenant_id, id, conversation_id, user_id, kind, assistant, status, created_at, updated_at)
+    VALUES ('$tenant', '$tenant', '$tenant', '1', 'chat', 'default', 'completed', now(), now());
+  INSERT INTO tool_calls (tenant_id, id, conversation_id, turn_id, step, output_index, kind, tool_name, status, effect, context, created_at, updated_at)
+    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 1, 0, 'function', 't', 'succeeded', 'read', '{}', now(), now());
+  INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
+  INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
+  INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
+  INSERT INTO flights VALUES ('$tenant', 'key', '$tenant', now());
+  INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, created_at, updated_at)
+    VALUES ('$tenant', '$tenant', '$tenant', 0, 'whatsapp', 'a', 'r', 'b', 'pending', now(), now());
+  INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, status, created_at, expires_at)
+    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'pending', now(), now());
+  INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
+    tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
+  INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, now());
+  INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
+  INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', 'text', NULL, '{}', 'g', 'r', now(), now());
+  INSERT INTO chunks (tenant_id, id, document, position, content, status, created_at) VALUES ('$tenant', '$tenant', '$tenant', 0, 'C', 'pending', now());
+";
+
+impl House {
+    async fn open() -> Self {
+        let mut client = connect(&fresh_database()).await;
+        migrate(&mut client, "werkruf", MIGRATIONS, Timestamp::UNIX_EPOCH).await.unwrap();
+        let (a, b) = (Uuid::from_u128(0xa), Uuid::from_u128(0xb));
+        client.batch_execute("SET search_path TO werkruf").await.unwrap();
+        let sql = "SELECT class.relname::text FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid
+                   WHERE relnamespace = 'werkruf'::regnamespace AND relkind IN ('r', 'p') AND attname = 'tenant_id' ORDER BY 1";
+        let tables = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        let house = Self { client, tables, a, b };
+        for tenant in [a, b] {
+            // As a server writes: through the role, with its tenant; tenants are the system's.
+            let (first, rest) = ROWS.trim().split_once(";\n").unwrap();
+            house.be("werkruf_system", None).await;
+            house.client.batch_execute(&first.replace("$tenant", &tenant.to_string())).await.unwrap();
+            house.be("werkruf_app", Some(tenant)).await;
+            house.client.batch_execute(&rest.replace("$tenant", &tenant.to_string())).await.unwrap();
+        }
+        house
+    }
+
+    async fn be(&self, role: &str, tenant: Option<Uuid>) {
+        let tenant = tenant.map(|id| id.to_string()).unwrap_or_default();
+        self.client.batch_execute(&format!("SET ROLE {role}; SET werkruf.tenant TO '{tenant}'")).await.unwrap();
+    }
+
+    async fn count(&self, sql: &str) -> i64 {
+        self.client.query_one(&format!("SELECT count(*) FROM {sql}"), &[]).await.unwrap().get(0)
+    }
+}
+
+#[tokio::test]
+async fn no_query_sees_more_than_its_tenant() {
+    let house = House::open().await;
+    assert!(house.tables.len() > 25, "{:?}", house.tables);
+    for table in &house.tables {
+        for (role, tenant, seen) in [
+            ("werkruf_app", None, 0),
+            ("werkruf_app", Some(house.a), 1),
+            ("werkruf_app", Some(Uuid::from_u128(0xc)), 0),
+            ("werkruf_system", None, 2),
+            ("werkruf_operator", None, 2),
+        ] {
+            house.be(role, tenant).await;
+            assert_eq!(house.count(table).await, seen, "{table} as {role} of {tenant:?}");
+        }
+        house.be("werkruf_app", Some(house.a)).await;
+        let of_b = format!("{table} WHERE tenant_id = '{}'", house.b);
+        assert_eq!(house.count(&of_b).await, 0, "{table}: asked for another tenant by name");
+    }
+    // The views look through the eyes of whoever asks.
+    for view in ["chats", "tool_call", "api_usage_by_chat", "held_roles"] {
+        house.be("werkruf_app", Some(house.a)).await;
+        assert_eq!(house.count(view).await, 1, "{view}");
+        house.be("werkruf_app", None).await;
+        assert_eq!(house.count(view).await, 0, "{view}");
+    }
+}
+
+#[tokio::test]
+async fn no_write_reaches_another_tenant() {
+    let house = House::open().await;
+    for table in &house.tables {
+        house.be("werkruf_app", Some(house.a)).await;
+        if table == "tenants" {
+            assert!(house.client.execute("DELETE FROM tenants", &[]).await.is_err(), "tenants are not the app's to change");
+            continue;
+        }
+        let stolen =
+            house.client.execute(&format!("UPDATE {table} SET tenant_id = '{}' WHERE tenant_id = '{}'", house.a, house.b), &[]).await;
+        assert_eq!(stolen.unwrap(), 0, "{table}: a row of another tenant was updated");
+        let given = house.client.execute(&format!("UPDATE {table} SET tenant_id = '{}'", house.b), &[]).await;
+        assert!(given.is_err(), "{table}: a row was given to another tenant");
+        let copied = format!("INSERT INTO {table} SELECT * FROM {table}");
+        house.be("werkruf_app", None).await;
+        assert_eq!(house.client.execute(&copied, &[]).await.unwrap_or(0), 0, "{table}");
+        house.be("werkruf_operator", None).await;
+        for sql in [format!("DELETE FROM {table}"), format!("UPDATE {table} SET tenant_id = tenant_id")] {
+            assert!(house.client.execute(&sql, &[]).await.is_err(), "{table}: the operator's role only reads");
+        }
+    }
+    // A new row for somebody else is refused, and so is deleting theirs.
+    house.be("werkruf_app", Some(house.a)).await;
+    for line in ROWS.trim().split(";\n").skip(1) {
+        let foreign = line.replace("$tenant", &house.b.to_string());
+        assert!(house.client.batch_execute(&foreign).await.is_err(), "{line}");
+    }
+    let tables: Vec<&String> = house.tables.iter().filter(|table| *table != "tenants").collect();
+    for _ in 0..3 {
+        for table in &tables {
+            // What others name goes in a later round.
+            let _ = house.client.execute(&format!("DELETE FROM {table}"), &[]).await;
+        }
+    }
+    house.be("werkruf_system", None).await;
+    for table in tables {
+        assert_eq!(house.count(&format!("{table} WHERE tenant_id = '{}'", house.b)).await, 1, "{table}: deleted across the wall");
+        assert_eq!(house.count(&format!("{table} WHERE tenant_id = '{}'", house.a)).await, 0, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn the_seeds_queries_run_as_they_are_printed() {
+    let house = House::open().await;
+    let id = house.a.to_string();
+    house.be("werkruf_operator", None).await;
+    for sql in [
+        "SELECT id, tool_name, status, created_at, started_at, finished_at, error FROM tool_call WHERE chat_id = '<id>' ORDER BY created_at DESC",
+        "SELECT request, response, error FROM tool_call WHERE id = '<id>'",
+        "SELECT * FROM messages WHERE conversation_id = '<id>' AND tool_calls IS NOT NULL",
+        "SELECT * FROM messages WHERE role = 'tool' AND status = 'error'",
+        "SELECT * FROM messages WHERE tool_call_id = 'call_123'",
+        "SELECT * FROM chats WHERE id = '<id>'",
+        "SELECT sum(cost_usd) FROM api_usage_by_chat WHERE chat_id = '<id>'",
+    ] {
+        house.client.batch_execute(&sql.replace("<id>", &id)).await.unwrap();
+    }
+    assert_eq!(house.count(&format!("tool_call WHERE chat_id = '{id}'")).await, 1);
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_tenant_is_not_the_apps() {
+    let house = House::open().await;
+    house.be("werkruf_app", Some(house.a)).await;
+    for table in ["settings", "schema_migrations"] {
+        assert!(house.client.query(&format!("SELECT * FROM {table}"), &[]).await.is_err(), "{table}");
+    }
+    house.be("werkruf_system", None).await;
+    assert!(house.client.execute("DELETE FROM schema_migrations", &[]).await.is_err());
+}

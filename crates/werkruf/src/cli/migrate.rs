@@ -1,0 +1,88 @@
+//! `werkruf migrate`: the schema of the database, for both kinds. It needs the database itself, not a server.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use werkruf_contract::Clock;
+use werkruf_store::{Held, PostgresStore, SchemaReport, SqliteStore, StoreError};
+
+use super::backup::refused;
+use super::error::CliError;
+use super::{Outcome, Session, print};
+use crate::app::{StartError, postgres_options};
+use crate::config::Database;
+
+#[derive(Debug, Args)]
+pub(super) struct Command {
+    /// Say what is missing and change nothing; exit 1 when something is
+    #[arg(long)]
+    check: bool,
+    /// Put the views chats, tool_call and api_usage_by_chat into the schema public too (PostgreSQL)
+    #[arg(long, conflicts_with = "check")]
+    compat_views: bool,
+    /// Hold what was pending in a database that was put back with pg_restore: nothing is sent again by itself (PostgreSQL)
+    #[arg(long, conflicts_with = "check")]
+    hold: bool,
+    /// With --hold: also where a server seems to work on the database
+    #[arg(long, requires = "hold")]
+    force: bool,
+}
+
+pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
+    let config = session.config()?;
+    let clock = Clock::system(config.clock_offset_s);
+    let only_there =
+        |flag: &str| CliError::Usage(format!("{flag} is for PostgreSQL; `werkruf restore` holds what a SQLite backup would send"));
+    let mut held = None;
+    let report = match &config.database {
+        Database::Sqlite(_) if command.compat_views => return Err(only_there("--compat-views")),
+        Database::Sqlite(_) if command.hold => return Err(only_there("--hold")),
+        Database::Sqlite(file) => {
+            let (file, check) = (file.clone(), command.check);
+            let opening = move || -> Result<SchemaReport, StoreError> {
+                if !check {
+                    SqliteStore::open(&file, &clock)?;
+                }
+                SqliteStore::schema_report(&file)
+            };
+            let opened = tokio::task::spawn_blocking(opening).await;
+            opened
+                .map_err(|error| CliError::refused("internal", format!("the migration did not end: {error}")))?
+                .map_err(StartError::from)?
+        }
+        Database::Postgres(url) => {
+            let options = postgres_options(&config, url);
+            if !command.check {
+                let store = PostgresStore::open(options.clone(), &clock).await.map_err(StartError::from)?;
+                if command.compat_views {
+                    store.add_compat_views().await.map_err(StartError::from)?;
+                }
+                if command.hold {
+                    held = Some(store.hold_pending(command.force, clock).await.map_err(|error| refused(&error))?);
+                }
+            }
+            PostgresStore::schema_report(&options).await.map_err(StartError::from)?
+        }
+    };
+    tell(session, &report, held.as_ref());
+    Ok(if report.pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(session: &Session, report: &SchemaReport, held: Option<&Held>) {
+    if session.globals.json {
+        let mut line = json!(report);
+        if let Some(held) = held {
+            line["held"] = json!(held);
+        }
+        return print::json(&line);
+    }
+    let SchemaReport { found, known, pending } = report;
+    match pending.as_slice() {
+        [] => print::line(&format!("The schema is at {found}; this binary knows {known}")),
+        missing => print::line(&format!("The schema is at {found}, this binary knows {known}; missing: {}", missing.join(", "))),
+    }
+    if let Some(Held { turns, calls, approvals, outbox }) = held {
+        print::line(&format!("Held: {turns} turns, {calls} calls, {approvals} approvals, {outbox} messages to send"));
+    }
+}

@@ -1,0 +1,43 @@
+//! `werkruf move`: from one file to a database that many servers share. Neither side may be at work meanwhile.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use werkruf_contract::Clock;
+use werkruf_store::PostgresStore;
+
+use super::backup::refused;
+use super::error::CliError;
+use super::{Outcome, Session, print};
+use crate::app::{StartError, postgres_options};
+use crate::config::Database;
+
+#[derive(Debug, Args)]
+pub(super) struct Command {
+    /// The SQLite file, as sqlite:FILE; it is held meanwhile and stays as it is
+    #[arg(long, value_name = "DATABASE")]
+    from: String,
+    /// An empty PostgreSQL, as postgres://…
+    #[arg(long, value_name = "DATABASE")]
+    to: String,
+}
+
+pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
+    let config = session.config()?;
+    let clock = Clock::system(config.clock_offset_s);
+    let parse = |text: &str| Database::parse(text).map_err(|message| CliError::Usage(format!("`{text}` {message}")));
+    let (Database::Sqlite(file), Database::Postgres(url)) = (parse(&command.from)?, parse(&command.to)?) else {
+        return Err(CliError::Usage("a move goes from sqlite:FILE to postgres://…".to_owned()));
+    };
+    let store = PostgresStore::open(postgres_options(&config, &url), &clock).await.map_err(StartError::from)?;
+    let moved = store.take_all(file, clock).await.map_err(|error| refused(&error))?;
+    if session.globals.json {
+        print::json(&json!(moved));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = moved.tables.iter().map(|(table, sum)| vec![table.clone(), sum.rows.to_string(), sum.digest[..16].to_owned()]);
+    print::table(&["TABLE", "ROWS", "DIGEST ON BOTH SIDES"], rows.collect());
+    print::line("Everything arrived as it was. The file is unchanged; start the servers on the new database and keep it as a backup.");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,95 @@
+"""The database under a house, read and changed from outside: the same SQL and the same values on both kinds."""
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import subprocess
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "postgres"
+TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?\+00:00$")
+
+
+class Sqlite:
+    env = {}
+
+    def __init__(self, folder):
+        self.file = os.path.join(folder, "w.db")
+        self.url = "sqlite:" + self.file
+
+    def rows(self, sql, values):
+        with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True) as db:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(sql, values)]
+
+    def change(self, statements):
+        with sqlite3.connect(self.file) as db:
+            for sql, values in statements:
+                db.execute(sql, values)
+        db.close()
+
+
+class Postgres:
+    """Through psql, because Python has no PostgreSQL of its own. Times, flags and JSON come out as SQLite spells them."""
+
+    # A killed server's turns go on when its lease has lapsed; checks should not wait long for that.
+    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "6000"}
+
+    def __init__(self, _folder):
+        made = subprocess.run([SCRIPTS / "fresh", str(os.getpid())], capture_output=True, text=True)
+        if made.returncode:
+            raise AssertionError(made.stderr)
+        self.url = made.stdout.strip()
+
+    def run(self, sql):
+        done = subprocess.run([SCRIPTS / "sql", self.url], input="SET search_path TO werkruf; SET TimeZone TO 'UTC';\n" + sql, capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(f"{sql}: {done.stderr}")
+        return done.stdout
+
+    def rows(self, sql, values):
+        answer = self.run(f"SELECT row_to_json(found) FROM ({bound(sql, values)}) AS found;")
+        return [{name: spelled(value) for name, value in json.loads(line).items()} for line in answer.splitlines() if line]
+
+    def change(self, statements):
+        self.run("".join(bound(sql, values) + ";\n" for sql, values in statements))
+
+
+def bound(sql, values):
+    parts = sql.split("?")
+    assert len(parts) == len(values) + 1, sql
+    return parts[0] + "".join(literal(value) + part for value, part in zip(values, parts[1:]))
+
+
+def literal(value):
+    if value is None or isinstance(value, (int, float)):
+        return "NULL" if value is None else str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def spelled(value):
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    found = TIME.match(value) if isinstance(value, str) else None
+    if found:
+        return f"{found[1]}.{((found[2] or '.')[1:] + '000')[:3]}Z"
+    return value
+
+
+def make(folder):
+    kind = {"": Sqlite, "sqlite": Sqlite, "postgres": Postgres}[os.environ.get("WERKRUF_OUTSIDE_DATABASE", "")]
+    return kind(folder)
+
+
+def sqlite_only(check):
+    """For what can be said of a file only."""
+    check.only = "sqlite"
+    return check
+
+
+def postgres_only(check):
+    """For what can be said only of a database that is shared."""
+    check.only = "postgres"
+    return check
