@@ -3,6 +3,8 @@
 //! Quotas and tokens belong to an account of the installation, not to a tenant: one key serves all of them. Answers
 //! are kept per tenant.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
@@ -35,6 +37,11 @@ pub trait Ledger: Send + Sync {
     fn provider_token(&self, account: ProviderAccount) -> Answer<'_, Option<SealedToken>>;
     /// Takes the place of an earlier one.
     fn keep_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> Answer<'_, ()>;
+    /// Whether it is for `owner` to fetch a new token: nobody else is at it, or their time is over. Stands for `ttl`, by the clock all
+    /// processes share; who claims again has longer.
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> Answer<'_, bool>;
+    /// Gives the claim back; nothing where it is somebody else's by now.
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> Answer<'_, ()>;
     /// An answer kept under this key that is still good.
     fn kept_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> Answer<'_, Option<String>>;
     /// Keeps an answer until then, and forgets those whose time is over.

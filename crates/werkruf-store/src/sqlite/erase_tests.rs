@@ -52,6 +52,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_quota", "provider account day", "the company's accounts"),
     ("provider_answers", "digest answer", "what a provider offers to everybody, for minutes"),
+    ("provider_claims", "provider account owner", "a process at the company's account"),
 ];
 
 fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {

@@ -1,5 +1,7 @@
 //! [`Ledger`] on SQLite.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, params};
@@ -68,6 +70,36 @@ impl Ledger for SqliteStore {
                 )?
                 .execute(params![Id::from(HOUSE), account.provider, account.account, token.sealed, Stamp::from(token.expires_at), now])?;
             counted(kept, &account)
+        }))
+    }
+
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> Answer<'_, bool> {
+        Box::pin(self.writer.submit(move |c| {
+            let until = now.checked_add(ttl).unwrap_or(now);
+            let claimed = c
+                .prepare_cached(
+                    "INSERT INTO provider_claims (tenant_id, provider, account, owner, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (tenant_id, provider, account) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at
+                     WHERE owner = excluded.owner OR expires_at <= ?6",
+                )?
+                .execute(params![
+                    Id::from(HOUSE),
+                    account.provider,
+                    account.account,
+                    Id::from(owner),
+                    Stamp::from(until),
+                    Stamp::from(now)
+                ])?;
+            Ok(claimed == 1)
+        }))
+    }
+
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> Answer<'_, ()> {
+        Box::pin(self.writer.submit(move |c| {
+            // None is left where somebody else has claimed it meanwhile.
+            c.prepare_cached("DELETE FROM provider_claims WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND owner = ?4")?
+                .execute(params![Id::from(HOUSE), account.provider, account.account, Id::from(owner)])?;
+            Ok(())
         }))
     }
 

@@ -1,5 +1,7 @@
 //! Providers' quotas, tokens and kept answers.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use jiff::civil::date;
 
@@ -54,6 +56,25 @@ pub(crate) async fn a_token_is_kept_and_replaced<S: Store>(world: World<S>) {
     world.store.keep_provider_token(account("test"), token(3, 2000), world.now).await.unwrap();
     assert_eq!(world.store.provider_token(account("test")).await.unwrap(), Some(token(3, 2000)));
     assert_eq!(world.store.provider_token(account("prod")).await.unwrap(), Some(token(2, 1000)));
+}
+
+pub(crate) async fn one_of_many_fetches_a_token<S: Store>(mut world: World<S>) {
+    let claim = |world: World<S>, owner, ttl| async move { world.store.claim_token(account("a"), owner, ttl, world.now).await.unwrap() };
+    let (minute, owners) = (Duration::from_secs(60), (0..10).map(|_| world.id()).collect::<Vec<_>>());
+    let claims = futures_util::future::join_all(owners.iter().map(|owner| claim(world.clone(), *owner, minute))).await;
+    assert_eq!(claims.iter().filter(|claimed| **claimed).count(), 1, "{claims:?}");
+    let first = owners[claims.iter().position(|claimed| *claimed).unwrap()];
+    let other = world.id();
+    assert!(claim(world.clone(), first, minute).await, "who has it may claim it again");
+    world.store.release_token(account("a"), other).await.unwrap();
+    assert!(!claim(world.clone(), other, minute).await, "nobody gives back what is not theirs");
+    assert!(world.store.claim_token(account("b"), other, minute, world.now).await.unwrap(), "another account");
+    world.store.release_token(account("a"), first).await.unwrap();
+    assert!(claim(world.clone(), other, Duration::ZERO).await, "given back");
+    world.now = world.later(1);
+    assert!(claim(world.clone(), first, minute).await, "its time is over");
+    world.store.release_token(account("a"), other).await.unwrap();
+    assert!(!claim(world.clone(), other, minute).await, "who lost it gives nothing back");
 }
 
 pub(crate) async fn an_answer_is_kept_for_its_time_and_its_tenant<S: Store>(mut world: World<S>) {

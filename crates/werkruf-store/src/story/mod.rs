@@ -80,6 +80,7 @@ macro_rules! tell {
             a_quota_allows_exactly_its_calls,
             what_a_provider_says_is_left_counts_too,
             a_token_is_kept_and_replaced,
+            one_of_many_fetches_a_token,
             an_answer_is_kept_for_its_time_and_its_tenant,
         }
     };

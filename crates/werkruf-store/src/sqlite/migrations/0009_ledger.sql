@@ -1,4 +1,4 @@
--- Calls counted against a provider's day, and provider answers kept for a while.
+-- Calls counted against a provider's day, provider answers kept for a while, and who is fetching a token.
 -- `tenant_id` is the nil id where a row belongs to the installation.
 CREATE TABLE provider_quota (
   tenant_id TEXT NOT NULL,
@@ -21,3 +21,13 @@ CREATE TABLE provider_answers (
   PRIMARY KEY (tenant_id, digest)
 ) STRICT;
 CREATE INDEX provider_answers_by_end ON provider_answers (expires_at);
+
+-- Who is fetching a token, so that others wait for it.
+CREATE TABLE provider_claims (
+  tenant_id  TEXT NOT NULL,
+  provider   TEXT NOT NULL,
+  account    TEXT NOT NULL,
+  owner      TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, provider, account)
+) STRICT;
