@@ -32,7 +32,7 @@ impl Fleet for PostgresStore {
     }
 
     fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
-        let sql = "SELECT board_flight($1, $2, $3, make_interval(secs => $4))";
+        let sql = "SELECT board_call($1, $2, $3, make_interval(secs => $4))";
         Box::pin(async move {
             let moment = BOARDING.as_secs_f64();
             let key = dedupe_key.as_str();

@@ -18,6 +18,8 @@ use crate::{KeepingError, Moved, StoreError};
 
 /// Columns that only a database shared by many processes needs.
 const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
+/// What only processes that share a database need, and only for a moment.
+const TABLES_ONLY_HERE: [&str; 1] = ["boardings"];
 /// Batches that may wait between the two.
 const WAITING: usize = 4;
 /// Reads some rows back.
@@ -126,7 +128,7 @@ fn matched(here: Vec<Table>, there: &BTreeMap<String, Vec<String>>) -> Result<Ve
         return Err(broken(format!("the table {table} has no place in PostgreSQL")));
     }
     let mut found = Vec::new();
-    for mut table in here {
+    for mut table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
         let Some(columns) = there.get(&table.name) else {
             return Err(broken(format!("the table {} is missing in the file", table.name)));
         };

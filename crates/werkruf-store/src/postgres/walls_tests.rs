@@ -39,7 +39,7 @@ const ROWS: &str = "
   INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
-  INSERT INTO flights VALUES ('$tenant', 'key', '$tenant', now());
+  INSERT INTO boardings VALUES ('$tenant', 'key', '$tenant', now());
   INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, created_at, updated_at)
     VALUES ('$tenant', '$tenant', '$tenant', 0, 'whatsapp', 'a', 'r', 'b', 'pending', now(), now());
   INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, status, created_at, expires_at)

@@ -40,6 +40,7 @@ pub(crate) async fn a_step_that_is_given_up_is_no_committed_step<S: Store>(world
     world.store.write(write.clone()).await.unwrap();
     let turn = world.store.turn(world.tenant, running.turn).await.unwrap().unwrap();
     assert_eq!((turn.step, turn.stalled), (1, 0));
+    write.id = world.id();
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a number is given up once");
 }
 
