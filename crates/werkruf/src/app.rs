@@ -48,6 +48,10 @@ pub enum StartError {
         "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
     )]
     Unprotected(std::net::SocketAddr),
+    #[error(
+        "Amadeus' token is stored in PostgreSQL, and nothing seals it; give every server the same WERKRUF_SECRET_KEY (`openssl rand -base64 32` makes one)"
+    )]
+    Unsealed,
     #[error("the sample data cannot be read: {0}")]
     Sample(#[from] serde_json::Error),
 }
@@ -68,6 +72,7 @@ impl StartError {
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "storage_full",
             Self::Io { .. } => "io",
             Self::Unprotected(_) => "key_required",
+            Self::Unsealed => "secret_key_required",
             Self::Sample(_) => "sample_data",
         }
     }

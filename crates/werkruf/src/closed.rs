@@ -1,5 +1,7 @@
 //! A workspace and a ledger nobody opened, for looking at a configuration without a database: the tools have names, but no rows.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
@@ -68,6 +70,14 @@ impl Ledger for ClosedLedger {
     }
 
     fn keep_provider_token(&self, _: ProviderAccount, _: SealedToken, _: Timestamp) -> Answer<'_, ()> {
+        closed()
+    }
+
+    fn claim_token(&self, _: ProviderAccount, _: Uuid, _: Duration, _: Timestamp) -> Answer<'_, bool> {
+        closed()
+    }
+
+    fn release_token(&self, _: ProviderAccount, _: Uuid) -> Answer<'_, ()> {
         closed()
     }
 

@@ -13,13 +13,13 @@ use werkruf_tools::Seal;
 use crate::app::StartError;
 use crate::config::{Config, ConfigViolation, Variable};
 
-/// The house's seal. `<db>.key` is made, readable by its owner only, where the environment brings no key.
+/// The house's seal. `<db>.key` is made, readable by its owner only, where the environment brings no key; on PostgreSQL it must.
 pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
     match (&config.secret_key, config.database.file()) {
         (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
         (None, Some(file)) => beside(file),
         // Processes on several machines share no file.
-        (None, None) => Err(StartError::Config(vec![fault()])),
+        (None, None) => Err(StartError::Unsealed),
     }
 }
 

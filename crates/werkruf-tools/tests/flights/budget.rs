@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
+use werkruf_contract::Reply;
+use werkruf_store::{Ledger, ProviderAccount};
 
-use crate::house::{Change, House, did, with};
+use crate::house::{Change, House, Tools, did, with};
 use crate::weather::Weather;
 
 fn awards_only(quota: u32) -> Change {
@@ -69,6 +71,41 @@ async fn ten_first_searches_fetch_one_token() {
     let tools = house.tools(&Change::default());
     join_all((1..=10).map(|day| tools.search(with(json!({"depart_date": format!("2026-12-{day:02}")}))))).await;
     assert_eq!(house.stub().tokens(), 1);
+}
+
+/// Searches of several processes at once, each for another day.
+async fn at_once(replicas: &[Tools]) -> Vec<Reply> {
+    let search = |at: usize| replicas[at % replicas.len()].search(with(json!({"depart_date": format!("2026-12-{:02}", at + 1)})));
+    join_all((0..10).map(search)).await
+}
+
+#[tokio::test]
+async fn ten_searches_of_several_processes_fetch_one_token() {
+    let house = House::open().await;
+    let replicas = [house.tools(&Change::default()), house.tools(&Change::default()), house.tools(&Change::default())];
+    // Processes that share no pace may be told they are too fast; about tokens nobody may hear anything.
+    let ok = |replies: Vec<Reply>| {
+        let did: Vec<_> = replies.iter().map(|reply| did(reply, "amadeus")).collect();
+        did.iter().all(|(status, reason)| status == "ok" || reason == "quota") && did.iter().any(|(status, _)| status == "ok")
+    };
+    assert!(ok(at_once(&replicas).await));
+    assert_eq!(house.stub().tokens(), 1, "the first");
+    house.stub().expire();
+    assert!(ok(at_once(&replicas).await));
+    assert_eq!(house.stub().tokens(), 2, "one renewal for all processes");
+}
+
+#[tokio::test]
+async fn a_process_that_died_while_fetching_holds_nobody_up_for_good() {
+    let house = House::open().await;
+    let account = ProviderAccount { provider: "amadeus".to_owned(), account: "prod".to_owned() };
+    // The calendar stands still here, so this claim never ends; whoever waits has patience of their own.
+    let dead = house.clock.new_id();
+    assert!(house.store.claim_token(account.clone(), dead, Duration::from_secs(60), house.clock.now()).await.unwrap());
+    let tools = house.tools(&Change { deadline: Duration::from_secs(12), ..Change::default() });
+    let reply = tools.search(with(json!({}))).await;
+    assert_eq!((did(&reply, "amadeus").0.as_str(), house.stub().tokens()), ("ok", 1));
+    assert!(!house.store.claim_token(account, house.clock.new_id(), Duration::ZERO, house.clock.now()).await.unwrap(), "not ours to end");
 }
 
 #[tokio::test]

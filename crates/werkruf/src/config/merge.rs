@@ -12,7 +12,9 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, postgres, prices, tokens};
+use super::{
+    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, postgres, prices, tokens,
+};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";

@@ -1,14 +1,16 @@
 //! The access token: fetched once for everybody, kept sealed in the store, renewed before it ends.
 //!
-//! Invariant: whoever finds it bad names the token it used. Only the first of them fetches; the others find a newer one.
+//! Invariant: whoever finds it bad names the token it used. Only the first of them fetches; the others find a newer one. Within a
+//! process they wait at a lock, between processes for a claim in the store, which ends by itself when its owner is gone.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Deadline, Uuid};
 use werkruf_store::{Ledger, ProviderAccount, SealedToken};
 
 use crate::search_flights::seal::Seal;
@@ -18,6 +20,10 @@ use crate::search_flights::trouble::{Reason, Trouble};
 const MARGIN: SignedDuration = SignedDuration::from_secs(30);
 /// How long a refusal of the keys themselves stands before they are tried again.
 const REFUSED: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long others wait for the process that fetches, and how often they look. One that takes longer is not worth waiting for.
+const CLAIM: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(25);
 
 /// A token as the provider gave it.
 pub(super) struct Granted {
@@ -39,12 +45,14 @@ pub(super) struct Tokens {
     /// Without a key nothing is stored; the token lives in memory.
     seal: Option<Seal>,
     clock: Clock,
+    /// This process, among those that share the store.
+    owner: Uuid,
     held: Mutex<Held>,
 }
 
 impl Tokens {
     pub(super) fn new(account: ProviderAccount, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
-        Self { account, ledger, seal, clock, held: Mutex::default() }
+        Self { account, ledger, seal, owner: clock.new_id(), clock, held: Mutex::default() }
     }
 
     /// A token that is good for a while and is not `bad`: held, stored, or fetched. All who ask wait for the one who fetches.
@@ -66,13 +74,11 @@ impl Tokens {
         {
             return Err(trouble.clone());
         }
-        if let Some((token, until)) = self.stored(now).await
-            && !is_bad(&token)
-        {
+        if let Some((token, until)) = self.stored_or_claimed(now, is_bad).await {
             held.token = Some((token.clone(), until));
             return Ok(token);
         }
-        match fetch().await {
+        let fetched = match fetch().await {
             Ok(granted) => {
                 let expires_at = now.checked_add(granted.lifetime).unwrap_or(now);
                 // A short-lived token keeps most of its life.
@@ -88,6 +94,42 @@ impl Tokens {
                 }
                 Err(trouble)
             }
+        };
+        self.release().await;
+        fetched
+    }
+
+    /// A stored token that is not bad, waited for while another process fetches it. `None`: it is for us to fetch.
+    async fn stored_or_claimed(&self, now: Timestamp, is_bad: impl Fn(&SecretString) -> bool) -> Option<(SecretString, Timestamp)> {
+        // Without a key there is nothing to share, and nobody to wait for.
+        self.seal.as_ref()?;
+        let patience = Deadline::after(CLAIM);
+        loop {
+            let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
+            if found.is_some() {
+                return found;
+            }
+            // A store that does not answer keeps nobody from searching.
+            if self.ledger.claim_token(self.account.clone(), self.owner, CLAIM, now).await.unwrap_or(true) {
+                // Between our look and our claim somebody may have stored one.
+                let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
+                if found.is_some() {
+                    self.release().await;
+                }
+                return found;
+            }
+            if patience.passed() {
+                return None;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn release(&self) {
+        if self.seal.is_some()
+            && let Err(error) = self.ledger.release_token(self.account.clone(), self.owner).await
+        {
+            tracing::debug!(%error, "the claim for a token could not be given back; it ends by itself");
         }
     }
 
