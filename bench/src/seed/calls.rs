@@ -7,7 +7,6 @@ use uuid::Uuid;
 use werkruf_contract::{CallKind, CallStatus, Effect, EventType, TurnStatus};
 use werkruf_store::{
     CallRow, ConversationRef, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnWrite,
-    Turns,
 };
 
 use super::{AT_ONCE, Seedbed};

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use uuid::Uuid;
-use werkruf_store::{Histories, NewHistory, NewMessage};
+use werkruf_store::{NewHistory, NewMessage};
 
 use super::{AT_ONCE, Seedbed};
 
