@@ -17,6 +17,7 @@ mod fleet;
 mod history;
 mod keeping;
 mod keys;
+mod ledger;
 mod legacy;
 mod moving;
 mod postgres;
@@ -42,6 +43,7 @@ pub use fleet::{BOARDING, Fleet, Position, Renewed};
 pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
+pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use moving::{Moved, TableSum};
 pub use postgres::{PostgresOptions, PostgresStore};
@@ -74,7 +76,20 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Everything a database does: what the house opens once and hands out by the part.
 pub trait Store:
-    Turns + Records + People + Workspace + Keeping + Approvals + Streams + Clients + Histories + Legacy + Fleet + std::fmt::Debug + 'static
+    Turns
+    + Records
+    + People
+    + Workspace
+    + Keeping
+    + Approvals
+    + Streams
+    + Clients
+    + Histories
+    + Legacy
+    + Fleet
+    + Ledger
+    + std::fmt::Debug
+    + 'static
 {
 }
 
@@ -90,6 +105,7 @@ impl<S> Store for S where
         + Histories
         + Legacy
         + Fleet
+        + Ledger
         + std::fmt::Debug
         + 'static
 {

@@ -4,10 +4,17 @@
 //! both meet in `main`, which registers what the functions here return.
 
 mod http_tool;
+mod remember;
+mod search_flights;
+mod select_itinerary;
 mod test_tools;
 mod workspace;
 
 pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
+pub use search_flights::{
+    AmadeusConfig, Cabin, Caller as FlightCaller, DuffelConfig, Flights, FlightsConfig, ProviderName, Seal, SeatsaeroConfig, flight_tools,
+    inspect as inspect_flights,
+};
 pub use test_tools::test_tools;
 pub use workspace::workspace_tools;
 

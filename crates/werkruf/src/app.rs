@@ -16,12 +16,13 @@ use werkruf_store::{
     Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
     Streams, Turns,
 };
+use werkruf_tools::Flights;
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
-use crate::{provider, sample, setup};
+use crate::{provider, sample, secret_key, setup};
 
 /// Facts about the installation, kept in the store's settings.
 const INSTALLED_AT: &str = "installed_at";
@@ -47,6 +48,10 @@ pub enum StartError {
         "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
     )]
     Unprotected(std::net::SocketAddr),
+    #[error(
+        "Amadeus' token is stored in PostgreSQL, and nothing seals it; give every server the same WERKRUF_SECRET_KEY (`openssl rand -base64 32` makes one)"
+    )]
+    Unsealed,
     #[error("the sample data cannot be read: {0}")]
     Sample(#[from] serde_json::Error),
 }
@@ -67,6 +72,7 @@ impl StartError {
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "storage_full",
             Self::Io { .. } => "io",
             Self::Unprotected(_) => "key_required",
+            Self::Unsealed => "secret_key_required",
             Self::Sample(_) => "sample_data",
         }
     }
@@ -91,6 +97,8 @@ pub struct App {
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
+    /// Keys are read at the start, so a reload keeps it.
+    pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
     /// Whether a shared database is away.
     pub(crate) outage: Outage,
@@ -122,7 +130,10 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
         let store = open_store(&config, &clock).await?;
-        let setup = setup::build(&config, &client, store.clone(), &clock).map_err(StartError::Config)?;
+        // Only Amadeus has a secret to store.
+        let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
+        let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
+        let setup = setup::build(&config, &client, store.clone(), &flights, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, store.as_ref(), started_at).await?;
         let parts = Parts {
@@ -150,6 +161,7 @@ impl App {
             operator_token,
             started_at,
             tokens,
+            flights,
             tasks,
             outage: Outage::default(),
             client,
@@ -191,8 +203,9 @@ impl App {
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (client, store, clock) = (self.client.clone(), Arc::clone(&self.store), self.clock.clone());
+        let flights = Arc::clone(&self.flights);
         // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &client, store, &clock);
+        let read = move || setup::read_with(&flags, &environment, &client, store, &flights, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
-use werkruf_tools::{HttpTool, test_tools, workspace_tools};
+use werkruf_tools::{Flights, HttpTool, flight_tools, test_tools, workspace_tools};
 
-use crate::closed::ClosedWorkspace;
+use crate::closed::{ClosedLedger, ClosedWorkspace};
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 
 /// Reads the configuration and builds what it asks for; finds the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
-    read_with(flags, environment, client, Arc::new(ClosedWorkspace), &Clock::system(0))
+    let clock = Clock::system(0);
+    let (config, _) = Config::examine(flags, environment);
+    let flights = Flights::new(config.flights, client, Arc::new(ClosedLedger), None, clock.clone());
+    read_with(flags, environment, client, Arc::new(ClosedWorkspace), &Arc::new(flights), &clock)
 }
 
 /// The same, with the rows the tools look into.
@@ -23,12 +26,13 @@ pub fn read_with(
     environment: &Environment,
     client: &reqwest::Client,
     workspace: Arc<dyn Workspace>,
+    flights: &Arc<Flights>,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // A declaration that could not be read left no name behind, so nothing can be said about who uses it.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, client, workspace, clock) {
+    match build(&config, client, workspace, flights, clock) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -41,11 +45,12 @@ pub fn build(
     config: &Config,
     client: &reqwest::Client,
     workspace: Arc<dyn Workspace>,
+    flights: &Arc<Flights>,
     clock: &Clock,
 ) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    for tool in workspace_tools(workspace, clock.clone()) {
+    for tool in workspace_tools(workspace, clock.clone()).into_iter().chain(flight_tools(Arc::clone(flights), clock.clone())) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }

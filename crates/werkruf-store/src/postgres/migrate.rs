@@ -28,6 +28,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, compatible_with: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, compatible_with: 2, name: "turns", sql: include_str!("migrations/0002_turns.sql") },
     Migration { version: 3, compatible_with: 2, name: "boardings", sql: include_str!("migrations/0003_boardings.sql") },
+    Migration { version: 4, compatible_with: 2, name: "ledger", sql: include_str!("migrations/0004_ledger.sql") },
 ];
 
 const ROLES: &str = include_str!("roles.sql");

@@ -15,6 +15,7 @@ mod flush;
 mod history;
 mod hold;
 mod import;
+mod ledger;
 mod legacy;
 mod legacy_source;
 mod migrate;
@@ -110,6 +111,8 @@ mod bouncer_tests;
 mod fleet_tests;
 #[cfg(test)]
 mod keeping_tests;
+#[cfg(test)]
+mod ledger_tests;
 #[cfg(test)]
 mod legacy_tests;
 #[cfg(test)]

@@ -77,6 +77,10 @@ impl<'r> Columns<'r> {
         self.value()
     }
 
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        self.must("bytes")
+    }
+
     pub(super) fn int(&mut self) -> Result<i64, StoreError> {
         self.must("number")
     }

@@ -31,6 +31,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "token_roles_until", sql: include_str!("migrations/0006_token_roles_until.sql") },
     Migration { version: 7, name: "sent", sql: include_str!("migrations/0007_sent.sql") },
     Migration { version: 8, name: "summaries", sql: include_str!("migrations/0008_summaries.sql") },
+    Migration { version: 9, name: "ledger", sql: include_str!("migrations/0009_ledger.sql") },
 ];
 
 impl Migration {

@@ -15,6 +15,7 @@ mod hold;
 mod import;
 mod insert;
 mod known;
+mod ledger;
 mod legacy;
 mod migrate;
 mod open;

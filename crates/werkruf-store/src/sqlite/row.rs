@@ -65,6 +65,13 @@ impl<'r> Columns<'r> {
         Ok(self.str_or_null()?.map(str::to_owned))
     }
 
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        match self.value()? {
+            ValueRef::Blob(bytes) => Ok(bytes.to_vec()),
+            ValueRef::Null | ValueRef::Text(_) | ValueRef::Integer(_) | ValueRef::Real(_) => Err(self.broken("bytes")),
+        }
+    }
+
     pub(super) fn id(&mut self) -> Result<Uuid, StoreError> {
         self.id_or_null()?.ok_or_else(|| self.broken("id"))
     }

@@ -5,6 +5,7 @@
 mod chapters_approvals;
 mod chapters_clients;
 mod chapters_heard;
+mod chapters_ledger;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_streams;
@@ -16,6 +17,7 @@ pub(crate) use crate::Store;
 pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_clients::*;
 pub(crate) use chapters_heard::*;
+pub(crate) use chapters_ledger::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;
@@ -75,6 +77,11 @@ macro_rules! tell {
             an_import_replaces_what_it_names_and_nothing_else,
             external_ids_lead_to_one_person,
             a_batch_with_faults_tells_all_and_writes_nothing,
+            a_quota_allows_exactly_its_calls,
+            what_a_provider_says_is_left_counts_too,
+            a_token_is_kept_and_replaced,
+            one_of_many_fetches_a_token,
+            an_answer_is_kept_for_its_time_and_its_tenant,
         }
     };
 }

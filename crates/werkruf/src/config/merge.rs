@@ -12,7 +12,9 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, limits, model, postgres, prices, tokens};
+use super::{
+    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, flights, limits, model, postgres, prices, tokens,
+};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -68,6 +70,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
         model: model::merge(document, environment, violations),
+        flights: flights::merge(environment, violations),
+        secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
         sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),
@@ -96,6 +100,14 @@ fn address(document: &Document, found: &Found<'_>) -> Result<SocketAddr, ConfigV
     text.parse().map_err(|_| {
         document.violation(found.place, format!("`{}` is no address to listen on; write one such as 127.0.0.1:8080", found.text))
     })
+}
+
+fn secret_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {
+    let key = environment.get(Variable::WERKRUF_SECRET_KEY)?;
+    if crate::secret_key::read(key).is_none() {
+        violations.push(crate::secret_key::fault());
+    }
+    Some(SecretString::from(key))
 }
 
 fn admin_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {

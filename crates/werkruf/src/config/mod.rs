@@ -6,6 +6,7 @@
 mod database;
 mod environment;
 mod file;
+mod flights;
 mod limits;
 mod merge;
 mod model;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
-use werkruf_tools::HttpToolConfig;
+use werkruf_tools::{FlightsConfig, HttpToolConfig};
 
 pub use database::Database;
 pub(crate) use environment::Variable;
@@ -110,6 +111,10 @@ pub struct Config {
     pub model: ModelConfig,
     /// What models cost: the table in the program, with the operator's over it.
     pub prices: Arc<PriceTable>,
+    /// Where flights are searched.
+    pub flights: FlightsConfig,
+    /// Seals what is stored in secret; `None`: a file beside the database.
+    pub secret_key: Option<SecretString>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
