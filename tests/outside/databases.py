@@ -1,4 +1,5 @@
 """The database under a house, read and changed from outside: the same SQL and the same values on both kinds."""
+import base64
 import json
 import os
 import pathlib
@@ -33,7 +34,8 @@ class Postgres:
     """Through psql, because Python has no PostgreSQL of its own. Times, flags and JSON come out as SQLite spells them."""
 
     # A killed server's turns go on when its lease has lapsed; checks should not wait long for that.
-    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "6000"}
+    # Servers on several machines share no key file, so the key that seals stored tokens is always given.
+    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "6000", "WERKRUF_SECRET_KEY": base64.b64encode(b"k" * 32).decode()}
 
     def __init__(self, _folder):
         made = subprocess.run([SCRIPTS / "fresh", str(os.getpid())], capture_output=True, text=True)

@@ -45,6 +45,7 @@ pub use offline::{OfflineProvider, Proposer};
 pub use overdue::{in_time, overdue};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
+pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;

@@ -8,7 +8,7 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 /// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date.
 ///
 /// A date is measured against the server's own `Date`, so that a wrong clock here makes no difference; without one it says nothing.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let span = |text: &str, unit: f64| text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * unit).ok());
     if let Some(wait) = text("retry-after-ms").and_then(|text| span(text, 0.001)) {

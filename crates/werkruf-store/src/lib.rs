@@ -18,6 +18,7 @@ mod history;
 mod keeping;
 mod keys;
 pub mod knowledge;
+mod ledger;
 mod legacy;
 mod moving;
 mod postgres;
@@ -44,6 +45,7 @@ pub use history::{Histories, NewHistory};
 pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use knowledge::Knowledge;
+pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use moving::{Moved, TableSum};
 pub use postgres::{PostgresOptions, PostgresStore};
@@ -88,6 +90,7 @@ pub trait Store:
     + Legacy
     + Fleet
     + Knowledge
+    + Ledger
     + std::fmt::Debug
     + 'static
 {
@@ -106,6 +109,7 @@ impl<S> Store for S where
         + Legacy
         + Fleet
         + Knowledge
+        + Ledger
         + std::fmt::Debug
         + 'static
 {

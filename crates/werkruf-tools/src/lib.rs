@@ -5,11 +5,18 @@
 
 mod http_tool;
 mod knowledge;
+mod remember;
+mod search_flights;
+mod select_itinerary;
 mod test_tools;
 mod workspace;
 
 pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
 pub use knowledge::{Document, Embedder, KnowledgeBase, Oracle, SearchAnswer, SearchMode, SearchRequest, knowledge_tools};
+pub use search_flights::{
+    AmadeusConfig, Cabin, Caller as FlightCaller, DuffelConfig, Flights, FlightsConfig, ProviderName, Seal, SeatsaeroConfig, flight_tools,
+    inspect as inspect_flights,
+};
 pub use test_tools::test_tools;
 pub use workspace::workspace_tools;
 

@@ -16,14 +16,14 @@ use werkruf_store::{
     Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
     Streams, Turns,
 };
-use werkruf_tools::KnowledgeBase;
+use werkruf_tools::{Flights, KnowledgeBase};
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
 use crate::setup::Rooms;
-use crate::{knowledge, provider, sample, setup};
+use crate::{knowledge, provider, sample, secret_key, setup};
 
 /// Facts about the installation, kept in the store's settings.
 const INSTALLED_AT: &str = "installed_at";
@@ -49,6 +49,10 @@ pub enum StartError {
         "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
     )]
     Unprotected(std::net::SocketAddr),
+    #[error(
+        "Amadeus' token is stored in PostgreSQL, and nothing seals it; give every server the same WERKRUF_SECRET_KEY (`openssl rand -base64 32` makes one)"
+    )]
+    Unsealed,
     #[error("the sample data cannot be read: {0}")]
     Sample(#[from] serde_json::Error),
 }
@@ -69,6 +73,7 @@ impl StartError {
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "storage_full",
             Self::Io { .. } => "io",
             Self::Unprotected(_) => "key_required",
+            Self::Unsealed => "secret_key_required",
             Self::Sample(_) => "sample_data",
         }
     }
@@ -95,6 +100,8 @@ pub struct App {
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
+    /// Keys are read at the start, so a reload keeps it.
+    pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
     /// Whether a shared database is away.
     pub(crate) outage: Outage,
@@ -127,9 +134,12 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
         let store = open_store(&config, &clock).await?;
+        // Only Amadeus has a secret to store.
+        let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
+        let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
         let knowledge = Arc::new(knowledge::base(&config, &client, store.clone(), &clock)?);
         let oracle = Arc::new(knowledge::oracle(&config, &client, &provider)?);
-        let rooms = Rooms { workspace: store.clone(), knowledge: Arc::clone(&knowledge), oracle };
+        let rooms = Rooms { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), oracle };
         let setup = setup::build(&config, &client, &rooms, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, store.as_ref(), started_at).await?;
@@ -159,6 +169,7 @@ impl App {
             operator_token,
             started_at,
             tokens,
+            flights,
             tasks,
             outage: Outage::default(),
             client,

@@ -1,14 +1,17 @@
-//! A workspace nobody opened, for looking at a configuration without a database: the tools have names, but no rows.
+//! A workspace and a ledger nobody opened, for looking at a configuration without a database: the tools have names, but no rows.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_store::knowledge::{
     Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
     UnembeddedChunk,
 };
 use werkruf_store::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, NewUsage, PersonRow, Reach, RequestDraft, StoreError, WorkQuery,
-    WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, Ledger, NewUsage, PersonRow, ProviderAccount, Reach, RequestDraft,
+    SealedToken, StoreError, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Answers that it is closed.
@@ -107,6 +110,48 @@ impl Knowledge for ClosedWorkspace {
     }
 
     fn bill(&self, _: Billed, _: NewUsage, _: Timestamp) -> Answer<'_, ()> {
+        closed()
+    }
+}
+
+/// Counts and keeps nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct ClosedLedger;
+
+impl Ledger for ClosedLedger {
+    fn spend_call(&self, _: ProviderAccount, _: Date, _: u32) -> Answer<'_, Option<i64>> {
+        closed()
+    }
+
+    fn calls_left(&self, _: ProviderAccount, _: Date, _: i64, _: i64) -> Answer<'_, ()> {
+        closed()
+    }
+
+    fn close_day(&self, _: ProviderAccount, _: Date) -> Answer<'_, ()> {
+        closed()
+    }
+
+    fn provider_token(&self, _: ProviderAccount) -> Answer<'_, Option<SealedToken>> {
+        closed()
+    }
+
+    fn keep_provider_token(&self, _: ProviderAccount, _: SealedToken, _: Timestamp) -> Answer<'_, ()> {
+        closed()
+    }
+
+    fn claim_token(&self, _: ProviderAccount, _: Uuid, _: Duration, _: Timestamp) -> Answer<'_, bool> {
+        closed()
+    }
+
+    fn release_token(&self, _: ProviderAccount, _: Uuid) -> Answer<'_, ()> {
+        closed()
+    }
+
+    fn kept_answer(&self, _: Uuid, _: String, _: Timestamp) -> Answer<'_, Option<String>> {
+        closed()
+    }
+
+    fn keep_answer(&self, _: Uuid, _: String, _: String, _: Timestamp, _: Timestamp) -> Answer<'_, ()> {
         closed()
     }
 }

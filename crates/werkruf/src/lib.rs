@@ -18,6 +18,7 @@ pub mod planner;
 pub mod provider;
 pub mod retention;
 pub mod sample;
+mod secret_key;
 pub mod serve;
 mod setup;
 mod telemetry;

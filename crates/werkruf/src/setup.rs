@@ -7,31 +7,34 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
-use werkruf_tools::{HttpTool, KnowledgeBase, Oracle, knowledge_tools, test_tools, workspace_tools};
+use werkruf_tools::{Flights, HttpTool, KnowledgeBase, Oracle, flight_tools, knowledge_tools, test_tools, workspace_tools};
 
-use crate::closed::ClosedWorkspace;
+use crate::closed::{ClosedLedger, ClosedWorkspace};
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 
 /// What the tools look into.
 #[derive(Clone)]
 pub(crate) struct Rooms {
     pub(crate) workspace: Arc<dyn Workspace>,
+    pub(crate) flights: Arc<Flights>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) oracle: Arc<Oracle>,
 }
 
 impl Rooms {
     /// Rooms nobody opened: the tools have names, but nothing behind them.
-    fn closed(clock: &Clock) -> Self {
+    fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
+        let flights = Flights::new(config.flights, client, Arc::new(ClosedLedger), None, clock.clone());
         let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { workspace: Arc::new(ClosedWorkspace), knowledge: Arc::new(knowledge), oracle: Arc::default() }
+        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge), oracle: Arc::default() }
     }
 }
 
 /// Reads the configuration and builds what it asks for; finds the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
-    read_with(flags, environment, client, &Rooms::closed(&clock), &clock)
+    let (config, _) = Config::examine(flags, environment);
+    read_with(flags, environment, client, &Rooms::closed(config, client, &clock), &clock)
 }
 
 /// The same, with the rows the tools look into.
@@ -58,7 +61,8 @@ pub(crate) fn build(config: &Config, client: &reqwest::Client, rooms: &Rooms, cl
     let mut violations = Vec::new();
     let mut registry = Registry::default();
     let ours = workspace_tools(Arc::clone(&rooms.workspace), clock.clone());
-    for tool in ours.into_iter().chain(knowledge_tools(&rooms.knowledge, &rooms.oracle)) {
+    let flights = flight_tools(Arc::clone(&rooms.flights), clock.clone());
+    for tool in ours.into_iter().chain(flights).chain(knowledge_tools(&rooms.knowledge, &rooms.oracle)) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }

@@ -51,11 +51,14 @@ fn tell(words: &Words, outcome: &Outcome<'_>) -> String {
     }
 }
 
-/// An error by its code; one nobody has words for is named.
+/// An error by its code. A tool that refuses what it was given says why in the person's words; anything else nobody has words for is named.
 fn refuse(words: &Words, error: &Value) -> String {
     let code = error.get("code").and_then(Value::as_str).unwrap_or("error");
     let reason = error.get("message").and_then(Value::as_str).unwrap_or(code);
     let key = format!("call-{code}");
+    if !words.knows(&key) && error["type"] == "VALIDATION" && !reason.is_empty() {
+        return reason.to_owned();
+    }
     let key = if words.knows(&key) { key.as_str() } else { "call-other" };
     words.say(key, &[("code", code.into()), ("reason", reason.into())])
 }

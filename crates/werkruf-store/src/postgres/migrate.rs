@@ -28,7 +28,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, compatible_with: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, compatible_with: 2, name: "turns", sql: include_str!("migrations/0002_turns.sql") },
     Migration { version: 3, compatible_with: 2, name: "boardings", sql: include_str!("migrations/0003_boardings.sql") },
-    Migration { version: 4, compatible_with: 2, name: "knowledge", sql: include_str!("migrations/0004_knowledge.sql") },
+    Migration { version: 4, compatible_with: 2, name: "ledger", sql: include_str!("migrations/0004_ledger.sql") },
+    Migration { version: 5, compatible_with: 2, name: "knowledge", sql: include_str!("migrations/0005_knowledge.sql") },
 ];
 
 const ROLES: &str = include_str!("roles.sql");

@@ -17,6 +17,7 @@ mod hold;
 mod import;
 mod knowledge;
 mod knowledge_write;
+mod ledger;
 mod legacy;
 mod legacy_source;
 mod migrate;
@@ -112,6 +113,8 @@ mod bouncer_tests;
 mod fleet_tests;
 #[cfg(test)]
 mod keeping_tests;
+#[cfg(test)]
+mod ledger_tests;
 #[cfg(test)]
 mod legacy_tests;
 #[cfg(test)]

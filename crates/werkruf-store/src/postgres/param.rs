@@ -30,6 +30,9 @@ impl Sent for Timestamp {
 impl Sent for Date {
     const TYPE: Type = Type::DATE;
 }
+impl Sent for Vec<u8> {
+    const TYPE: Type = Type::BYTEA;
+}
 impl Sent for &str {
     const TYPE: Type = Type::TEXT;
 }

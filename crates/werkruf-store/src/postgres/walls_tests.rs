@@ -48,6 +48,9 @@ const ROWS: &str = "
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, now());
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
+  INSERT INTO provider_quota VALUES ('$tenant', 'p', 'a', '2026-11-15', 1, 0, NULL);
+  INSERT INTO provider_answers VALUES ('$tenant', 'd', 'x', now(), now());
+  INSERT INTO provider_claims VALUES ('$tenant', 'p', 'a', '$tenant', now());
   INSERT INTO collections VALUES ('$tenant', 'c', 1, now());
   INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', NULL, false, '{}', 'g', 1, 'r', now(), now());
   INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)

@@ -53,6 +53,9 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("api_usage", "user_id provider model operation", "what was spent"),
     ("budgets", "scope subject period unit", "limits; the subject is an id"),
     ("provider_tokens", "provider account", "the company's accounts"),
+    ("provider_quota", "provider account day", "the company's accounts"),
+    ("provider_answers", "digest answer", "what a provider offers to everybody, for minutes"),
+    ("provider_claims", "provider account owner", "a process at the company's account"),
 ];
 
 fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {

@@ -31,7 +31,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "token_roles_until", sql: include_str!("migrations/0006_token_roles_until.sql") },
     Migration { version: 7, name: "sent", sql: include_str!("migrations/0007_sent.sql") },
     Migration { version: 8, name: "summaries", sql: include_str!("migrations/0008_summaries.sql") },
-    Migration { version: 9, name: "knowledge", sql: include_str!("migrations/0009_knowledge.sql") },
+    Migration { version: 9, name: "ledger", sql: include_str!("migrations/0009_ledger.sql") },
+    Migration { version: 10, name: "knowledge", sql: include_str!("migrations/0010_knowledge.sql") },
 ];
 
 impl Migration {

@@ -17,6 +17,7 @@ mod insert;
 mod knowledge;
 mod knowledge_write;
 mod known;
+mod ledger;
 mod legacy;
 mod migrate;
 mod open;

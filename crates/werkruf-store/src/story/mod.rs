@@ -6,6 +6,7 @@ mod chapters_approvals;
 mod chapters_clients;
 mod chapters_heard;
 mod chapters_knowledge;
+mod chapters_ledger;
 mod chapters_people;
 mod chapters_reuse;
 mod chapters_streams;
@@ -18,6 +19,7 @@ pub(crate) use chapters_approvals::*;
 pub(crate) use chapters_clients::*;
 pub(crate) use chapters_heard::*;
 pub(crate) use chapters_knowledge::*;
+pub(crate) use chapters_ledger::*;
 pub(crate) use chapters_people::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;
@@ -82,6 +84,11 @@ macro_rules! tell {
             many_writers_make_one_log,
             a_chunk_has_one_vector_of_one_model,
             knowledge_is_billed_to_its_turn,
+            a_quota_allows_exactly_its_calls,
+            what_a_provider_says_is_left_counts_too,
+            a_token_is_kept_and_replaced,
+            one_of_many_fetches_a_token,
+            an_answer_is_kept_for_its_time_and_its_tenant,
         }
     };
 }

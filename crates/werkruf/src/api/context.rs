@@ -82,7 +82,7 @@ fn safety_mode(door: &Door, headers: &HeaderMap) -> Result<Option<String>, ApiEr
 }
 
 /// The first language of `Accept-Language`, where it is one.
-fn language(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn language(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(http::header::ACCEPT_LANGUAGE)?.to_str().ok()?.split([',', ';']).next()?.trim();
     let tidy = (2..=35).contains(&tag.len()) && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     tidy.then(|| tag.to_owned())

@@ -92,9 +92,12 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
     });
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut response =
-        (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops: Loops { writer, embedder }, warnings }))
-            .into_response();
+    let mut response = (
+        status,
+        [(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
+        Json(Ready { ready, loops: Loops { writer, embedder }, warnings }),
+    )
+        .into_response();
     if !ready {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }

@@ -22,6 +22,7 @@ mod erasure;
 pub(crate) mod error;
 mod events;
 mod explain;
+mod flights;
 mod follow;
 mod health;
 pub(crate) mod history;
@@ -89,6 +90,7 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())
+        .merge(flights::routes())
         .merge(keys::routes())
         .merge(knowledge::routes())
         .merge(reload::routes())

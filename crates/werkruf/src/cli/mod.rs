@@ -12,6 +12,7 @@ mod contract;
 mod conversations;
 mod error;
 mod explain;
+mod flights;
 mod ids;
 mod import;
 mod keys;
@@ -174,6 +175,9 @@ enum Command {
     /// Print and check the envelopes tools speak in
     #[command(subcommand)]
     Contract(contract::Command),
+    /// Look into recorded answers of flight providers
+    #[command(subcommand)]
+    Flights(flights::Command),
     /// Look into recorded model streams
     #[command(subcommand)]
     Wire(wire::Command),
@@ -270,6 +274,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Retention(command)) => retention::run(&session, command).await,
         Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),
+        Some(Command::Flights(command)) => flights::run(&command),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,
         Some(Command::Init { force }) => config::init(&session, force),

@@ -12,7 +12,10 @@ use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
-use super::{AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices, tokens};
+use super::{
+    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres, prices,
+    tokens,
+};
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
@@ -70,6 +73,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         prices: prices::merge(document, environment, violations),
         embedding: embedding::merge(document, environment, &model, violations),
         model,
+        flights: flights::merge(environment, violations),
+        secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
         sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),
@@ -98,6 +103,14 @@ fn address(document: &Document, found: &Found<'_>) -> Result<SocketAddr, ConfigV
     text.parse().map_err(|_| {
         document.violation(found.place, format!("`{}` is no address to listen on; write one such as 127.0.0.1:8080", found.text))
     })
+}
+
+fn secret_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {
+    let key = environment.get(Variable::WERKRUF_SECRET_KEY)?;
+    if crate::secret_key::read(key).is_none() {
+        violations.push(crate::secret_key::fault());
+    }
+    Some(SecretString::from(key))
 }
 
 fn admin_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {

@@ -7,6 +7,7 @@ mod database;
 mod embedding;
 mod environment;
 mod file;
+mod flights;
 mod limits;
 mod merge;
 mod model;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
-use werkruf_tools::HttpToolConfig;
+use werkruf_tools::{FlightsConfig, HttpToolConfig};
 
 pub use database::Database;
 pub use embedding::EmbeddingServer;
@@ -114,6 +115,10 @@ pub struct Config {
     pub embedding: Option<EmbeddingServer>,
     /// What models cost: the table in the program, with the operator's over it.
     pub prices: Arc<PriceTable>,
+    /// Where flights are searched.
+    pub flights: FlightsConfig,
+    /// Seals what is stored in secret; `None`: a file beside the database.
+    pub secret_key: Option<SecretString>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,

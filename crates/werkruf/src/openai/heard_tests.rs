@@ -18,7 +18,13 @@ fn reset() -> LiveEvent {
     event(EventType::AssistantReset, &json!({"step": 1, "turn_id": Uuid::nil()}))
 }
 
+/// The row that ends a step.
 fn snapshot(text: &str) -> LiveEvent {
+    LiveEvent { seq: Some(2), ..so_far(text) }
+}
+
+/// A text under way, as another process shows it: no row.
+fn so_far(text: &str) -> LiveEvent {
     event(EventType::AssistantSnapshot, &json!({"content": text, "step": 1, "turn_id": Uuid::nil()}))
 }
 
@@ -54,6 +60,13 @@ fn text_of_every_step_is_heard_once() {
     // Stored rows have no tokens.
     let (stored, _) = told(&[snapshot("Let me see."), last("Tea.")]);
     assert_eq!(stored, said(&[(0, "Let me see."), (1, "Tea.")]));
+}
+
+#[test]
+fn a_text_that_another_process_shows_is_heard_once() {
+    let (texts, end) = told(&[so_far("Let "), so_far("Let me see."), snapshot("Let me see."), so_far("Te"), last("Tea.")]);
+    assert_eq!(texts, said(&[(0, "Let "), (0, "me see."), (1, "Te"), (1, "a.")]));
+    assert!(matches!(end, Some(Heard::Done(_))));
 }
 
 #[test]

@@ -108,7 +108,12 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
     let documentation = include_str!("../../../../docs/configuration.md");
     let named: BTreeSet<String> = documentation
         .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
-        .filter(|word| ["OPENAI_", "WERKRUF_", "SUPABASE_"].iter().any(|start| word.starts_with(start)) && !word.ends_with('_'))
+        .filter(|word| {
+            ["OPENAI_", "WERKRUF_", "SUPABASE_", "SEATSAERO_", "AMADEUS_", "DUFFEL_", "FLIGHTS_"]
+                .iter()
+                .any(|start| word.starts_with(start))
+                && !word.ends_with('_')
+        })
         // Named there to say that nobody needs them.
         .filter(|word| !["SUPABASE_ANON_KEY", "SUPABASE_SERVICE_ROLE_KEY"].contains(word))
         .map(str::to_owned)

@@ -1,0 +1,86 @@
+//! `remember`: a sentence the person wants kept, in the conversation's memory. It reaches the prompt of later turns.
+
+use jiff::civil::Date;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, Words, fold};
+
+const MEMORY: &str = "memory";
+/// The oldest go first.
+const MOST: usize = 50;
+const LONGEST: usize = 500;
+const BEGINNINGS: [&str; 9] = [
+    "merk dir",
+    "merke dir",
+    "bitte merk dir",
+    "bitte merke dir",
+    "remember",
+    "please remember",
+    "recuerda",
+    "por favor recuerda",
+    "ten en cuenta",
+];
+
+pub(crate) struct Remember(pub(crate) Clock);
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Args {
+    /// What to keep, as one sentence
+    content: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Remembered {
+    memory: Vec<Value>,
+    message: String,
+}
+
+impl Tool for Remember {
+    type Args = Args;
+    type Output = Remembered;
+
+    fn spec(&self) -> ToolSpec {
+        let description =
+            "Keeps a fact about the person for later in this conversation, such as a preference. Use it when they ask to be remembered.";
+        let mut spec = ToolSpec::new("remember", description, Effect::Read);
+        spec.answers_directly = true;
+        spec
+    }
+
+    async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Remembered>, Failure> {
+        std::future::ready(self.keep(&args.content, &invocation)).await
+    }
+
+    fn propose(&self, text: &str, _: &str, _: Date) -> Option<Args> {
+        let trimmed = text.trim();
+        let folded = fold(trimmed);
+        let beginning = BEGINNINGS.iter().filter(|beginning| folded.starts_with(**beginning)).max_by_key(|beginning| beginning.len())?;
+        // Folding keeps the number of characters here: none of the beginnings has an accent or an ß.
+        let rest: String = trimmed.chars().skip(beginning.chars().count()).collect();
+        let rest = rest.trim_start_matches([':', ',', ' ']);
+        let content = ["dass ", "daß ", "that ", "que "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest).trim();
+        (!content.is_empty() && content.split_whitespace().nth(1).is_some()).then(|| Args { content: content.to_owned() })
+    }
+}
+
+impl Remember {
+    fn keep(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
+        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
+        if content.is_empty() || content.chars().count() > LONGEST {
+            return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {LONGEST} characters.")));
+        }
+        let mut memory = invocation.state.get(MEMORY).and_then(Value::as_array).cloned().unwrap_or_default();
+        memory.retain(|entry| entry["content"].as_str() != Some(&content));
+        memory.push(json!({"type": "note", "content": content, "created_at": self.0.now()}));
+        let over = memory.len().saturating_sub(MOST);
+        memory.drain(..over);
+        let message = words.say("remembered", &[("content", content.into())]);
+        let mut reply = Reply::new(Remembered { memory: memory.clone(), message: message.clone() });
+        reply.message = Some(message);
+        reply.state_patch = Some(State::from_iter([(MEMORY.to_owned(), json!(memory))]));
+        Ok(reply)
+    }
+}

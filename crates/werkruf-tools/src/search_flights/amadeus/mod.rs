@@ -1,0 +1,11 @@
+//! Amadeus Flight Offers Search v2: flights for money.
+
+mod client;
+mod pace;
+mod refusal;
+mod token;
+mod wire;
+
+pub use client::{Amadeus, AmadeusConfig};
+pub use refusal::refusal;
+pub use wire::offers;

@@ -1,0 +1,155 @@
+//! The access token: fetched once for everybody, kept sealed in the store, renewed before it ends.
+//!
+//! Invariant: whoever finds it bad names the token it used. Only the first of them fetches; the others find a newer one. Within a
+//! process they wait at a lock, between processes for a claim in the store, which ends by itself when its owner is gone.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Mutex;
+use werkruf_contract::{Clock, Deadline, Uuid};
+use werkruf_store::{Ledger, ProviderAccount, SealedToken};
+
+use crate::search_flights::seal::Seal;
+use crate::search_flights::trouble::{Reason, Trouble};
+
+/// A token is not used in its last moments: it would end on its way.
+const MARGIN: SignedDuration = SignedDuration::from_secs(30);
+/// How long a refusal of the keys themselves stands before they are tried again.
+const REFUSED: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long others wait for the process that fetches, and how often they look. One that takes longer is not worth waiting for.
+const CLAIM: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A token as the provider gave it.
+pub(super) struct Granted {
+    pub(super) token: SecretString,
+    pub(super) lifetime: SignedDuration,
+}
+
+#[derive(Default)]
+struct Held {
+    token: Option<(SecretString, Timestamp)>,
+    /// The keys were refused; asking again at once would only be refused again.
+    refused: Option<(Trouble, Timestamp)>,
+}
+
+/// The one place tokens come from.
+pub(super) struct Tokens {
+    account: ProviderAccount,
+    ledger: Arc<dyn Ledger>,
+    /// Without a key nothing is stored; the token lives in memory.
+    seal: Option<Seal>,
+    clock: Clock,
+    /// This process, among those that share the store.
+    owner: Uuid,
+    held: Mutex<Held>,
+}
+
+impl Tokens {
+    pub(super) fn new(account: ProviderAccount, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
+        Self { account, ledger, seal, owner: clock.new_id(), clock, held: Mutex::default() }
+    }
+
+    /// A token that is good for a while and is not `bad`: held, stored, or fetched. All who ask wait for the one who fetches.
+    pub(super) async fn token<F>(&self, bad: Option<&SecretString>, fetch: impl FnOnce() -> F + Send) -> Result<SecretString, Trouble>
+    where
+        F: Future<Output = Result<Granted, Trouble>> + Send,
+    {
+        let mut held = self.held.lock().await;
+        let now = self.clock.now();
+        let is_bad = |token: &SecretString| bad.is_some_and(|bad| bad.expose_secret() == token.expose_secret());
+        if let Some((token, until)) = &held.token
+            && *until > now
+            && !is_bad(token)
+        {
+            return Ok(token.clone());
+        }
+        if let Some((trouble, until)) = &held.refused
+            && *until > now
+        {
+            return Err(trouble.clone());
+        }
+        if let Some((token, until)) = self.stored_or_claimed(now, is_bad).await {
+            held.token = Some((token.clone(), until));
+            return Ok(token);
+        }
+        let fetched = match fetch().await {
+            Ok(granted) => {
+                let expires_at = now.checked_add(granted.lifetime).unwrap_or(now);
+                // A short-lived token keeps most of its life.
+                let margin = MARGIN.min(granted.lifetime / 4);
+                let until = expires_at.checked_sub(margin).unwrap_or(expires_at);
+                self.store(&granted.token, expires_at, now).await;
+                *held = Held { token: Some((granted.token.clone(), until)), refused: None };
+                Ok(granted.token)
+            }
+            Err(trouble) => {
+                if trouble.reason == Reason::Credentials {
+                    held.refused = Some((trouble.clone(), now.checked_add(REFUSED).unwrap_or(now)));
+                }
+                Err(trouble)
+            }
+        };
+        self.release().await;
+        fetched
+    }
+
+    /// A stored token that is not bad, waited for while another process fetches it. `None`: it is for us to fetch.
+    async fn stored_or_claimed(&self, now: Timestamp, is_bad: impl Fn(&SecretString) -> bool) -> Option<(SecretString, Timestamp)> {
+        // Without a key there is nothing to share, and nobody to wait for.
+        self.seal.as_ref()?;
+        let patience = Deadline::after(CLAIM);
+        loop {
+            let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
+            if found.is_some() {
+                return found;
+            }
+            // A store that does not answer keeps nobody from searching.
+            if self.ledger.claim_token(self.account.clone(), self.owner, CLAIM, now).await.unwrap_or(true) {
+                // Between our look and our claim somebody may have stored one.
+                let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
+                if found.is_some() {
+                    self.release().await;
+                }
+                return found;
+            }
+            if patience.passed() {
+                return None;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn release(&self) {
+        if self.seal.is_some()
+            && let Err(error) = self.ledger.release_token(self.account.clone(), self.owner).await
+        {
+            tracing::debug!(%error, "the claim for a token could not be given back; it ends by itself");
+        }
+    }
+
+    fn purpose(&self) -> String {
+        format!("{}/{}", self.account.provider, self.account.account)
+    }
+
+    /// Another process's, or our own from before a restart.
+    async fn stored(&self, now: Timestamp) -> Option<(SecretString, Timestamp)> {
+        let seal = self.seal.as_ref()?;
+        let row = self.ledger.provider_token(self.account.clone()).await.ok()??;
+        let until = row.expires_at.checked_sub(MARGIN).ok()?;
+        let token = (until > now).then(|| seal.open(&self.purpose(), &row.sealed)).flatten()?;
+        Some((SecretString::from(token), until))
+    }
+
+    async fn store(&self, token: &SecretString, expires_at: Timestamp, now: Timestamp) {
+        let Some(sealed) = self.seal.as_ref().and_then(|seal| seal.close(&self.purpose(), token.expose_secret())) else { return };
+        if let Err(error) = self.ledger.keep_provider_token(self.account.clone(), SealedToken { sealed, expires_at }, now).await {
+            tracing::warn!(%error, "a provider's token could not be stored; other processes fetch their own");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the model may choose, and how a request is put together from several messages.
+//!
+//! Nothing is required: what is missing is asked for. What a call says wins over what waits in the session state, that
+//! over the last request where it is wanted again, and all of it over the person's preferences.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use werkruf_contract::State;
+
+use super::airports;
+use super::cabin::Cabin;
+
+/// Where a request waits for what is missing.
+pub(super) const PENDING: &str = "pending_flight_request";
+/// The last request that was searched.
+pub(super) const LAST: &str = "last_flight_request";
+
+/// The tool's arguments.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// Airport or city of departure, as IATA code
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// Airport or city of arrival, as IATA code
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Day of departure, YYYY-MM-DD
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depart_date: Option<String>,
+    /// Day of the return flight, YYYY-MM-DD; leave it out for one way
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_date: Option<String>,
+    /// Adults, 1 to 9; 1 when not said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pax: Option<u32>,
+    /// Children from 2 to 11 years
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<u32>,
+    /// Infants on a lap
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infants: Option<u32>,
+    /// Class of travel
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cabin: Option<Cabin>,
+    /// Only flights for miles; false shows flights for money beside them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub award_only: Option<bool>,
+    /// The same as award_only
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_miles: Option<bool>,
+    /// Loyalty programs to look in, such as aeroplan or Miles & More; all when not said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loyalty_programs: Option<Vec<String>>,
+    /// Further wishes
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints: Option<Constraints>,
+    /// The same as constraints.nonstop_only
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub non_stop: Option<bool>,
+    /// Days before and after that would do as well, for flights for miles
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3))]
+    pub flexibility: Option<u8>,
+    /// Currency of prices; EUR when not said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+    /// Flights to show of each kind; 5 when not said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 20))]
+    pub max_results: Option<u8>,
+    /// Take everything that is not given here from the last search
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse_last_request: Option<bool>,
+}
+
+/// Wishes that not every flight meets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Constraints {
+    /// Most taxes and fees of a flight for miles
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_taxes: Option<f64>,
+    /// Currency of max_taxes; USD when not said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_taxes_currency: Option<String>,
+    /// Only flights without a stop
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonstop_only: Option<bool>,
+    /// Star Alliance, oneworld, SkyTeam
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alliances: Option<Vec<String>>,
+}
+
+impl Args {
+    /// The whole request as far as it is known.
+    pub(super) fn completed(self, state: &State) -> Self {
+        let again = self.reuse_last_request.unwrap_or(false);
+        let mut known = self.settled().over(Self::stored(state.get(PENDING)));
+        if again {
+            known = known.over(Self::stored(state.get(LAST)));
+        }
+        known.reuse_last_request = None;
+        known.preferring(state.get("preferences"))
+    }
+
+    /// Aliases under their proper names; an empty text says nothing.
+    fn settled(mut self) -> Self {
+        for text in [&mut self.origin, &mut self.destination, &mut self.depart_date, &mut self.return_date, &mut self.currency] {
+            *text = text.take().filter(|text| !text.trim().is_empty());
+        }
+        self.award_only = self.award_only.or(self.use_miles.take());
+        if let Some(non_stop) = self.non_stop.take() {
+            self.constraints.get_or_insert_default().nonstop_only.get_or_insert(non_stop);
+        }
+        self
+    }
+
+    /// What this one does not say, the other says.
+    fn over(self, base: Self) -> Self {
+        let constraints = match (self.constraints, base.constraints) {
+            (Some(own), Some(other)) => Some(Constraints {
+                max_taxes: own.max_taxes.or(other.max_taxes),
+                max_taxes_currency: own.max_taxes_currency.or(other.max_taxes_currency),
+                nonstop_only: own.nonstop_only.or(other.nonstop_only),
+                alliances: own.alliances.or(other.alliances),
+            }),
+            (own, other) => own.or(other),
+        };
+        Self {
+            origin: self.origin.or(base.origin),
+            destination: self.destination.or(base.destination),
+            depart_date: self.depart_date.or(base.depart_date),
+            return_date: self.return_date.or(base.return_date),
+            pax: self.pax.or(base.pax),
+            children: self.children.or(base.children),
+            infants: self.infants.or(base.infants),
+            cabin: self.cabin.or(base.cabin),
+            award_only: self.award_only.or(base.award_only),
+            use_miles: None,
+            loyalty_programs: self.loyalty_programs.or(base.loyalty_programs),
+            constraints,
+            non_stop: None,
+            flexibility: self.flexibility.or(base.flexibility),
+            currency: self.currency.or(base.currency),
+            max_results: self.max_results.or(base.max_results),
+            reuse_last_request: self.reuse_last_request,
+        }
+    }
+
+    /// Session state can be written from outside: each field that fits is taken, the rest is left.
+    fn stored(value: Option<&Value>) -> Self {
+        let fields = value.and_then(Value::as_object);
+        let one = |(name, value): (&String, &Value)| {
+            let alone = Map::from_iter([(name.clone(), value.clone())]);
+            serde_json::from_value::<Self>(Value::Object(alone)).ok()
+        };
+        fields.into_iter().flatten().filter_map(one).fold(Self::default(), |known, field| known.over(field.settled()))
+    }
+
+    fn preferring(mut self, preferences: Option<&Value>) -> Self {
+        let Some(preferences) = preferences.and_then(Value::as_object) else { return self };
+        let field = |names: &[&str]| names.iter().find_map(|name| preferences.get(*name));
+        if self.origin.is_none() {
+            let home = field(&["home_airport", "home", "origin"]).and_then(Value::as_str).and_then(airports::read);
+            // Whoever flies home does not begin there.
+            self.origin = home.filter(|home| self.destination.as_deref().and_then(airports::read).as_ref() != Some(home));
+        }
+        if self.cabin.is_none() {
+            self.cabin = field(&["cabin"]).and_then(Value::as_str).and_then(Cabin::read);
+        }
+        if self.loyalty_programs.is_none() {
+            let list = field(&["programs", "loyalty_programs"]).and_then(Value::as_array);
+            let names: Option<Vec<String>> = list.map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+            self.loyalty_programs = names.filter(|names| !names.is_empty());
+        }
+        self
+    }
+
+    /// What must still be asked for, in the order it is asked.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
+        let fields = [
+            ("origin", self.origin.is_none()),
+            ("destination", self.destination.is_none()),
+            ("depart_date", self.depart_date.is_none()),
+            ("cabin", self.cabin.is_none()),
+        ];
+        fields.into_iter().filter_map(|(name, missing)| missing.then_some(name)).collect()
+    }
+
+    /// As the session state and the answer tell it.
+    pub(super) fn told(&self) -> Value {
+        json!(self)
+    }
+}
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! Asks Duffel: one offer request with its offers in the answer.
+
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use werkruf_contract::{BoxFuture, Deadline};
+
+use super::wire;
+use crate::search_flights::exchange::{Heard, exchange};
+use crate::search_flights::provider::{FlightProvider, Found, Side};
+use crate::search_flights::query::Query;
+use crate::search_flights::trouble::{Reason, Trouble};
+
+/// The least and the most Duffel lets its airlines take, in milliseconds.
+const SUPPLIER_MS: (u64, u64) = (2_000, 60_000);
+/// Left for the answer itself.
+const MARGIN_MS: u64 = 1_000;
+
+/// How Duffel is reached.
+#[derive(Debug, Clone)]
+pub struct DuffelConfig {
+    pub key: SecretString,
+    /// Without a slash at the end.
+    pub base_url: String,
+}
+
+/// The account.
+pub struct Duffel {
+    client: reqwest::Client,
+    config: DuffelConfig,
+}
+
+impl Duffel {
+    pub fn new(config: DuffelConfig, client: reqwest::Client) -> Self {
+        Self { client, config }
+    }
+
+    fn request(&self, query: &Query, deadline: Deadline) -> RequestBuilder {
+        let left = u64::try_from(deadline.left().as_millis()).unwrap_or(u64::MAX);
+        let supplier = left.saturating_sub(MARGIN_MS).clamp(SUPPLIER_MS.0, SUPPLIER_MS.1).to_string();
+        self.client
+            .post(format!("{}/air/offer_requests", self.config.base_url))
+            .query(&[("return_offers", "true"), ("supplier_timeout", &supplier)])
+            .bearer_auth(self.config.key.expose_secret())
+            .header("duffel-version", "v2")
+            .header("accept", "application/json")
+            .json(&body(query))
+    }
+}
+
+fn body(query: &Query) -> Value {
+    let slice = |from: &str, to: &str, day| json!({"origin": from, "destination": to, "departure_date": day});
+    let mut slices = vec![slice(&query.origin, &query.destination, query.out.wanted)];
+    slices.extend(query.back.map(|days| slice(&query.destination, &query.origin, days.wanted)));
+    let people = [("adult", query.adults), ("child", query.children), ("infant_without_seat", query.infants)];
+    let passengers: Vec<Value> = people.into_iter().flat_map(|(kind, count)| (0..count).map(move |_| json!({"type": kind}))).collect();
+    let mut data = json!({"slices": slices, "passengers": passengers, "cabin_class": query.cabin.lower()});
+    if query.nonstop {
+        data["max_connections"] = json!(0);
+    }
+    json!({"data": data})
+}
+
+impl FlightProvider for Duffel {
+    fn name(&self) -> &'static str {
+        "duffel"
+    }
+
+    fn side(&self) -> Side {
+        Side::Cash
+    }
+
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+        Box::pin(async move {
+            let heard = exchange(self.request(query, deadline)).await?;
+            let body = if heard.is_success() { heard.json() } else { None };
+            match body.as_ref().and_then(|body| wire::offers(body).ok()) {
+                Some(cash) => Ok(Found { cash, ..Found::default() }),
+                None => Err(refusal(&heard)),
+            }
+        })
+    }
+}
+
+fn refusal(heard: &Heard) -> Trouble {
+    let body = heard.json().unwrap_or(Value::Null);
+    let words = body.pointer("/errors/0/message").or_else(|| body.pointer("/errors/0/title")).and_then(Value::as_str);
+    let cause = format!("Duffel answered {}: {}", heard.status, words.unwrap_or("no reason given"));
+    let trouble = match heard.status {
+        401 | 403 => Trouble::new(Reason::Credentials, cause),
+        429 => Trouble::new(Reason::Quota, cause).worth_another(heard.retry_after()),
+        200..=299 => Trouble::new(Reason::BadResponse, cause),
+        400..=499 => Trouble::new(Reason::Upstream, cause).final_one(),
+        _ => Trouble::new(Reason::Upstream, cause),
+    };
+    trouble.with_status(heard.status)
+}

@@ -1,0 +1,246 @@
+//! All providers together: asked at once, under one deadline, each for itself.
+//!
+//! Invariant: one provider hanging, failing or sending nonsense changes nothing for the others and never the time of the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sha2::{Digest, Sha256};
+use werkruf_contract::{Clock, Deadline, Uuid, hex};
+use werkruf_store::Ledger;
+
+use super::amadeus::{Amadeus, AmadeusConfig};
+use super::duffel::{Duffel, DuffelConfig};
+use super::provider::{Details, FlightProvider, Found, Report, Side, Status};
+use super::query::Query;
+use super::sandbox::Sandbox;
+use super::seal::Seal;
+use super::seatsaero::{Seatsaero, SeatsaeroConfig};
+use super::trouble::{Reason, Trouble};
+
+/// The providers this release knows, in the order they are named.
+const KNOWN: [&str; 3] = ["seatsaero", "amadeus", "duffel"];
+/// A larger answer is not worth keeping for minutes.
+const MOST_KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// How long an answer is held up by keeping it.
+const KEEPING: Duration = Duration::from_millis(20);
+
+/// What the operator decided about flights.
+#[derive(Debug, Clone)]
+pub struct FlightsConfig {
+    pub seatsaero: Option<SeatsaeroConfig>,
+    pub amadeus: Option<AmadeusConfig>,
+    pub duffel: Option<DuffelConfig>,
+    /// For all providers together.
+    pub deadline: Duration,
+    /// How long answers are kept; zero keeps none.
+    pub cache: Duration,
+}
+
+impl Default for FlightsConfig {
+    fn default() -> Self {
+        let (deadline, cache) = (Duration::from_secs(12), Duration::from_secs(300));
+        Self { seatsaero: None, amadeus: None, duffel: None, deadline, cache }
+    }
+}
+
+/// Every configured provider, or the sandbox where there is none.
+pub struct Flights {
+    providers: Vec<Arc<dyn FlightProvider>>,
+    ledger: Arc<dyn Ledger>,
+    clock: Clock,
+    deadline: Duration,
+    cache: Duration,
+}
+
+/// What a search brought: flights of all providers, and how each did.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub parts: Vec<(&'static str, Found)>,
+    pub reports: Vec<Report>,
+    /// The flights are made up.
+    pub sandbox: bool,
+}
+
+impl Flights {
+    pub fn new(config: FlightsConfig, client: &reqwest::Client, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
+        let mut providers: Vec<Arc<dyn FlightProvider>> = Vec::new();
+        if let Some(one) = config.seatsaero {
+            providers.push(Arc::new(Seatsaero::new(one, client.clone(), Arc::clone(&ledger), clock.clone())));
+        }
+        if let Some(one) = config.amadeus {
+            providers.push(Arc::new(Amadeus::new(one, client.clone(), Arc::clone(&ledger), seal, clock.clone())));
+        }
+        if let Some(one) = config.duffel {
+            providers.push(Arc::new(Duffel::new(one, client.clone())));
+        }
+        if providers.is_empty() {
+            providers.push(Arc::new(Sandbox));
+        }
+        Self { providers, ledger, clock, deadline: config.deadline, cache: config.cache }
+    }
+
+    /// How long a search may take.
+    pub const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Whether there is a real provider of flights for money.
+    pub(super) fn has_cash(&self) -> bool {
+        self.providers.iter().any(|provider| provider.side() != Side::Awards)
+    }
+
+    /// Asks everybody who is wanted; never fails and never takes longer than the deadline.
+    pub(super) async fn search(&self, tenant_id: Uuid, query: &Query, award_only: bool, deadline: Deadline) -> Gathered {
+        let wanted = |provider: &Arc<dyn FlightProvider>| !(award_only && provider.side() == Side::Cash);
+        let asked = self.providers.iter().filter(|one| wanted(one)).map(|one| self.ask(one.as_ref(), tenant_id, query, deadline));
+        let mut gathered = Gathered { sandbox: self.is_sandbox(), ..Gathered::default() };
+        let mut reports = Vec::new();
+        for (name, found, mut report) in join_all(asked).await {
+            if let Some(mut found) = found {
+                if award_only {
+                    found.cash.clear();
+                    report.count = found.count();
+                }
+                gathered.parts.push((name, found));
+            }
+            reports.push(report);
+        }
+        for name in KNOWN {
+            if let Some(at) = reports.iter().position(|report| report.name == name) {
+                gathered.reports.push(reports.remove(at));
+            } else {
+                let configured = self.providers.iter().any(|provider| provider.name() == name);
+                gathered.reports.push(Report::skipped(name, if configured { Reason::AwardOnly } else { Reason::NotConfigured }));
+            }
+        }
+        gathered.reports.extend(reports);
+        gathered
+    }
+
+    /// One provider alone, by name; the sandbox stands in for all where no key is set.
+    pub(super) async fn search_one(
+        &self,
+        name: &str,
+        tenant_id: Uuid,
+        query: &Query,
+        deadline: Deadline,
+    ) -> Result<(Found, bool), Trouble> {
+        let provider = self.providers.iter().find(|provider| provider.name() == name || provider.side() == Side::Both);
+        let Some(provider) = provider else {
+            return Err(Trouble::new(Reason::NotConfigured, format!("no key for {name} is set")));
+        };
+        let mut found = self.answer(provider.as_ref(), tenant_id, query, deadline).await.map(|(found, _)| found)?;
+        match found.lacking.take() {
+            Some(trouble) if found.count() == 0 => Err(trouble),
+            _ => Ok((found, self.is_sandbox())),
+        }
+    }
+
+    /// More about an award that was chosen. A provider that fails or takes too long only means that there is no more.
+    pub(crate) async fn details(&self, award: &str, trip: Option<&str>, deadline: Deadline) -> Option<Details> {
+        let asked = self.providers.iter().find_map(|provider| provider.details(award, trip))?;
+        match tokio::time::timeout_at(deadline.instant().into(), asked).await {
+            Ok(Ok(details)) => Some(details),
+            Ok(Err(trouble)) => {
+                tracing::warn!(reason = ?trouble.reason, cause = %trouble.cause, "the details of an award could not be read");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn is_sandbox(&self) -> bool {
+        self.providers.iter().any(|provider| provider.side() == Side::Both)
+    }
+
+    async fn ask(
+        &self,
+        provider: &dyn FlightProvider,
+        tenant_id: Uuid,
+        query: &Query,
+        deadline: Deadline,
+    ) -> (&'static str, Option<Found>, Report) {
+        let name = provider.name();
+        let left = deadline.left();
+        let answer = self.answer(provider, tenant_id, query, deadline).await;
+        let took_ms = u64::try_from(left.saturating_sub(deadline.left()).as_millis()).unwrap_or(u64::MAX);
+        let report = |status, reason, count, cached| Report { name: name.to_owned(), status, reason, count, took_ms, cached };
+        match answer {
+            Ok((found, cached)) => {
+                let lacking = found.lacking.as_ref().map(|trouble| trouble.reason);
+                let status = if found.count() > 0 { Status::Ok } else { Status::Empty };
+                let status = if status == Status::Empty && lacking.is_some() { Status::Failed } else { status };
+                if let Some(trouble) = &found.lacking {
+                    tracing::warn!(provider = name, reason = ?trouble.reason, cause = %trouble.cause, "half of a flight search failed");
+                }
+                let report = report(status, lacking, found.count(), cached);
+                (name, Some(found), report)
+            }
+            Err(trouble) => {
+                tracing::warn!(provider = name, reason = ?trouble.reason, cause = %trouble.cause, "a flight search failed");
+                (name, None, report(Status::Failed, Some(trouble.reason), 0, false))
+            }
+        }
+    }
+
+    /// Kept, or asked for and then kept. Only whole answers are.
+    async fn answer(
+        &self,
+        provider: &dyn FlightProvider,
+        tenant_id: Uuid,
+        query: &Query,
+        deadline: Deadline,
+    ) -> Result<(Found, bool), Trouble> {
+        let key = self.key(provider, query);
+        let work = async {
+            if let Some(key) = &key
+                && let Some(found) = self.kept(tenant_id, key).await
+            {
+                return Ok((found, true));
+            }
+            provider.search(query, deadline).await.map(|found| (found, false))
+        };
+        let late = || Err(Trouble::new(Reason::Timeout, "no answer before the deadline"));
+        let (found, cached) = tokio::time::timeout_at(deadline.instant().into(), work).await.unwrap_or_else(|_| late())?;
+        if let Some(key) = key
+            && !cached
+            && found.lacking.is_none()
+        {
+            // Nobody waits long for it; the store finishes what it was given.
+            let _ = tokio::time::timeout(KEEPING, self.keep(tenant_id, key, &found)).await;
+        }
+        Ok((found, cached))
+    }
+
+    /// What an answer is kept under; `None` where answers are not kept.
+    fn key(&self, provider: &dyn FlightProvider, query: &Query) -> Option<String> {
+        if self.cache.is_zero() || provider.side() == Side::Both {
+            return None;
+        }
+        let request = serde_json::to_vec(query).ok()?;
+        Some(hex(&Sha256::new_with_prefix(provider.name()).chain_update(b"\n1\n").chain_update(request).finalize()))
+    }
+
+    async fn kept(&self, tenant_id: Uuid, key: &str) -> Option<Found> {
+        let answer = self.ledger.kept_answer(tenant_id, key.to_owned(), self.clock.now()).await.ok()??;
+        serde_json::from_str(&answer).ok()
+    }
+
+    async fn keep(&self, tenant_id: Uuid, key: String, found: &Found) {
+        let now = self.clock.now();
+        let until = jiff::SignedDuration::try_from(self.cache).ok().and_then(|span| now.checked_add(span).ok());
+        let (Some(until), Ok(answer)) = (until, serde_json::to_string(found)) else { return };
+        if answer.len() > MOST_KEPT_BYTES {
+            return;
+        }
+        if let Err(error) = self.ledger.keep_answer(tenant_id, key, answer, until, now).await {
+            tracing::warn!(%error, "a provider's answer could not be kept");
+        }
+    }
+}

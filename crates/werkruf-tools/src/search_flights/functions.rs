@@ -1,0 +1,114 @@
+//! The two functions older programs call directly: one provider each, in the seed's words.
+
+use jiff::civil::Date;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use werkruf_contract::{Deadline, Failure, ToolErrorType, Uuid, Words};
+
+use super::args::{Args, Constraints};
+use super::cabin::Cabin;
+use super::flights::Flights;
+use super::request::{Read, Request};
+use super::trouble::{Reason, Trouble};
+use super::{choose, seed};
+
+/// The body of both; what it does not name is taken from the defaults, what it names beyond this is ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Body {
+    origin: Option<String>,
+    destination: Option<String>,
+    departure_date: Option<String>,
+    return_date: Option<String>,
+    travel_class: Option<String>,
+    adults: Option<u32>,
+    children: Option<u32>,
+    infants: Option<u32>,
+    flexibility: Option<u8>,
+    include_return_awards: Option<bool>,
+    max_results: Option<u8>,
+    max: Option<u8>,
+    non_stop: Option<bool>,
+    currency: Option<String>,
+    currency_code: Option<String>,
+}
+
+/// Who calls, where it is today, and in which words they are answered.
+pub struct Caller {
+    pub tenant_id: Uuid,
+    pub today: Date,
+    pub words: Words,
+}
+
+impl Flights {
+    /// `seatsaero-flight-search`: `{success, results, returnResults?, stats}`.
+    pub async fn seats_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
+        let request = read(body, 5, caller)?;
+        let found = self.search_one("seatsaero", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
+        let (found, sandbox) = found.map_err(|trouble| failure(trouble, &caller.words))?;
+        let (awards, back) = (choose::awards(found.awards, &request), choose::awards(found.awards_return, &request));
+        let mut said = seed::seats_result(&awards, &back, &request.query, found.has_more, &caller.words);
+        if sandbox {
+            said["sandbox"] = json!(true);
+            said["notice"] = json!(caller.words.say("flights-sandbox", &[]));
+        }
+        Ok(said)
+    }
+
+    /// `amadeus-flight-search`: `{success, results, dictionaries}`.
+    pub async fn amadeus_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
+        let request = read(body, 10, caller)?;
+        let found = self.search_one("amadeus", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
+        match found {
+            Ok((found, false)) => Ok(seed::amadeus_result(&found, request.max_results)),
+            // Made-up flights cannot be offers "as received".
+            Ok((_, true)) => Err(failure(Trouble::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.words)),
+            Err(trouble) => Err(failure(trouble, &caller.words)),
+        }
+    }
+}
+
+fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
+    let body: Body = serde_json::from_value(body)
+        .map_err(|error| Failure::validation("invalid_arguments", format!("The body does not fit: {error}")))?;
+    let class = body.travel_class.as_deref().unwrap_or("ECONOMY");
+    let cabin = Cabin::read(class)
+        .ok_or_else(|| Failure::validation("invalid_arguments", "travelClass is one of ECONOMY, PREMIUM_ECONOMY, BUSINESS and FIRST."))?;
+    let args = Args {
+        origin: body.origin,
+        destination: body.destination,
+        depart_date: body.departure_date,
+        return_date: body.return_date.filter(|day| !day.is_empty() && body.include_return_awards.unwrap_or(true)),
+        pax: body.adults,
+        children: body.children,
+        infants: body.infants,
+        cabin: Some(cabin),
+        flexibility: Some(body.flexibility.unwrap_or(0).min(3)),
+        currency: body.currency.or(body.currency_code),
+        max_results: Some(body.max_results.or(body.max).unwrap_or(results).clamp(1, 20)),
+        constraints: body.non_stop.map(|direct| Constraints { nonstop_only: Some(direct), ..Constraints::default() }),
+        ..Args::default()
+    };
+    match Request::read(args, caller.today, &caller.words)? {
+        Read::Whole(request) => Ok(*request),
+        Read::Lacking { missing, .. } => {
+            let names: Vec<&str> = missing.iter().map(|name| if *name == "depart_date" { "departureDate" } else { *name }).collect();
+            Err(Failure::validation("invalid_arguments", format!("These fields are missing: {}.", names.join(", "))))
+        }
+    }
+}
+
+/// A provider's failure for a caller who asked for nobody else.
+fn failure(trouble: Trouble, words: &Words) -> Failure {
+    let (kind, code) = match trouble.reason {
+        Reason::Quota => (ToolErrorType::RateLimit, "quota"),
+        Reason::Timeout => (ToolErrorType::Timeout, "timeout"),
+        Reason::Credentials => (ToolErrorType::Upstream, "credentials"),
+        Reason::BadResponse => (ToolErrorType::Upstream, "bad_response"),
+        Reason::NotConfigured | Reason::AwardOnly => (ToolErrorType::Upstream, "not_configured"),
+        Reason::Upstream => (ToolErrorType::Upstream, "upstream_error"),
+    };
+    let message = words.say(super::text::reason_key(trouble.reason), &[]);
+    tracing::warn!(reason = ?trouble.reason, cause = %trouble.cause, "a flight function failed");
+    Failure::new(kind, code, message).because(trouble.cause).retry_after(trouble.retry_after)
+}

@@ -1,0 +1,165 @@
+//! What every provider's answer becomes: awards and the trips behind them, and flights for money.
+//!
+//! Times are local clocks of the airport and never converted. `None` means "not published", never zero.
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use super::money::Money;
+
+/// Seats for miles: one route, day, program and cabin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Award {
+    pub availability_id: String,
+    pub program: String,
+    pub date: Date,
+    pub origin: String,
+    pub destination: String,
+    pub cabin: String,
+    pub miles: i64,
+    pub taxes: Option<Money>,
+    pub seats_left: Option<i64>,
+    pub airlines: Vec<String>,
+    pub has_nonstop: bool,
+    pub nonstop_miles: Option<i64>,
+    pub data_as_of: Option<String>,
+    pub trip: Option<Trip>,
+    pub booking_links: Vec<BookingLink>,
+    /// What was asked for and could not be checked, because the value is not published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
+}
+
+/// One way to fly an award.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trip {
+    pub trip_id: String,
+    pub cabin: String,
+    pub miles: i64,
+    pub taxes: Option<Money>,
+    pub seats_left: Option<i64>,
+    pub stops: i64,
+    pub duration_minutes: Option<i64>,
+    pub airlines: Vec<String>,
+    pub flight_numbers: Option<Vec<String>>,
+    pub departure: Place,
+    pub arrival: Place,
+    pub connections: Option<Vec<String>>,
+    pub segments: Option<Vec<Segment>>,
+}
+
+/// An airport and its clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub airport: Option<String>,
+    pub local_time: Option<String>,
+}
+
+/// One flight of a trip.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    pub flight: String,
+    pub from: String,
+    pub to: String,
+    pub departs_local: String,
+    pub arrives_local: String,
+    pub aircraft: Option<String>,
+}
+
+/// Where an award is booked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BookingLink {
+    pub label: String,
+    pub link: String,
+    #[serde(default)]
+    pub primary: bool,
+}
+
+/// A flight for money.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cash {
+    pub offer_id: String,
+    pub provider: String,
+    pub price_total_all_travellers: Money,
+    pub price_first_traveller: Option<String>,
+    pub travellers: usize,
+    pub seats_left: Option<i64>,
+    pub airline_code: String,
+    pub airline_name: Option<String>,
+    pub itineraries: Vec<Itinerary>,
+    /// The same flights under other numbers.
+    pub also_sold_as: Vec<String>,
+}
+
+/// One direction of a flight for money. Lists have one entry per flight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Itinerary {
+    pub departure: Place,
+    pub arrival: Place,
+    pub duration_minutes: Option<i64>,
+    pub stops: i64,
+    pub flight_numbers: Vec<String>,
+    pub operating: Vec<String>,
+    pub cabins: Vec<Option<String>>,
+}
+
+/// "PT19H5M" and "P1DT2H" in minutes.
+pub(crate) fn minutes_of(duration: &str) -> Option<i64> {
+    let rest = duration.strip_prefix('P')?;
+    let (mut total, mut number, mut timed) = (0_i64, String::new(), false);
+    for c in rest.chars() {
+        let unit = match c {
+            'T' if number.is_empty() => {
+                timed = true;
+                continue;
+            }
+            'D' => 24 * 60,
+            'W' => 7 * 24 * 60,
+            'H' if timed => 60,
+            'M' if timed => 1,
+            'S' if timed => 0,
+            digit if digit.is_ascii_digit() => {
+                number.push(digit);
+                continue;
+            }
+            _ => return None,
+        };
+        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit)?)?;
+        number.clear();
+    }
+    number.is_empty().then_some(total)
+}
+
+/// "UA, UA" as each code once, in the order given.
+pub(crate) fn codes(text: &str) -> Vec<String> {
+    let mut codes: Vec<String> = Vec::new();
+    for code in text.split(',').map(str::trim).filter(|code| !code.is_empty()) {
+        if !codes.iter().any(|known| known == code) {
+            codes.push(code.to_owned());
+        }
+    }
+    codes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{codes, minutes_of};
+
+    #[test]
+    fn durations_have_days_too() {
+        assert_eq!(minutes_of("PT19H5M"), Some(1145));
+        assert_eq!(minutes_of("P1DT2H"), Some(1560));
+        assert_eq!(minutes_of("PT9H"), Some(540));
+        assert_eq!(minutes_of("PT45M30S"), Some(45));
+        for nonsense in ["", "9H", "PT9", "P1M", "PTH"] {
+            assert_eq!(minutes_of(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_carrier_is_named_once() {
+        assert_eq!(codes("UA, UA"), ["UA"]);
+        assert_eq!(codes("AC, LH ,"), ["AC", "LH"]);
+        assert!(codes("").is_empty());
+    }
+}

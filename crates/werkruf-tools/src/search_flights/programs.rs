@@ -1,0 +1,106 @@
+//! Loyalty programs and alliances: what people call them, and what Seats.aero and the airlines do.
+
+use werkruf_contract::fold;
+
+/// One program: its name at Seats.aero, its own name, and what else people say. Compared without case, accents and spaces.
+type Program = (&'static str, &'static str, &'static [&'static str]);
+
+const PROGRAMS: &[Program] = &[
+    ("aeromexico", "Aeromexico Rewards", &["am", "clubpremier"]),
+    ("aeroplan", "Air Canada Aeroplan", &["ac", "aircanada"]),
+    ("alaska", "Alaska Mileage Plan", &["as", "mileageplan", "atmos", "atmosrewards", "alaskaairlines"]),
+    ("american", "American AAdvantage", &["aa", "aadvantage", "americanairlines"]),
+    ("azul", "Azul Fidelidade", &["ad", "tudoazul", "azulfidelidade"]),
+    ("british", "British Airways Club", &["ba", "avios", "executiveclub", "britishairways", "britishairwaysavios"]),
+    ("connectmiles", "Copa ConnectMiles", &["cm", "copa", "copaairlines"]),
+    ("delta", "Delta SkyMiles", &["dl", "skymiles", "deltaairlines"]),
+    ("emirates", "Emirates Skywards", &["ek", "skywards"]),
+    ("ethiopian", "Ethiopian ShebaMiles", &["et", "shebamiles", "ethiopianairlines"]),
+    ("etihad", "Etihad Guest", &["ey", "etihadguest", "etihadairways"]),
+    ("eurobonus", "SAS EuroBonus", &["sk", "sas", "scandinavian"]),
+    ("finnair", "Finnair Plus", &["ay", "finnairplus"]),
+    ("flyingblue", "Air France-KLM Flying Blue", &["af", "kl", "airfrance", "klm", "airfranceklm"]),
+    ("frontier", "Frontier Miles", &["f9", "frontiermiles", "frontierairlines"]),
+    ("jetblue", "JetBlue TrueBlue", &["b6", "trueblue"]),
+    ("lufthansa", "Miles & More", &["lh", "milesandmore", "milesmore", "mam", "m&m"]),
+    ("qantas", "Qantas Frequent Flyer", &["qf", "qantasfrequentflyer"]),
+    ("qatar", "Qatar Privilege Club", &["qr", "privilegeclub", "qatarairways"]),
+    ("saudia", "Saudia AlFursan", &["sv", "alfursan"]),
+    ("singapore", "Singapore KrisFlyer", &["sq", "krisflyer", "singaporeairlines"]),
+    ("smiles", "GOL Smiles", &["g3", "gol"]),
+    ("spirit", "Free Spirit", &["nk", "freespirit", "spiritairlines"]),
+    ("turkish", "Turkish Miles&Smiles", &["tk", "milesandsmiles", "miles&smiles", "turkishairlines"]),
+    ("united", "United MileagePlus", &["ua", "mileageplus", "unitedairlines"]),
+    ("velocity", "Virgin Australia Velocity", &["va", "velocityfrequentflyer", "virginaustralia"]),
+    ("virginatlantic", "Virgin Atlantic Flying Club", &["vs", "flyingclub", "virgin"]),
+];
+
+const ALLIANCES: &[(&str, &[&str], &[&str])] = &[
+    (
+        "star",
+        &["staralliance", "starallianz"],
+        &[
+            "A3", "AC", "AI", "AV", "BR", "CA", "CM", "ET", "LH", "LO", "LX", "MS", "NH", "NZ", "OS", "OU", "OZ", "SA", "SN", "SQ", "TG",
+            "TK", "TP", "UA", "ZH",
+        ],
+    ),
+    ("oneworld", &["oneworldalliance"], &["AA", "AS", "AT", "AY", "BA", "CX", "FJ", "HA", "IB", "JL", "MH", "QF", "QR", "RJ", "UL", "WY"]),
+    (
+        "skyteam",
+        &["skyteamalliance"],
+        &["AF", "AM", "AR", "CI", "DL", "GA", "KE", "KL", "KQ", "ME", "MF", "MU", "RO", "SK", "SV", "UX", "VN", "VS"],
+    ),
+];
+
+/// The program people mean, by its name at Seats.aero.
+pub(super) fn source(text: &str) -> Option<&'static str> {
+    let said = squeeze(text);
+    PROGRAMS
+        .iter()
+        .find(|(source, label, aliases)| *source == said || squeeze(label) == said || aliases.contains(&said.as_str()))
+        .map(|(source, _, _)| *source)
+}
+
+/// What a program calls itself; an unknown one as it came.
+pub(super) fn label(source: &str) -> &str {
+    PROGRAMS.iter().find(|(known, _, _)| *known == source).map_or(source, |(_, label, _)| *label)
+}
+
+/// The airlines of an alliance; `None` where there is no such alliance.
+pub(super) fn members(alliance: &str) -> Option<&'static [&'static str]> {
+    let said = squeeze(alliance);
+    ALLIANCES.iter().find(|(name, aliases, _)| *name == said || aliases.contains(&said.as_str())).map(|(_, _, members)| *members)
+}
+
+/// All names at Seats.aero, for a refusal that helps.
+pub(super) fn sources() -> Vec<&'static str> {
+    PROGRAMS.iter().map(|(source, _, _)| *source).collect()
+}
+
+fn squeeze(text: &str) -> String {
+    fold(text).chars().filter(|c| c.is_alphanumeric() || *c == '&').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{members, source};
+
+    #[test]
+    fn people_need_not_know_the_names_of_sources() {
+        for (said, meant) in [
+            ("Miles & More", "lufthansa"),
+            ("miles and more", "lufthansa"),
+            ("Aeroplan", "aeroplan"),
+            ("British Airways", "british"),
+            ("UA", "united"),
+            ("united mileageplus", "united"),
+            ("Flying Blue", "flyingblue"),
+            ("SAS EuroBonus", "eurobonus"),
+        ] {
+            assert_eq!(source(said), Some(meant), "{said}");
+        }
+        assert_eq!(source("Payback"), None);
+        assert!(members("Star Alliance").is_some_and(|codes| codes.contains(&"LH")));
+        assert!(members("ONEWORLD").is_some() && members("SkyTeam").is_some() && members("none").is_none());
+    }
+}

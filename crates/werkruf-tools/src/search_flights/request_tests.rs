@@ -1,0 +1,87 @@
+use jiff::civil::{Date, date};
+use serde_json::{Value, json};
+use werkruf_contract::{Failure, ToolErrorType, Words};
+
+use super::{Read, Request};
+
+const TODAY: Date = date(2026, 11, 15);
+
+fn read(mut change: Value) -> Result<Read, Failure> {
+    let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
+    whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
+    Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Words::of("de"))
+}
+
+fn code(change: &Value) -> String {
+    match read(change.clone()) {
+        Ok(_) => panic!("{change} was taken"),
+        Err(failure) => {
+            assert_eq!(failure.kind, ToolErrorType::Validation);
+            assert!(!failure.message.starts_with("flights-"), "{} has no words", failure.code);
+            failure.code.into_owned()
+        }
+    }
+}
+
+fn whole(change: Value) -> Request {
+    match read(change) {
+        Ok(Read::Whole(request)) => *request,
+        Ok(Read::Lacking { missing, .. }) => panic!("{missing:?} is missing"),
+        Err(failure) => panic!("{failure:?}"),
+    }
+}
+
+#[test]
+fn what_makes_no_sense_costs_no_call() {
+    assert_eq!(code(&json!({"depart_date": "2026-11-14"})), "date_in_past");
+    assert_eq!(code(&json!({"return_date": "2026-11-30"})), "return_before_departure");
+    assert_eq!(code(&json!({"origin": "QQQ"})), "unknown_airport");
+    assert_eq!(code(&json!({"destination": "Hintertupfing"})), "unknown_airport");
+    assert_eq!(code(&json!({"destination": "fra"})), "same_airports");
+    assert_eq!(code(&json!({"pax": 10})), "too_many_passengers");
+    assert_eq!(code(&json!({"pax": 5, "children": 5})), "too_many_passengers");
+    assert_eq!(code(&json!({"pax": 1, "infants": 2})), "too_many_passengers");
+    assert_eq!(code(&json!({"loyalty_programs": ["Payback"]})), "unknown_program");
+    assert_eq!(code(&json!({"depart_date": "2027-11-12"})), "date_too_far");
+    assert_eq!(code(&json!({"return_date": "2027-11-12"})), "date_too_far");
+    for odd in
+        [json!({"depart_date": "tomorrow"}), json!({"pax": 0}), json!({"currency": "euro"}), json!({"constraints": {"alliances": ["x"]}})]
+    {
+        assert_eq!(code(&odd), "invalid_arguments");
+    }
+    assert_eq!(code(&json!({"origin": "QQQ", "cabin": null, "destination": null})), "unknown_airport", "also while something is missing");
+}
+
+#[test]
+fn the_edges_of_the_calendar_are_inside() {
+    let today = whole(json!({"depart_date": "2026-11-15", "flexibility": 3}));
+    assert_eq!((today.query.out.first, today.query.out.last), (date(2026, 11, 15), date(2026, 11, 18)), "nothing before today");
+    assert_eq!(whole(json!({"depart_date": "2027-11-11"})).query.out.wanted, date(2027, 11, 11));
+    assert_eq!(whole(json!({"return_date": "2026-12-01"})).query.back.unwrap().wanted, date(2026, 12, 1));
+    assert_eq!(whole(json!({"pax": 9, "infants": 9})).query.seats(), 9);
+}
+
+#[test]
+fn programs_and_places_get_their_proper_names() {
+    let request = whole(json!({"origin": "münchen", "loyalty_programs": ["Miles & More", "lh"], "constraints": {"max_taxes": 200}}));
+    assert_eq!((request.query.origin.as_str(), request.query.sources.as_slice()), ("MUC", ["lufthansa".to_owned()].as_slice()));
+    assert!(request.awards_first && !request.award_only);
+    assert_eq!(request.max_taxes, Some((200.0, "USD".to_owned())));
+}
+
+#[test]
+fn what_is_missing_is_named_in_order() {
+    let Ok(Read::Lacking { known, missing }) = read(json!({"cabin": null, "origin": null, "depart_date": null, "pax": 2})) else {
+        panic!("it is not whole")
+    };
+    assert_eq!(missing, ["origin", "depart_date", "cabin"]);
+    assert_eq!(known.told(), json!({"destination": "JFK", "pax": 2}));
+}
+
+#[test]
+fn the_state_remembers_the_seeds_fields() {
+    let request = whole(json!({"award_only": true}));
+    let wanted = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "return_date": null, "cabin": "BUSINESS", "pax": 1, "award_only": true});
+    assert_eq!(request.remembered(), wanted);
+    assert_eq!(request.told()["currency"], "EUR");
+}

@@ -1,0 +1,187 @@
+//! Asks Seats.aero. Every call is counted in the store before it leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join;
+use jiff::tz::TimeZone;
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use werkruf_contract::{BoxFuture, Clock, Deadline};
+use werkruf_store::{Ledger, ProviderAccount, StoreError};
+
+use super::refusal::refusal;
+use super::wire::{Row, search_page, trips_page};
+use crate::search_flights::account;
+use crate::search_flights::cabin::Cabin;
+use crate::search_flights::exchange::{Heard, exchange};
+use crate::search_flights::offer::Award;
+use crate::search_flights::provider::{Details, FlightProvider, Found, Side};
+use crate::search_flights::query::{Days, Query};
+use crate::search_flights::trouble::{Reason, Trouble};
+
+/// A week of one route in every program has fewer rows; with trips more would take many seconds.
+const TAKE: &str = "200";
+/// What must be left of the deadline after a pause the server asked for.
+const WORTH_A_WAIT: Duration = Duration::from_millis(500);
+
+/// How Seats.aero is reached.
+#[derive(Debug, Clone)]
+pub struct SeatsaeroConfig {
+    pub key: SecretString,
+    /// Without a slash at the end.
+    pub base_url: String,
+    pub daily_quota: u32,
+}
+
+/// The account.
+pub struct Seatsaero {
+    client: reqwest::Client,
+    config: SeatsaeroConfig,
+    account: ProviderAccount,
+    ledger: Arc<dyn Ledger>,
+    clock: Clock,
+}
+
+impl Seatsaero {
+    pub fn new(config: SeatsaeroConfig, client: reqwest::Client, ledger: Arc<dyn Ledger>, clock: Clock) -> Self {
+        let account = account::by_key("seatsaero", &config.key);
+        Self { client, config, account, ledger, clock }
+    }
+
+    /// One direction.
+    async fn leg(&self, query: &Query, from: &str, to: &str, days: Days, deadline: Deadline) -> Result<(Vec<Award>, bool), Trouble> {
+        let mut waited = false;
+        loop {
+            let heard = self.counted(self.request(query, from, to, days)).await?;
+            let body = if heard.is_success() { heard.json() } else { None };
+            if let Some(page) = body.as_ref().and_then(|body| search_page(body).ok()) {
+                let awards = page.rows.into_iter().flat_map(|row| awards(row, query.cabin, query.nonstop)).collect();
+                return Ok((awards, page.has_more));
+            }
+            let trouble = refusal(heard.status, heard.retry_after(), &heard.text());
+            match trouble.retry_after.filter(|wait| !waited && *wait + WORTH_A_WAIT < deadline.left()) {
+                Some(wait) => {
+                    waited = true;
+                    tokio::time::sleep(wait).await;
+                }
+                None => return Err(trouble),
+            }
+        }
+    }
+
+    /// Sends a call that the day's quota allows, and remembers what the answer says about the rest of it.
+    async fn counted(&self, request: RequestBuilder) -> Result<Heard, Trouble> {
+        let day = self.clock.now().to_zoned(TimeZone::UTC).date();
+        let spent = self.ledger.spend_call(self.account.clone(), day, self.config.daily_quota).await.map_err(|error| uncounted(&error))?;
+        let Some(call) = spent else {
+            return Err(Trouble::new(Reason::Quota, "the day's calls are used up"));
+        };
+        let heard = exchange(request).await?;
+        let noted = if heard.status == 429 && heard.retry_after().is_none() {
+            self.ledger.close_day(self.account.clone(), day).await
+        } else if let Some(left) = heard.number("x-ratelimit-remaining") {
+            self.ledger.calls_left(self.account.clone(), day, call, left).await
+        } else {
+            Ok(())
+        };
+        if let Err(error) = noted {
+            // The count itself was written before the call, so the quota still holds.
+            tracing::warn!(%error, "what Seats.aero says of its quota could not be kept");
+        }
+        Ok(heard)
+    }
+
+    /// Everything behind one availability; a call of its own.
+    async fn behind(&self, award: &str, trip: Option<&str>) -> Result<Details, Trouble> {
+        let heard = self.counted(self.get(&format!("trips/{award}"))).await?;
+        let body = if heard.is_success() { heard.json() } else { None };
+        let Some(page) = body.as_ref().and_then(|body| trips_page(body).ok()) else {
+            return Err(refusal(heard.status, heard.retry_after(), &heard.text()));
+        };
+        let segments = page.trips.into_iter().find(|one| Some(one.trip_id.as_str()) == trip).and_then(|trip| trip.segments);
+        Ok(Details { booking_links: page.booking_links, segments })
+    }
+
+    fn get(&self, path: &str) -> RequestBuilder {
+        let key = self.config.key.expose_secret();
+        let credential = if key.starts_with("seats:") { format!("Bearer {key}") } else { key.to_owned() };
+        let request = self.client.get(format!("{}/{path}", self.config.base_url));
+        request.header("partner-authorization", credential).header("accept", "application/json")
+    }
+
+    fn request(&self, query: &Query, from: &str, to: &str, days: Days) -> RequestBuilder {
+        let (first, last, sources) = (days.first.to_string(), days.last.to_string(), query.sources.join(","));
+        let mut parameters = vec![
+            ("origin_airport", from),
+            ("destination_airport", to),
+            ("start_date", &first),
+            ("end_date", &last),
+            ("cabins", query.cabin.award()),
+            ("order_by", "lowest_mileage"),
+            ("include_trips", "true"),
+            ("take", TAKE),
+        ];
+        if query.nonstop {
+            parameters.push(("only_direct_flights", "true"));
+        }
+        if !sources.is_empty() {
+            parameters.push(("sources", &sources));
+        }
+        self.get("search").query(&parameters)
+    }
+}
+
+impl FlightProvider for Seatsaero {
+    fn name(&self) -> &'static str {
+        "seatsaero"
+    }
+
+    fn side(&self) -> Side {
+        Side::Awards
+    }
+
+    fn details<'a>(&'a self, award: &'a str, trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
+        // The id comes back from the session state, which can be written from outside.
+        let tidy = !award.is_empty() && award.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        tidy.then(|| Box::pin(self.behind(award, trip)) as BoxFuture<'a, _>)
+    }
+
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+        Box::pin(async move {
+            let out = self.leg(query, &query.origin, &query.destination, query.out, deadline);
+            let back = async {
+                match query.back {
+                    Some(days) => Some(self.leg(query, &query.destination, &query.origin, days, deadline).await),
+                    None => None,
+                }
+            };
+            let (out, back) = join(out, back).await;
+            match (out, back) {
+                (Ok((awards, has_more)), None) => Ok(Found { awards, has_more, ..Found::default() }),
+                (Ok((awards, more)), Some(Ok((awards_return, even_more)))) => {
+                    Ok(Found { awards, awards_return, has_more: more || even_more, ..Found::default() })
+                }
+                (Ok((awards, has_more)), Some(Err(trouble))) => Ok(Found { awards, has_more, lacking: Some(trouble), ..Found::default() }),
+                (Err(trouble), Some(Ok((awards_return, has_more)))) => {
+                    Ok(Found { awards_return, has_more, lacking: Some(trouble), ..Found::default() })
+                }
+                (Err(trouble), _) => Err(trouble),
+            }
+        })
+    }
+}
+
+/// The wanted cabin of a row, with the shortest trip that really costs what is quoted.
+fn awards(row: Row, cabin: Cabin, nonstop: bool) -> Option<Award> {
+    let priced = row.awards.into_iter().find(|priced| priced.cabin == cabin)?;
+    let mut award = if nonstop { priced.nonstop? } else { priced.award };
+    let fits = |stops: i64| !nonstop || stops == 0;
+    let trips = row.trips.into_iter().filter(|trip| trip.cabin == award.cabin && trip.miles == award.miles && fits(trip.stops));
+    award.trip = trips.min_by_key(|trip| trip.duration_minutes.unwrap_or(i64::MAX));
+    Some(award)
+}
+
+fn uncounted(error: &StoreError) -> Trouble {
+    Trouble::new(Reason::Upstream, format!("the call could not be counted, so it was not made: {error}"))
+}

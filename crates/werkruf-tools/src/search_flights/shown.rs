@@ -1,0 +1,45 @@
+//! What was shown last, numbered as it was shown, so that "the second one" means something.
+
+use serde_json::{Value, json};
+use werkruf_contract::Words;
+
+use super::offer::{Award, Cash};
+use super::text::{Told, award_line, cash_line};
+
+/// Where it stands in the session state.
+pub(crate) const SHOWN: &str = "last_flight_results";
+
+/// Small: it travels with the conversation's state.
+pub(super) fn list(told: &Told<'_>, words: &Words) -> Value {
+    let query = &told.request.query;
+    let awards = |kind: &'static str, awards: &[Award], days| -> Vec<Value> {
+        awards.iter().map(|award| award_entry(kind, award, &award_line(words, award, days))).collect()
+    };
+    let mut out = awards("award", told.awards, query.out);
+    out.extend(query.back.map(|days| awards("award_return", told.awards_return, days)).unwrap_or_default());
+    let cash: Vec<Value> = told.cash.iter().map(|offer| cash_entry(offer, &cash_line(words, offer))).collect();
+    let mut all = if told.request.awards_first || cash.is_empty() { [out, cash].concat() } else { [cash, out].concat() };
+    for (at, entry) in all.iter_mut().enumerate() {
+        entry["index"] = json!(at + 1);
+        if told.sandbox {
+            entry["sandbox"] = json!(true);
+        }
+    }
+    Value::Array(all)
+}
+
+fn award_entry(kind: &str, award: &Award, line: &str) -> Value {
+    json!({
+        "index": 0, "kind": kind, "id": award.availability_id, "trip_id": award.trip.as_ref().map(|trip| &trip.trip_id),
+        "program": award.program, "date": award.date, "origin": award.origin, "destination": award.destination, "cabin": award.cabin,
+        "miles": award.miles, "taxes": award.taxes, "text": line,
+    })
+}
+
+fn cash_entry(offer: &Cash, line: &str) -> Value {
+    let numbers: Vec<&String> = offer.itineraries.iter().flat_map(|one| &one.flight_numbers).collect();
+    json!({
+        "index": 0, "kind": "cash", "id": offer.offer_id, "provider": offer.provider, "price": offer.price_total_all_travellers,
+        "travellers": offer.travellers, "airline": offer.airline_code, "flight_numbers": numbers, "text": line,
+    })
+}

@@ -1,0 +1,199 @@
+//! The answer for a person: numbered flights, and who had nothing to say.
+
+use werkruf_contract::{Part, Words};
+
+use super::offer::{Award, Cash, Itinerary, Place};
+use super::provider::{Report, Status};
+use super::query::Days;
+use super::request::{Request, cabin_word};
+use super::trouble::Reason;
+use super::{price, programs};
+
+/// What is told, in the order it is shown.
+pub(super) struct Told<'a> {
+    pub(super) request: &'a Request,
+    pub(super) awards: &'a [Award],
+    pub(super) awards_return: &'a [Award],
+    pub(super) cash: &'a [Cash],
+    pub(super) reports: &'a [Report],
+    pub(super) sandbox: bool,
+    /// Whether there is a source of flights for money at all.
+    pub(super) has_cash: bool,
+}
+
+impl Told<'_> {
+    /// The whole answer.
+    pub(super) fn text(&self, words: &Words) -> String {
+        let mut number = 0;
+        let mut sections = Vec::new();
+        if self.sandbox {
+            sections.push(words.say("flights-sandbox", &[]));
+        }
+        if self.is_empty() {
+            sections.push(self.heading(words, "flights-none", self.request.query.out, false));
+        }
+        if self.request.awards_first || self.cash.is_empty() {
+            self.award_sections(words, &mut number, &mut sections);
+            self.cash_section(words, &mut number, &mut sections);
+        } else {
+            self.cash_section(words, &mut number, &mut sections);
+            self.award_sections(words, &mut number, &mut sections);
+        }
+        sections.extend(self.silence(words));
+        sections.join("\n\n")
+    }
+
+    fn is_empty(&self) -> bool {
+        self.awards.is_empty() && self.awards_return.is_empty() && self.cash.is_empty()
+    }
+
+    fn heading(&self, words: &Words, key: &str, days: Days, back: bool) -> String {
+        let query = &self.request.query;
+        let (from, to) = if back { (&query.destination, &query.origin) } else { (&query.origin, &query.destination) };
+        let parts: [(&str, Part<'_>); 4] = [
+            ("from", from.into()),
+            ("to", to.into()),
+            ("day", words.date(days.wanted).into()),
+            ("cabin", cabin_word(words, query.cabin).into()),
+        ];
+        words.say(key, &parts)
+    }
+
+    fn award_sections(&self, words: &Words, number: &mut usize, sections: &mut Vec<String>) {
+        let days = [(self.awards, Some(self.request.query.out), false), (self.awards_return, self.request.query.back, true)];
+        for (awards, days, back) in days {
+            let Some(days) = days.filter(|_| !awards.is_empty()) else { continue };
+            let key = if back { "flights-awards-return" } else { "flights-awards" };
+            let mut section = self.heading(words, key, days, back);
+            for award in awards {
+                *number += 1;
+                section.push_str(&format!("\n{number}. {}", award_line(words, award, days)));
+            }
+            sections.push(section);
+        }
+    }
+
+    fn cash_section(&self, words: &Words, number: &mut usize, sections: &mut Vec<String>) {
+        if self.cash.is_empty() {
+            return;
+        }
+        let mut section = self.heading(words, "flights-cash", self.request.query.out, false);
+        for offer in self.cash {
+            *number += 1;
+            section.push_str(&format!("\n{number}. {}", cash_line(words, offer)));
+        }
+        sections.push(section);
+    }
+
+    /// Who is missing, and why; a source that was never set up is no news, unless none for money is.
+    fn silence(&self, words: &Words) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for report in self.reports.iter().filter(|report| report.reason.is_some() && report.status != Status::Skipped) {
+            let reason = report.reason.map(|reason| words.say(reason_key(reason), &[])).unwrap_or_default();
+            notes.push(
+                words.say("flights-missing-provider", &[("provider", provider_name(&report.name).into()), ("reason", reason.into())]),
+            );
+        }
+        if !self.has_cash && !self.request.award_only {
+            notes.push(words.say("flights-no-cash-source", &[]));
+        }
+        notes
+    }
+}
+
+pub(super) const fn reason_key(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Quota => "flights-reason-quota",
+        Reason::Credentials => "flights-reason-credentials",
+        Reason::Timeout => "flights-reason-timeout",
+        Reason::Upstream => "flights-reason-upstream",
+        Reason::BadResponse => "flights-reason-bad_response",
+        Reason::NotConfigured => "flights-reason-not_configured",
+        Reason::AwardOnly => "flights-reason-award_only",
+    }
+}
+
+fn provider_name(name: &str) -> String {
+    match name {
+        "seatsaero" => "Seats.aero".to_owned(),
+        "amadeus" => "Amadeus".to_owned(),
+        "duffel" => "Duffel".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+pub(super) fn award_line(words: &Words, award: &Award, days: Days) -> String {
+    let airlines = award.airlines.join(", ");
+    let trip = award.trip.as_ref();
+    let numbers = trip.and_then(|trip| trip.flight_numbers.as_ref()).map(|numbers| numbers.join(", "));
+    let who = numbers.filter(|numbers| !numbers.is_empty()).unwrap_or(airlines);
+    let mut facts = vec![who, price::miles(words, award.miles, award.taxes.as_ref()), programs::label(&award.program).to_owned()];
+    facts.retain(|fact| !fact.is_empty());
+    let mut line = facts.join(" · ");
+    let mut more = Vec::new();
+    if award.date != days.wanted {
+        more.push(words.date(award.date));
+    }
+    match trip {
+        Some(trip) => {
+            more.extend(times(&trip.departure, &trip.arrival));
+            more.push(stops(words, trip.stops));
+            more.extend(trip.duration_minutes.map(|minutes| words.duration_minutes(minutes)));
+        }
+        None if award.nonstop_miles == Some(award.miles) => more.push(stops(words, 0)),
+        None => {}
+    }
+    more.extend(award.seats_left.map(|seats| words.say("flights-seats", &[("count", seats.into())])));
+    if !award.unchecked.is_empty() {
+        more.push(words.say("flights-unchecked", &[]));
+    }
+    if !more.is_empty() {
+        line.push_str("\n   ");
+        line.push_str(&more.join(" · "));
+    }
+    line
+}
+
+pub(super) fn cash_line(words: &Words, offer: &Cash) -> String {
+    let total = price::money(words, &offer.price_total_all_travellers);
+    let price = if offer.travellers > 1 {
+        words.say("flights-total", &[("price", total.into()), ("count", offer.travellers.into())])
+    } else {
+        total
+    };
+    let name = offer.airline_name.clone().unwrap_or_else(|| offer.airline_code.clone());
+    let mut line = [name, price].join(" · ");
+    for leg in &offer.itineraries {
+        line.push_str("\n   ");
+        line.push_str(&leg_line(words, leg));
+    }
+    if !offer.also_sold_as.is_empty() {
+        line.push_str("\n   ");
+        line.push_str(&words.say("flights-also", &[("numbers", offer.also_sold_as.join(", ").into())]));
+    }
+    line
+}
+
+fn leg_line(words: &Words, leg: &Itinerary) -> String {
+    let mut facts = vec![leg.flight_numbers.join(", ")];
+    facts.extend(times(&leg.departure, &leg.arrival));
+    facts.push(stops(words, leg.stops));
+    facts.extend(leg.duration_minutes.map(|minutes| words.duration_minutes(minutes)));
+    facts.join(" · ")
+}
+
+fn stops(words: &Words, stops: i64) -> String {
+    if stops == 0 { words.say("flights-nonstop", &[]) } else { words.say("flights-stops", &[("count", stops.into())]) }
+}
+
+/// `FRA 10:30 → JFK 13:15 (+1)`: local clocks, as they were given.
+fn times(departure: &Place, arrival: &Place) -> Option<String> {
+    let (from, to) = (departure.airport.as_deref()?, arrival.airport.as_deref()?);
+    let (Some(start), Some(end)) = (departure.local_time.as_deref(), arrival.local_time.as_deref()) else {
+        return Some(format!("{from} → {to}"));
+    };
+    let day = |text: &str| text.get(..10)?.parse::<jiff::civil::Date>().ok();
+    let later = day(start).zip(day(end)).and_then(|(start, end)| start.until(end).ok()).map_or(0, |span| span.get_days());
+    let next = if later == 0 { String::new() } else { format!(" ({later:+})") };
+    Some(format!("{from} {} → {to} {}{next}", start.get(11..16)?, end.get(11..16)?))
+}

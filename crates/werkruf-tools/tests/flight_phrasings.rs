@@ -1,0 +1,177 @@
+//! What the flight tools propose for sentences in three languages, beside all other tools, and when they keep silent.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use jiff::civil::{Date, date};
+use serde_json::{Value, json};
+use werkruf_contract::{Clock, ToolObject};
+use werkruf_llm::{HttpLimits, http_client};
+use werkruf_store::SqliteStore;
+use werkruf_tools::{Flights, FlightsConfig, flight_tools, workspace_tools};
+
+const TODAY: Date = date(2026, 11, 15);
+
+struct Planner {
+    tools: Vec<Arc<dyn ToolObject>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Planner {
+    fn new() -> Self {
+        let clock = Clock::system(0);
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+        let client = http_client(&HttpLimits::default()).unwrap();
+        let flights = Flights::new(FlightsConfig::default(), &client, Arc::clone(&store) as _, None, clock.clone());
+        let mut tools = workspace_tools(store, clock.clone());
+        tools.extend(flight_tools(Arc::new(flights), clock));
+        Self { tools, _folder: folder }
+    }
+
+    fn propose(&self, text: &str, locale: &str) -> Vec<(String, Value)> {
+        let proposal = |tool: &Arc<dyn ToolObject>| Some((tool.spec().name.to_string(), tool.propose(text, locale, TODAY)?));
+        self.tools.iter().filter_map(proposal).collect()
+    }
+
+    /// Every sentence, and everything that is wrong at once.
+    fn check(&self, locale: &str, expected: &[(&str, &str, Value)]) {
+        let mut wrong = Vec::new();
+        for (text, tool, args) in expected {
+            let wanted: Vec<(String, Value)> =
+                Some(((*tool).to_owned(), args.clone())).into_iter().filter(|(tool, _)| !tool.is_empty()).collect();
+            let proposed = self.propose(text, locale);
+            if proposed != wanted {
+                wrong.push(format!("{text:?}\n  wanted   {wanted:?}\n  proposed {proposed:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), expected.len(), wrong.join("\n"));
+    }
+}
+
+const SEARCH: &str = "search_flights";
+
+fn route(from: &str, to: &str) -> Value {
+    json!({"origin": from, "destination": to})
+}
+
+fn with(mut base: Value, mut more: Value) -> Value {
+    base.as_object_mut().unwrap().append(more.as_object_mut().unwrap());
+    base
+}
+
+#[test]
+fn german() {
+    let march = || json!({"origin": "FRA", "destination": "JFK", "depart_date": "2027-03-15", "cabin": "BUSINESS"});
+    Planner::new().check(
+        "de-DE",
+        &[
+            ("Suche mir Business Class Flüge von FRA nach JFK am 15. März", SEARCH, march()),
+            ("suche mir business class flüge von fra nach jfk am 15.3.", SEARCH, march()),
+            ("Flüge FRA-JFK am 15.03.2027 in Business", SEARCH, march()),
+            (
+                "Ich möchte am 15. März 2027 von Frankfurt nach New York fliegen, Business",
+                SEARCH,
+                with(march(), json!({"destination": "NYC"})),
+            ),
+            ("Gibt es Prämienflüge von München nach Tokio?", SEARCH, with(route("MUC", "TYO"), json!({"award_only": true}))),
+            ("Flug nach Lissabon", SEARCH, json!({"destination": "LIS"})),
+            (
+                "Flüge von BER nach BCN morgen für 2 Personen in Economy, nonstop",
+                SEARCH,
+                with(
+                    route("BER", "BCN"),
+                    json!({"depart_date": "2026-11-16", "pax": 2, "cabin": "ECONOMY", "constraints": {"nonstop_only": true}}),
+                ),
+            ),
+            (
+                "Flüge von HAM nach ZRH vom 1. Dezember bis 5. Dezember",
+                SEARCH,
+                with(route("HAM", "ZRH"), json!({"depart_date": "2026-12-01", "return_date": "2026-12-05"})),
+            ),
+            (
+                "Mit Meilen von Aeroplan von FRA nach YYZ",
+                SEARCH,
+                with(route("FRA", "YYZ"), json!({"award_only": true, "loyalty_programs": ["aeroplan"]})),
+            ),
+            ("Suche die Flüge nochmal am 20. März", SEARCH, json!({"depart_date": "2027-03-20", "reuse_last_request": true})),
+            ("Nimm den zweiten", "select_itinerary", json!({"index": 2})),
+            ("ich nehme die 3", "select_itinerary", json!({"index": 3})),
+            ("Merk dir, dass ich gern am Gang sitze", "remember", json!({"content": "ich gern am Gang sitze"})),
+            ("Wo ist der Flughafen?", "", json!({})),
+            ("Wie geht es dir?", "", json!({})),
+        ],
+    );
+}
+
+#[test]
+fn english() {
+    Planner::new().check(
+        "en-US",
+        &[
+            (
+                "Find business flights from FRA to JFK on March 15",
+                SEARCH,
+                with(route("FRA", "JFK"), json!({"depart_date": "2027-03-15", "cabin": "BUSINESS"})),
+            ),
+            (
+                "flights from London to Singapore on the 3rd of May, first class, 2 adults and 1 child",
+                SEARCH,
+                with(route("LON", "SIN"), json!({"depart_date": "2027-05-03", "pax": 2, "children": 1, "cabin": "FIRST"})),
+            ),
+            ("I want to fly to Tokyo with miles", SEARCH, json!({"destination": "TYO", "award_only": true})),
+            ("Show me the flights to the coast", SEARCH, json!({})),
+            ("take the second one", "select_itinerary", json!({"index": 2})),
+            ("Remember that I prefer window seats", "remember", json!({"content": "I prefer window seats"})),
+            ("do you remember?", "", json!({})),
+            ("take a break", "", json!({})),
+        ],
+    );
+}
+
+#[test]
+fn spanish() {
+    Planner::new().check(
+        "es-ES",
+        &[
+            (
+                "Busca vuelos en business de Madrid a Nueva York el 15 de marzo",
+                SEARCH,
+                with(route("MAD", "NYC"), json!({"depart_date": "2027-03-15", "cabin": "BUSINESS"})),
+            ),
+            (
+                "vuelos desde BCN a LIS mañana en turista para 3 personas sin escalas",
+                SEARCH,
+                with(
+                    route("BCN", "LIS"),
+                    json!({"depart_date": "2026-11-16", "pax": 3, "cabin": "ECONOMY", "constraints": {"nonstop_only": true}}),
+                ),
+            ),
+            ("quiero volar a Lima con millas", SEARCH, json!({"destination": "LIM", "award_only": true})),
+            ("toma el segundo", "select_itinerary", json!({"index": 2})),
+            ("Recuerda que prefiero pasillo", "remember", json!({"content": "prefiero pasillo"})),
+            ("hola", "", json!({})),
+        ],
+    );
+}
+
+/// What the other tools answer must not become a flight.
+#[test]
+fn the_office_stays_the_office() {
+    let planner = Planner::new();
+    for (text, locale) in [
+        ("welche todos habe ich offen", "de"),
+        ("Welche Anfragen sind heute fällig?", "de"),
+        ("wie lange habe ich heute gearbeitet", "de"),
+        ("welche cerebro artikel gibt es zu flügen", "de"),
+        ("Erstelle eine Anfrage: Flug nach Rom buchen", "de"),
+        ("who am i", "en"),
+        ("which requests are open", "en"),
+        ("quién soy", "es"),
+        ("tareas para hoy", "es"),
+    ] {
+        let ours: Vec<(String, Value)> =
+            planner.propose(text, locale).into_iter().filter(|(tool, _)| !tool.starts_with("get_") && tool != "create_request").collect();
+        assert_eq!(ours, [], "{text}");
+    }
+}

@@ -1,0 +1,103 @@
+//! What may go wrong between us and a provider.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::stream;
+
+/// One answer's weather.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    Fine,
+    /// No answer, ever.
+    Hangs,
+    /// Head and half a body, then nothing.
+    HangsInside,
+    /// Half a body, then the connection is gone.
+    Cut,
+    Status(u16),
+    /// Maintenance with status 200.
+    Html,
+    /// JSON that ends too early.
+    Garbage,
+    BadGzip,
+    /// JSON of another shape.
+    OtherShape,
+    /// The plain-text refusal of a key.
+    BadKey,
+    /// Too fast: come back in so many seconds.
+    Burst(u32),
+    /// The day is over.
+    Gone,
+    /// Fine, but only after so many milliseconds.
+    Late(u64),
+}
+
+impl Weather {
+    pub const ALL: [Self; 14] = [
+        Self::Fine,
+        Self::Hangs,
+        Self::HangsInside,
+        Self::Cut,
+        Self::Status(500),
+        Self::Status(503),
+        Self::Status(404),
+        Self::Html,
+        Self::Garbage,
+        Self::BadGzip,
+        Self::OtherShape,
+        Self::BadKey,
+        Self::Burst(7),
+        Self::Late(20),
+    ];
+
+    /// The answer, with this body where the weather lets it through.
+    pub async fn answer(self, body: String, headers: &[(&'static str, String)]) -> Response<Body> {
+        let builder = |status: u16, kind: &str| {
+            let start = Response::builder().status(status).header("content-type", kind);
+            headers.iter().fold(start, |builder, (name, value)| builder.header(*name, value))
+        };
+        let half = body.len() / 2;
+        let start = body.as_bytes()[..half].to_vec();
+        let json = "application/json";
+        match self {
+            Self::Fine => return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap(),
+            Self::Late(ms) => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap();
+            }
+            Self::Hangs => std::future::pending().await,
+            Self::HangsInside => {
+                use futures_util::StreamExt;
+                let chunks = stream::iter([Ok::<_, Infallible>(start)]).chain(stream::pending());
+                builder(200, json).body(Body::from_stream(chunks))
+            }
+            Self::Cut => {
+                let chunks = stream::iter([Ok(start), Err(std::io::Error::other("cut"))]);
+                builder(200, json).body(Body::from_stream(chunks))
+            }
+            Self::Status(status) => {
+                builder(status, json).body(Body::from(r#"{"errors":[{"status":500,"code":38189,"title":"Internal error"}]}"#))
+            }
+            Self::Html => builder(200, "text/html").body(Body::from("<html>maintenance</html>")),
+            Self::Garbage => builder(200, json).body(Body::from(start)),
+            Self::BadGzip => builder(200, json).header("content-encoding", "gzip").body(Body::from("this is no gzip")),
+            Self::OtherShape => builder(200, json).body(Body::from(r#"{"success": false, "error": "unsupported"}"#)),
+            Self::BadKey => builder(401, "text/plain").body(Body::from("bad_partner_key")),
+            Self::Burst(seconds) => builder(429, "text/plain").header("retry-after", seconds.to_string()).body(Body::from("rate limited")),
+            Self::Gone => builder(429, "text/plain").body(Body::from("rate limited")),
+        }
+        .unwrap()
+    }
+}
+
+fn gzipped(body: &str) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(body.as_bytes()).unwrap();
+    packed.finish().unwrap()
+}

@@ -1,0 +1,74 @@
+//! The key that seals what must be stored in secret: from the environment, or made once beside the database.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::ExposeSecret;
+use werkruf_tools::Seal;
+
+use crate::app::StartError;
+use crate::config::{Config, ConfigViolation, Variable};
+
+/// The house's seal. `<db>.key` is made, readable by its owner only, where the environment brings no key; on PostgreSQL it must.
+pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
+    match (&config.secret_key, config.database.file()) {
+        (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
+        (None, Some(file)) => beside(file),
+        // Processes on several machines share no file.
+        (None, None) => Err(StartError::Unsealed),
+    }
+}
+
+/// Reads 32 bytes of base64.
+pub(crate) fn read(text: &str) -> Option<Seal> {
+    STANDARD.decode(text.trim()).ok().and_then(|key| Seal::new(&key))
+}
+
+/// What is wrong with a key that is none.
+pub(crate) fn fault() -> ConfigViolation {
+    ConfigViolation::new(Variable::WERKRUF_SECRET_KEY.name(), "must be 32 bytes in base64; `openssl rand -base64 32` makes one")
+}
+
+fn beside(database: &Path) -> Result<Seal, StartError> {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".key");
+    let path = PathBuf::from(path);
+    let failed = |source| StartError::Io { what: format!("the key in {} cannot be used", path.display()), source };
+    let random: [u8; 32] = rand::random();
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(mut file) => {
+            let written = file.write_all(STANDARD.encode(random).as_bytes()).and_then(|()| file.sync_all());
+            written.map_err(failed)?;
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let text = fs::read_to_string(&path).map_err(failed)?;
+    read(&text).ok_or_else(|| failed(std::io::Error::other("it does not hold 32 bytes in base64")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{beside, read};
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("w.db");
+        beside(&database).unwrap();
+        let path = folder.path().join("w.db.key");
+        let first = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        beside(&database).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+        std::fs::write(&path, "short").unwrap();
+        assert!(beside(&database).is_err());
+        assert!(read("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").is_some() && read("nonsense").is_none());
+    }
+}
