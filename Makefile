@@ -49,12 +49,21 @@ chaos-build: toolchain
 	$(CARGO) build --quiet -p werkruf --bins --features crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
-chaos: chaos-build ## Kill, stop and starve the server (KILLS=1000) and cut its model off at every byte; audit what is left
-	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --full --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10)) $(ARGS)
+# On PostgreSQL three servers share a database of the harness's own, for so many minutes.
+DATABASE ?= sqlite
+MINUTES ?= 20
+CHAOS_sqlite = --full --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10))
+CHAOS_postgres = --database postgres --full --minutes $(MINUTES)
+
+chaos: chaos-build ## Kill, stop and starve the server (KILLS=1000; or DATABASE=postgres: three of them) and audit what is left
+	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run $(CHAOS_$(DATABASE)) $(ARGS)
 
 chaos-short: chaos-build
 	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --random 20
+	tests/postgres/up >/dev/null
+	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --database postgres --minutes 0.5
+	tests/postgres/down
 
-bench: toolchain ## CPU per turn and turns per second beside a bare handler, in one run
+bench: toolchain ## CPU per turn and turns per second beside a bare handler, in one run (DATABASE=postgres: on PostgreSQL too)
 	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
-	target/release/bench $(ARGS)
+	target/release/bench $(if $(filter postgres,$(DATABASE)),--postgres "$$(tests/postgres/up)") $(ARGS)

@@ -1,6 +1,6 @@
 """A PostgreSQL of one's own: on a free port, with its own files, stopped and started at will.
 
-Binaries: those that `tests/postgres/up` installed, else the system's. The server runs as `postgres` where this is root.
+PostgreSQL refuses to run as root, so root lends it to another user.
 """
 import json
 import os
@@ -16,25 +16,26 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SETTINGS = {"fsync": "on", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB", "log_min_messages": "fatal"}
 
 
-def binaries():
-    found = sorted(ROOT.glob("target/postgres/**/pginstall18/bin/pg_ctl")) + sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), reverse=True)
+def settled():
+    """Where the programs are and who runs them: as the scripts beside this file decide it, else the system's."""
+    common = pathlib.Path(__file__).with_name("common")
+    said = subprocess.run(["bash", "-c", f'source "{common}"; echo "$programs"; echo "${{owner:-}}"'], capture_output=True, text=True)
+    programs, owner = said.stdout.splitlines() if said.returncode == 0 else ("", "")
+    found = [pathlib.Path(programs)] if programs and os.access(f"{programs}/pg_ctl", os.X_OK) else []
+    found += [one.parent for one in sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), reverse=True)]
     if not found:
         raise SystemExit("no PostgreSQL here: run tests/postgres/up, which installs one")
-    return found[0].parent
-
-
-def as_postgres():
-    if os.geteuid() != 0:
-        return []
-    return ["runuser", "-u", "postgres", "--"]
+    return found[0], owner
 
 
 class Postgres:
     def __init__(self):
-        self.bin, self.folder = binaries(), pathlib.Path(tempfile.mkdtemp(prefix="werkruf-postgres-"))
+        self.bin, owner = settled()
+        self.as_user = ["runuser", "-u", owner, "--"] if owner else []
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="werkruf-postgres-"))
         self.data = self.folder / "data"
-        if as_postgres():
-            user = pwd.getpwnam("postgres")
+        if owner:
+            user = pwd.getpwnam(owner)
             os.chown(self.folder, user.pw_uid, user.pw_gid)
         self.do("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C")
         with socket.socket() as free:
@@ -44,7 +45,7 @@ class Postgres:
         self.start()
 
     def do(self, program, *arguments, check=True):
-        done = subprocess.run([*as_postgres(), str(self.bin / program), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        done = subprocess.run([*self.as_user, str(self.bin / program), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, text=True, cwd="/")
         if check and done.returncode:
             raise AssertionError(f"{program}: {done.stderr[-1000:]}")
