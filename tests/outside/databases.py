@@ -35,7 +35,7 @@ class Postgres:
 
     # A killed server's turns go on when its lease has lapsed; checks should not wait long for that.
     # Servers on several machines share no key file, so the key that seals stored tokens is always given.
-    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "6000", "WERKRUF_SECRET_KEY": base64.b64encode(b"k" * 32).decode()}
+    env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "3000", "WERKRUF_SECRET_KEY": base64.b64encode(b"k" * 32).decode()}
 
     def __init__(self, _folder):
         made = subprocess.run([SCRIPTS / "fresh", str(os.getpid())], capture_output=True, text=True)
