@@ -22,6 +22,8 @@ pub(crate) struct Course {
     behind: bool,
     /// The text that was shown last, as the store marks it.
     partial: Option<String>,
+    /// That text: it may end in the middle, and the row that ends the turn comes next.
+    shown: Option<Shown>,
 }
 
 /// When an event is handed out.
@@ -35,7 +37,7 @@ pub(crate) enum Telling {
 
 impl Course {
     pub(crate) const fn new(tenant_id: Uuid, after: i64) -> Self {
-        Self { tenant_id, told: after, heard: after, behind: false, partial: None }
+        Self { tenant_id, told: after, heard: after, behind: false, partial: None, shown: None }
     }
 
     pub(crate) const fn is_behind(&self) -> bool {
@@ -53,6 +55,11 @@ impl Course {
             (self.told, self.behind) = (after, true);
         }
         less
+    }
+
+    /// A text that was shown, perhaps not to its end, before the row that settles it is told.
+    pub(crate) fn leaves_off(&mut self, shown: Option<Shown>) {
+        self.shown = shown.or_else(|| self.shown.take());
     }
 
     /// An event of this process.
@@ -95,6 +102,17 @@ pub(crate) struct Found {
     pub(crate) parted: Vec<Uuid>,
 }
 
+/// The whole text of a turn that was shown in part, as its end says it: whoever heard the part has then heard all of it.
+fn whole(shown: &Shown, end: &LiveEvent) -> Option<LiveEvent> {
+    if end.kind != EventType::Final || shown.turn_id != end.turn_id {
+        return None;
+    }
+    let said: serde_json::Value = serde_json::from_str(&end.data).ok()?;
+    let content = said["message"]["content"].as_str().filter(|content| *content != shown.content)?.to_owned();
+    let data = Arc::from(json(&AssistantSnapshot { content, step: shown.step, turn_id: shown.turn_id }));
+    Some(LiveEvent { seq: None, kind: EventType::AssistantSnapshot, turn_id: shown.turn_id, data })
+}
+
 impl Hub {
     /// The streams to look after. Those of a turn that runs here are heard without looking, except by who follows the conversation.
     pub(crate) fn to_follow(&self, here: &BTreeSet<Uuid>) -> Vec<Pace> {
@@ -125,6 +143,10 @@ impl Hub {
         let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) else { return };
         if event.seq == Some(course.told + 1) {
             course.told += 1;
+            let shown = if event.kind.settles_text() { course.shown.take() } else { None };
+            if let Some(rest) = shown.and_then(|shown| whole(&shown, event)) {
+                streams.hand_out(stream_id, &rest);
+            }
             streams.hand_out(stream_id, event);
         }
     }
@@ -144,6 +166,9 @@ impl Hub {
             }
             (None, None) => None,
         };
+        if shown.is_some() {
+            course.shown.clone_from(&shown);
+        }
         audience.readers.retain(|reader| reader.watch.turn_id.is_none_or(|turn_id| !found.parted.contains(&turn_id)));
         if let Some(Shown { turn_id, step, content }) = shown {
             let data = Arc::from(json(&AssistantSnapshot { content, step, turn_id }));

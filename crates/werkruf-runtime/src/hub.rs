@@ -120,7 +120,11 @@ impl Hub {
     pub(crate) fn publish(&self, stream_id: Uuid, event: &LiveEvent) {
         let mut streams = self.lock();
         if event.kind.settles_text() {
-            streams.writing.remove(&stream_id);
+            let shown = streams.writing.remove(&stream_id).map(|writing| writing.shown);
+            if let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) {
+                // Readers that are behind have not heard all of it; one that is not is told all there is right here.
+                course.leaves_off(shown.map(|shown| Shown { content: String::new(), ..shown }));
+            }
         }
         self.tell(&mut streams, stream_id, event);
     }
