@@ -11,7 +11,7 @@ import time
 from databases import Sqlite, postgres_only
 from fakes import Model, calls, text
 from flight_fakes import Flights, SEATS_KEY
-from house import House
+from house import House, until
 
 ASKED = {"origin": "FRA", "destination": "JFK", "depart_date": "2025-03-15", "cabin": "BUSINESS", "award_only": True}
 
@@ -161,14 +161,18 @@ def check_flights_two_servers_share_quota_and_token():
                     body = {"input": {**ASKED, "award_only": False, "depart_date": f"2025-03-{day:02}"}}
                     done.append(providers((house, other)[day % 2].call("POST", "/api/tools/search_flights/invoke", body)[1]["data"]))
 
-                threads = [threading.Thread(target=search, args=(day,)) for day in range(10, 20)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-                # Servers share no pace: one may hear that it is too fast, none anything about tokens.
-                assert len(done) == 10 and all(one["amadeus"] in (("ok", None), ("failed", "quota")) for one in done), done
-                assert any(one["amadeus"] == ("ok", None) for one in done), done
+                def ten_at_once():
+                    done.clear()
+                    threads = [threading.Thread(target=search, args=(day,)) for day in range(10, 20)]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+                    # Servers share no pace: one may hear that it is too fast, none anything about tokens.
+                    assert len(done) == 10 and all(one["amadeus"] in (("ok", None), ("failed", "quota")) for one in done), done
+                    return expired is False or any(one["amadeus"] == ("ok", None) for one in done)
+
+                until(ten_at_once, 30, "a search that is not too fast")
                 assert flights.tokens == tokens, flights.tokens
                 if not expired:
                     assert sorted(one["seatsaero"] for one in done) == [("failed", "quota")] * 3 + [("ok", None)] * 7, done

@@ -9,6 +9,8 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO werkruf_app, werkruf_system, werkruf_operator', home);
   EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %I TO werkruf_system', home);
   EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO werkruf_operator', home);
+  -- A dump reads them too.
+  EXECUTE format('GRANT SELECT ON ALL SEQUENCES IN SCHEMA %I TO werkruf_operator', home);
   EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON %I.schema_migrations FROM werkruf_system', home);
   FOR found IN
     SELECT class.relname AS name, class.relkind AS kind, class.relname = 'tenants' AS is_tenants FROM pg_class AS class
