@@ -22,6 +22,7 @@ mod ledger;
 mod legacy;
 mod moving;
 mod postgres;
+mod reading;
 mod rows;
 mod schema;
 mod sqlite;

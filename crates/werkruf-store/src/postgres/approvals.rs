@@ -7,18 +7,15 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 use super::PostgresStore;
 use super::flush::Scope;
 use super::param::{ms, p};
-use super::row::{Columns, all, first};
+use super::row::{APPROVAL, all, approval, first};
 use super::text::clean;
 use crate::{Answer, ApprovalFilter, ApprovalRow, Approvals, Decided, Order, Page, StoreError, crash};
-
-const COLUMNS: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
-     status, decided_by, created_at, decided_at, expires_at";
 
 impl Approvals for PostgresStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
         Box::pin(async move {
-            let sql = format!("SELECT {COLUMNS} FROM approvals WHERE tenant_id = $1 AND id = $2");
-            first(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, row)
+            let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant_id = $1 AND id = $2");
+            first(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, approval)
         })
     }
 
@@ -27,7 +24,7 @@ impl Approvals for PostgresStore {
             let status = filter.status.map(ApprovalStatus::as_str);
             let limit = i64::from(page.limit);
             let values = [p(&tenant_id), p(&page.after), p(&status), p(&filter.turn_id), (&filter.roles as _, Type::TEXT_ARRAY), p(&limit)];
-            all(&self.query(Scope::Tenant(tenant_id), &list_sql(page.order), &values).await?, row)
+            all(&self.query(Scope::Tenant(tenant_id), &list_sql(page.order), &values).await?, approval)
         })
     }
 
@@ -50,7 +47,7 @@ fn list_sql(order: Order) -> String {
         Order::NewestFirst => ("id < $2", "DESC"),
     };
     format!(
-        "SELECT {COLUMNS} FROM approvals WHERE tenant_id = $1 AND ($2 IS NULL OR {past}) AND ($3 IS NULL OR status = $3)
+        "SELECT {APPROVAL} FROM approvals WHERE tenant_id = $1 AND ($2 IS NULL OR {past}) AND ($3 IS NULL OR status = $3)
            AND ($4 IS NULL OR turn_id = $4)
            AND ($5 IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(approver_roles) AS role WHERE role = ANY ($5)))
          ORDER BY id {order} LIMIT $6"
@@ -70,10 +67,10 @@ impl PostgresStore {
         let sql = format!(
             "WITH decided AS (
                UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5
-               WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5 RETURNING {COLUMNS}
+               WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5 RETURNING {APPROVAL}
              )
-             SELECT {COLUMNS}, true FROM decided UNION ALL
-             SELECT {COLUMNS}, $6 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
+             SELECT {APPROVAL}, true FROM decided UNION ALL
+             SELECT {APPROVAL}, $6 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
              WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
         );
         let (by, status) = (clean(by), status.as_str());
@@ -81,28 +78,8 @@ impl PostgresStore {
         let rows = self.tell(Scope::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");
         first(&rows, |columns| {
-            let row = row(columns)?;
+            let row = approval(columns)?;
             Ok(if columns.flag_or_null()? == Some(true) { Decided::Now(row) } else { Decided::Before(row) })
         })
     }
-}
-
-fn row(c: &mut Columns<'_>) -> Result<ApprovalRow, StoreError> {
-    Ok(ApprovalRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        conversation_id: c.id_or_null()?,
-        turn_id: c.id()?,
-        call_id: c.id()?,
-        tool_name: c.text()?,
-        arguments: c.text()?,
-        arguments_digest: c.text()?,
-        approver_roles: c.word(|text| serde_json::from_str(text).ok())?,
-        asked_by: c.text()?,
-        status: c.word(ApprovalStatus::parse)?,
-        decided_by: c.text_or_null()?,
-        created_at: c.time()?,
-        decided_at: c.time_or_null()?,
-        expires_at: c.time()?,
-    })
 }

@@ -1,7 +1,5 @@
 //! [`Knowledge`] on PostgreSQL: rows and a log of changes, which every server's own index follows. What words are is decided elsewhere.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
@@ -9,7 +7,7 @@ use super::PostgresStore;
 use super::flush::{Scope, Statement};
 use super::knowledge_write::batch;
 use super::param::{clean_or_null, p};
-use super::row::{Columns, all, first, only};
+use super::row::{Columns, all, changed_chunk, chunk, document, first, only};
 use super::text::clean;
 use crate::knowledge::{
     Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
@@ -111,7 +109,7 @@ impl Knowledge for PostgresStore {
             let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit), p(&model)];
             all(&self.query(Scope::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {
                 let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
-                Ok(ChangedVector { mark, vector: floats(columns.bytes()?) })
+                Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })
             })
         })
     }
@@ -200,47 +198,4 @@ impl PostgresStore {
 fn added(columns: &mut Columns<'_>) -> Result<Added, StoreError> {
     let mut count = || columns.int().map(|count| u64::try_from(count).unwrap_or(0));
     Ok(Added { accepted: count()?, replaced: count()?, unchanged: count()?, chunks: count()? })
-}
-
-fn document(columns: &mut Columns<'_>) -> Result<DocumentRow, StoreError> {
-    Ok(DocumentRow {
-        document_id: columns.text()?,
-        collection: columns.text()?,
-        title: columns.text()?,
-        language: columns.text_or_null()?,
-        metadata: columns.text()?,
-        digest: columns.text()?,
-        version: columns.int()?,
-        chunks: columns.int()?,
-        ingestion_run_id: columns.text()?,
-        created_at: columns.time()?,
-        updated_at: columns.time()?,
-    })
-}
-
-fn chunk(columns: &mut Columns<'_>) -> Result<ChunkRow, StoreError> {
-    Ok(ChunkRow {
-        number: columns.int()?,
-        id: columns.id()?,
-        document_id: columns.text()?,
-        title: columns.text()?,
-        heading: columns.text()?,
-        content: columns.text()?,
-    })
-}
-
-fn changed_chunk(columns: &mut Columns<'_>) -> Result<ChangedChunk, StoreError> {
-    Ok(ChangedChunk {
-        mark: ChangeMark { change: columns.int()?, chunk: columns.int()? },
-        document_id: Arc::from(columns.text()?),
-        position: columns.small()?,
-        language: columns.text_or_null()?,
-        title: columns.text()?,
-        heading: columns.text()?,
-        content: columns.text()?,
-    })
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
 }

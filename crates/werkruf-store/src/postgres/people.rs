@@ -17,8 +17,6 @@ use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
 use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
 
-const KEY: &str = "id, tenant_id, user_id, scopes, name, expires_at, created_at";
-
 /// The person and what they hold, as of one moment: one statement has one snapshot.
 const PRINCIPAL: &str = "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
       coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug,
@@ -129,7 +127,7 @@ impl People for PostgresStore {
     }
 
     fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>> {
-        Box::pin(List::new(KEY, "api_keys", tenant_id).page(self, page, row::key))
+        Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, row::key))
     }
 
     fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool> {
@@ -141,7 +139,7 @@ impl People for PostgresStore {
 
     fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>> {
         Box::pin(async move {
-            let (sql, digest) = (format!("SELECT {KEY} FROM api_keys WHERE digest = $1"), digest.0.as_str());
+            let (sql, digest) = (format!("SELECT {} FROM api_keys WHERE digest = $1", row::KEY), digest.0.as_str());
             first(&self.query(Scope::System, &sql, &[p(&digest)]).await?, row::key)
         })
     }

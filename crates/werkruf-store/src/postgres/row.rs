@@ -1,27 +1,13 @@
-//! From PostgreSQL's rows to ours. Columns are read by number, in the order of the column lists here.
+//! From PostgreSQL's rows to ours. Columns are read by number; what of, and in which order, is in `reading`.
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{State, Uuid};
 
 use super::text::Text;
-use crate::{AttemptRow, CallRow, ConversationRow, EventRow, KeyRow, MessageRow, Scopes, StoreError, TurnRow};
-
-pub(super) const CONVERSATION: &str = "id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at";
-
-pub(super) const MESSAGE: &str =
-    "id, conversation_id, created_at, content, role, tool_calls, tool_call_id, tool_name, status, metadata, seq, turn_id, tokens";
-
-pub(super) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
-     error, error_code, message, created_at, updated_at, finished_at";
-
-pub(super) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, \
-     item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
-     cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, \
-     workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at";
-
-pub(super) const EVENT: &str = "seq, type, turn_id, data, created_at";
+use crate::StoreError;
+pub(super) use crate::reading::{APPROVAL, CALL, CONVERSATION, EVENT, KEY, MESSAGE, TURN};
 
 /// One row, read from left to right.
 pub(super) struct Columns<'r> {
@@ -133,127 +119,4 @@ pub(super) fn all<T>(rows: &[Row], read: impl Fn(&mut Columns<'_>) -> Result<T, 
     rows.iter().map(|row| read(&mut Columns::new(row))).collect()
 }
 
-pub(super) fn conversation(c: &mut Columns<'_>) -> Result<ConversationRow, StoreError> {
-    Ok(ConversationRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        user_id: c.text()?,
-        channel: c.text()?,
-        assistant: c.text()?,
-        title: c.text()?,
-        state: c.state()?,
-        created_at: c.time()?,
-        updated_at: c.time()?,
-    })
-}
-
-pub(super) fn message(c: &mut Columns<'_>) -> Result<MessageRow, StoreError> {
-    Ok(MessageRow {
-        id: c.id()?,
-        conversation_id: c.id()?,
-        created_at: c.time()?,
-        content: c.text()?,
-        role: c.text()?,
-        tool_calls: c.text_or_null()?,
-        tool_call_id: c.text_or_null()?,
-        tool_name: c.text_or_null()?,
-        status: c.text_or_null()?,
-        metadata: c.text()?,
-        seq: c.int_or_null()?,
-        turn_id: c.id_or_null()?,
-        tokens: c.int_or_null()?,
-    })
-}
-
-pub(super) fn turn(c: &mut Columns<'_>) -> Result<TurnRow, StoreError> {
-    Ok(TurnRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        conversation_id: c.id_or_null()?,
-        user_id: c.text()?,
-        kind: c.text()?,
-        assistant: c.text()?,
-        status: c.word(TurnStatus::parse)?,
-        step: c.small()?,
-        takeovers: c.small()?,
-        stalled: c.small()?,
-        key_id: c.id_or_null()?,
-        cancel_requested: c.flag()?,
-        error: c.text_or_null()?,
-        error_code: c.text_or_null()?,
-        message: c.text_or_null()?,
-        created_at: c.time()?,
-        updated_at: c.time()?,
-        finished_at: c.time_or_null()?,
-    })
-}
-
-pub(super) fn call(c: &mut Columns<'_>) -> Result<CallRow, StoreError> {
-    Ok(CallRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        conversation_id: c.id_or_null()?,
-        turn_id: c.id()?,
-        step: c.small()?,
-        output_index: c.small()?,
-        response_id: c.text_or_null()?,
-        kind: c.word(CallKind::parse)?,
-        tool_name: c.text()?,
-        call_id: c.text_or_null()?,
-        item_id: c.text_or_null()?,
-        status: c.word(CallStatus::parse)?,
-        request: c.text_or_null()?,
-        raw_arguments: c.text_or_null()?,
-        repairs: c.text_or_null()?,
-        response: c.text_or_null()?,
-        error: c.text_or_null()?,
-        error_type: c.text_or_null()?,
-        error_code: c.text_or_null()?,
-        error_detail: c.text_or_null()?,
-        effect: c.word(Effect::parse)?,
-        attempt: c.small()?,
-        cache_hit: c.flag()?,
-        dedupe_key: c.text_or_null()?,
-        dedupe_of: c.id_or_null()?,
-        retry_of: c.id_or_null()?,
-        idempotency_key: c.text_or_null()?,
-        permission: c.text_or_null()?,
-        context: c.text()?,
-        trace_id: c.text_or_null()?,
-        run_id: c.text_or_null()?,
-        ingestion_run_id: c.text_or_null()?,
-        workflow_id: c.text_or_null()?,
-        case_id: c.text_or_null()?,
-        meta: c.text_or_null()?,
-        created_at: c.time()?,
-        updated_at: c.time()?,
-        started_at: c.time_or_null()?,
-        finished_at: c.time_or_null()?,
-    })
-}
-
-pub(super) fn attempt(c: &mut Columns<'_>) -> Result<AttemptRow, StoreError> {
-    Ok(AttemptRow {
-        attempt: c.small()?,
-        started_at: c.time()?,
-        finished_at: c.time()?,
-        status: c.word(CallStatus::parse)?,
-        error: c.text()?,
-    })
-}
-
-pub(super) fn event(c: &mut Columns<'_>) -> Result<EventRow, StoreError> {
-    Ok(EventRow { seq: c.int()?, kind: c.word(EventType::parse)?, turn_id: c.id_or_null()?, data: c.text()?, created_at: c.time()? })
-}
-
-pub(super) fn key(c: &mut Columns<'_>) -> Result<KeyRow, StoreError> {
-    Ok(KeyRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        user_id: c.text_or_null()?,
-        scopes: c.word(|names| Scopes::parse(names.split(',').filter(|name| !name.is_empty())).ok())?,
-        name: c.text_or_null()?,
-        expires_at: c.time_or_null()?,
-        created_at: c.time()?,
-    })
-}
+crate::reading::readings!();

@@ -6,12 +6,9 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::SqliteStore;
 use super::insert::Place;
-use super::row::{Columns, all, first};
+use super::row::{APPROVAL, all, approval, first};
 use super::text::{Id, Stamp, id_or_null};
 use crate::{Answer, ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval, Order, Page, StoreError, crash};
-
-const COLUMNS: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
-     status, decided_by, created_at, decided_at, expires_at";
 
 impl Approvals for SqliteStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
@@ -46,29 +43,9 @@ impl Approvals for SqliteStore {
     }
 }
 
-fn row(c: &mut Columns<'_>) -> Result<ApprovalRow, StoreError> {
-    Ok(ApprovalRow {
-        id: c.id()?,
-        tenant_id: c.id()?,
-        conversation_id: c.id_or_null()?,
-        turn_id: c.id()?,
-        call_id: c.id()?,
-        tool_name: c.text()?,
-        arguments: c.text()?,
-        arguments_digest: c.text()?,
-        approver_roles: c.word(|text| serde_json::from_str(text).ok())?,
-        asked_by: c.text()?,
-        status: c.word(ApprovalStatus::parse)?,
-        decided_by: c.text_or_null()?,
-        created_at: c.time()?,
-        decided_at: c.time_or_null()?,
-        expires_at: c.time()?,
-    })
-}
-
 fn by_id(c: &Connection, tenant: &Id, id: &Id) -> Result<Option<ApprovalRow>, StoreError> {
-    let mut statement = c.prepare_cached(&format!("SELECT {COLUMNS} FROM approvals WHERE tenant_id = ?1 AND id = ?2"))?;
-    first(&mut statement, params![tenant, id], row)
+    let mut statement = c.prepare_cached(&format!("SELECT {APPROVAL} FROM approvals WHERE tenant_id = ?1 AND id = ?2"))?;
+    first(&mut statement, params![tenant, id], approval)
 }
 
 fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) -> Result<Vec<ApprovalRow>, StoreError> {
@@ -77,7 +54,7 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
         Order::NewestFirst => ("id < ?2", "DESC"),
     };
     let mut statement = c.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM approvals WHERE tenant_id = ?1 AND (?2 IS NULL OR {past}) AND (?3 IS NULL OR status = ?3)
+        "SELECT {APPROVAL} FROM approvals WHERE tenant_id = ?1 AND (?2 IS NULL OR {past}) AND (?3 IS NULL OR status = ?3)
            AND (?4 IS NULL OR turn_id = ?4) AND (?5 IS NULL OR EXISTS
              (SELECT 1 FROM json_each(approver_roles) AS named JOIN json_each(?5) AS held ON held.value = named.value))
          ORDER BY id {order} LIMIT ?6"
@@ -91,7 +68,7 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
         roles,
         page.limit,
     ];
-    all(&mut statement, values, row)
+    all(&mut statement, values, approval)
 }
 
 fn decide(c: &Connection, tenant: &Id, id: &Id, status: ApprovalStatus, by: &str, now: Timestamp) -> Result<Option<Decided>, StoreError> {

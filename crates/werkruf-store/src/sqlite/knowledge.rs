@@ -1,7 +1,5 @@
 //! [`Knowledge`] on SQLite: rows and a log of changes. What words are is decided elsewhere.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::Uuid;
@@ -9,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::erase::fold;
 use super::knowledge_write::{add, bill, put, remove};
-use super::row::{Columns, all, first};
+use super::row::{all, changed_chunk, chunk, document, first};
 use super::text::Id;
 use crate::knowledge::{
     Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
@@ -102,7 +100,7 @@ impl Knowledge for SqliteStore {
             let wanted = params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit, model];
             all(&mut statement, wanted, |columns| {
                 let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
-                Ok(ChangedVector { mark, vector: floats(columns.bytes()?) })
+                Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })
             })
         }))
     }
@@ -191,47 +189,4 @@ fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> R
     )?;
     (row.embedded, row.failed) = statement.query_row(params![tenant, name, model], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(Some(row))
-}
-
-fn document(columns: &mut Columns<'_>) -> Result<DocumentRow, StoreError> {
-    Ok(DocumentRow {
-        document_id: columns.text()?,
-        collection: columns.text()?,
-        title: columns.text()?,
-        language: columns.text_or_null()?,
-        metadata: columns.text()?,
-        digest: columns.text()?,
-        version: columns.int()?,
-        chunks: columns.int()?,
-        ingestion_run_id: columns.text()?,
-        created_at: columns.time()?,
-        updated_at: columns.time()?,
-    })
-}
-
-fn chunk(columns: &mut Columns<'_>) -> Result<ChunkRow, StoreError> {
-    Ok(ChunkRow {
-        number: columns.int()?,
-        id: columns.id()?,
-        document_id: columns.text()?,
-        title: columns.text()?,
-        heading: columns.text()?,
-        content: columns.text()?,
-    })
-}
-
-fn changed_chunk(columns: &mut Columns<'_>) -> Result<ChangedChunk, StoreError> {
-    Ok(ChangedChunk {
-        mark: ChangeMark { change: columns.int()?, chunk: columns.int()? },
-        document_id: Arc::from(columns.text()?),
-        position: columns.small()?,
-        language: columns.text_or_null()?,
-        title: columns.text()?,
-        heading: columns.text()?,
-        content: columns.text()?,
-    })
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
 }

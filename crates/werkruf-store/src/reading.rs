@@ -1,0 +1,224 @@
+//! From a database's rows to ours, once for every database. Each has its own `Columns`, which speak the same words (`text`, `id`,
+//! `time_or_null`, …); rows are read from left to right, in the order of the column lists here.
+
+pub(crate) const CONVERSATION: &str = "id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at";
+
+pub(crate) const MESSAGE: &str =
+    "id, conversation_id, created_at, content, role, tool_calls, tool_call_id, tool_name, status, metadata, seq, turn_id, tokens";
+
+pub(crate) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
+     error, error_code, message, created_at, updated_at, finished_at";
+
+pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, \
+     item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
+     cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, \
+     workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at";
+
+pub(crate) const KEY: &str = "id, tenant_id, user_id, scopes, name, expires_at, created_at";
+
+pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
+     status, decided_by, created_at, decided_at, expires_at";
+
+pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
+
+/// The functions that read each row from the `Columns` in scope. Written out per database instead of being generic: a function
+/// that is handed on must take the columns of every row, whatever their lifetime.
+macro_rules! readings {
+    () => {
+        pub(super) fn conversation(c: &mut Columns<'_>) -> Result<$crate::ConversationRow, $crate::StoreError> {
+            Ok($crate::ConversationRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                user_id: c.text()?,
+                channel: c.text()?,
+                assistant: c.text()?,
+                title: c.text()?,
+                state: c.state()?,
+                created_at: c.time()?,
+                updated_at: c.time()?,
+            })
+        }
+
+        pub(super) fn message(c: &mut Columns<'_>) -> Result<$crate::MessageRow, $crate::StoreError> {
+            Ok($crate::MessageRow {
+                id: c.id()?,
+                conversation_id: c.id()?,
+                created_at: c.time()?,
+                content: c.text()?,
+                role: c.text()?,
+                tool_calls: c.text_or_null()?,
+                tool_call_id: c.text_or_null()?,
+                tool_name: c.text_or_null()?,
+                status: c.text_or_null()?,
+                metadata: c.text()?,
+                seq: c.int_or_null()?,
+                turn_id: c.id_or_null()?,
+                tokens: c.int_or_null()?,
+            })
+        }
+
+        pub(super) fn turn(c: &mut Columns<'_>) -> Result<$crate::TurnRow, $crate::StoreError> {
+            Ok($crate::TurnRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                conversation_id: c.id_or_null()?,
+                user_id: c.text()?,
+                kind: c.text()?,
+                assistant: c.text()?,
+                status: c.word(werkruf_contract::TurnStatus::parse)?,
+                step: c.small()?,
+                takeovers: c.small()?,
+                stalled: c.small()?,
+                key_id: c.id_or_null()?,
+                cancel_requested: c.flag()?,
+                error: c.text_or_null()?,
+                error_code: c.text_or_null()?,
+                message: c.text_or_null()?,
+                created_at: c.time()?,
+                updated_at: c.time()?,
+                finished_at: c.time_or_null()?,
+            })
+        }
+
+        pub(super) fn call(c: &mut Columns<'_>) -> Result<$crate::CallRow, $crate::StoreError> {
+            Ok($crate::CallRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                conversation_id: c.id_or_null()?,
+                turn_id: c.id()?,
+                step: c.small()?,
+                output_index: c.small()?,
+                response_id: c.text_or_null()?,
+                kind: c.word(werkruf_contract::CallKind::parse)?,
+                tool_name: c.text()?,
+                call_id: c.text_or_null()?,
+                item_id: c.text_or_null()?,
+                status: c.word(werkruf_contract::CallStatus::parse)?,
+                request: c.text_or_null()?,
+                raw_arguments: c.text_or_null()?,
+                repairs: c.text_or_null()?,
+                response: c.text_or_null()?,
+                error: c.text_or_null()?,
+                error_type: c.text_or_null()?,
+                error_code: c.text_or_null()?,
+                error_detail: c.text_or_null()?,
+                effect: c.word(werkruf_contract::Effect::parse)?,
+                attempt: c.small()?,
+                cache_hit: c.flag()?,
+                dedupe_key: c.text_or_null()?,
+                dedupe_of: c.id_or_null()?,
+                retry_of: c.id_or_null()?,
+                idempotency_key: c.text_or_null()?,
+                permission: c.text_or_null()?,
+                context: c.text()?,
+                trace_id: c.text_or_null()?,
+                run_id: c.text_or_null()?,
+                ingestion_run_id: c.text_or_null()?,
+                workflow_id: c.text_or_null()?,
+                case_id: c.text_or_null()?,
+                meta: c.text_or_null()?,
+                created_at: c.time()?,
+                updated_at: c.time()?,
+                started_at: c.time_or_null()?,
+                finished_at: c.time_or_null()?,
+            })
+        }
+
+        pub(super) fn attempt(c: &mut Columns<'_>) -> Result<$crate::AttemptRow, $crate::StoreError> {
+            Ok($crate::AttemptRow {
+                attempt: c.small()?,
+                started_at: c.time()?,
+                finished_at: c.time()?,
+                status: c.word(werkruf_contract::CallStatus::parse)?,
+                error: c.text()?,
+            })
+        }
+
+        pub(super) fn event(c: &mut Columns<'_>) -> Result<$crate::EventRow, $crate::StoreError> {
+            Ok($crate::EventRow {
+                seq: c.int()?,
+                kind: c.word(werkruf_contract::EventType::parse)?,
+                turn_id: c.id_or_null()?,
+                data: c.text()?,
+                created_at: c.time()?,
+            })
+        }
+
+        pub(super) fn key(c: &mut Columns<'_>) -> Result<$crate::KeyRow, $crate::StoreError> {
+            Ok($crate::KeyRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                user_id: c.text_or_null()?,
+                scopes: c.word(|names| $crate::Scopes::parse(names.split(',').filter(|name| !name.is_empty())).ok())?,
+                name: c.text_or_null()?,
+                expires_at: c.time_or_null()?,
+                created_at: c.time()?,
+            })
+        }
+
+        pub(super) fn approval(c: &mut Columns<'_>) -> Result<$crate::ApprovalRow, $crate::StoreError> {
+            Ok($crate::ApprovalRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                conversation_id: c.id_or_null()?,
+                turn_id: c.id()?,
+                call_id: c.id()?,
+                tool_name: c.text()?,
+                arguments: c.text()?,
+                arguments_digest: c.text()?,
+                approver_roles: c.word(|text| serde_json::from_str(text).ok())?,
+                asked_by: c.text()?,
+                status: c.word(werkruf_contract::ApprovalStatus::parse)?,
+                decided_by: c.text_or_null()?,
+                created_at: c.time()?,
+                decided_at: c.time_or_null()?,
+                expires_at: c.time()?,
+            })
+        }
+
+        pub(super) fn document(c: &mut Columns<'_>) -> Result<$crate::knowledge::DocumentRow, $crate::StoreError> {
+            Ok($crate::knowledge::DocumentRow {
+                document_id: c.text()?,
+                collection: c.text()?,
+                title: c.text()?,
+                language: c.text_or_null()?,
+                metadata: c.text()?,
+                digest: c.text()?,
+                version: c.int()?,
+                chunks: c.int()?,
+                ingestion_run_id: c.text()?,
+                created_at: c.time()?,
+                updated_at: c.time()?,
+            })
+        }
+
+        pub(super) fn chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::ChunkRow, $crate::StoreError> {
+            Ok($crate::knowledge::ChunkRow {
+                number: c.int()?,
+                id: c.id()?,
+                document_id: c.text()?,
+                title: c.text()?,
+                heading: c.text()?,
+                content: c.text()?,
+            })
+        }
+
+        pub(super) fn changed_chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::ChangedChunk, $crate::StoreError> {
+            Ok($crate::knowledge::ChangedChunk {
+                mark: $crate::knowledge::ChangeMark { change: c.int()?, chunk: c.int()? },
+                document_id: std::sync::Arc::from(c.text()?),
+                position: c.small()?,
+                language: c.text_or_null()?,
+                title: c.text()?,
+                heading: c.text()?,
+                content: c.text()?,
+            })
+        }
+    };
+}
+pub(crate) use readings;
+
+/// A vector as it is stored: little-endian.
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
+}
