@@ -231,8 +231,10 @@ impl Hub {
             return;
         }
         let mut streams = self.lock();
-        streams.writing.remove(&stream_id);
+        let shown = streams.writing.remove(&stream_id).map(|writing| writing.shown);
         if let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) {
+            // Whoever goes on with the turn may not know that anything was shown, and then says nothing of it.
+            course.leaves_off(shown.map(|shown| Shown { content: String::new(), ..shown }));
             course.fall_behind();
             self.behind.notify_one();
         }

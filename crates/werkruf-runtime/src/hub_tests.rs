@@ -100,3 +100,17 @@ fn text_under_a_new_lease_does_not_go_on_with_what_was_shown_under_the_old_one()
     hub.publish_token(&fence(2), TURN, &AssistantToken { content: "Hello".to_owned(), step: 1 });
     assert_eq!(hub.watch(KEY, ALL).1.unwrap().content, "Hello");
 }
+
+#[test]
+fn who_heard_a_part_before_the_turn_went_elsewhere_hears_the_whole_before_its_end() {
+    let hub = Hub::new(true);
+    let (mut feed, _) = hub.watch(KEY, ALL);
+    say(&hub, "This is the who", 1);
+    hub.forsake(STREAM);
+    let data = r#"{"message": {"role": "assistant", "content": "This is the whole answer."}}"#;
+    hub.tell_row(STREAM, &LiveEvent { seq: Some(1), kind: EventType::Final, turn_id: TURN, data: Arc::from(data) });
+    let heard: Vec<LiveEvent> = std::iter::from_fn(|| feed.try_recv()).collect();
+    let kinds: Vec<EventType> = heard.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
+    assert!(heard[1].data.contains("This is the whole answer."), "{}", heard[1].data);
+}
