@@ -88,3 +88,13 @@ def check_seeds_a_flight_has_every_field_older_programs_read():
         assert set(flight["outbound"]) == {"departure", "arrival", "duration", "stops", "flightNumbers"}, flight
         assert (flight["provider"], flight["cabin"], flight["miles"], flight["totalStops"]) == ("seatsaero", "Business", 85000, 0), flight
         assert flight["outbound"]["arrival"]["airport"] == "JFK" and flight["outbound"]["flightNumbers"] and flight["outbound"]["duration"], flight
+
+
+def check_seeds_two_things_remembered_at_once_are_both_kept():
+    with Scene() as (model, _, house):
+        model.script = [calls(("remember", {"content": "Sits by the window"}), ("remember", {"content": "Eats no meat"})), text("Noted."),
+                        calls(("remember", {"content": "Travels alone"})), text("Noted.")]
+        _, answer, _ = house.chat("Remember two things")
+        _, answer, _ = house.chat("And one more", answer["conversation_id"])
+        kept = [note["content"] for note in answer["session_state"]["memory"]]
+        assert sorted(kept) == ["Eats no meat", "Sits by the window", "Travels alone"] and kept[2] == "Travels alone", kept

@@ -31,7 +31,7 @@ pub use hex::hex;
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_state};
+pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_beside, merge_state};
 
 pub use words::{Language, Part, Words, fold};
 

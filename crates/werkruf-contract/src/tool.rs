@@ -38,6 +38,20 @@ pub fn merge_state(state: &mut State, patch: State) {
     }
 }
 
+/// Merges the patch of a call that saw `base`, while its neighbours may have changed the state since: what it adds to the end of a
+/// list is added to the list of now. The patch becomes what was merged.
+pub fn merge_beside(now: &mut State, base: &State, patch: &mut State) {
+    for (field, value) in patch.iter_mut() {
+        let (Value::Array(wanted), Some(Value::Array(there))) = (&mut *value, now.get(field)) else { continue };
+        let known = base.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if there.as_slice() != known && wanted.starts_with(known) {
+            let added = wanted.split_off(known.len());
+            *wanted = there.iter().cloned().chain(added).collect();
+        }
+    }
+    merge_state(now, patch.clone());
+}
+
 /// What the runtime must know of a tool before it runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
@@ -238,5 +252,36 @@ impl<T: Tool> ToolObject for Typed<T> {
 
     fn offers(&self) -> &'static [&'static str] {
         self.tool.offers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(value: Value) -> State {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn what_neighbours_add_to_a_list_is_all_there() {
+        let base = state(json!({"memory": ["a"], "city": "Ulm", "list": [1, 2]}));
+        let mut now = base.clone();
+        for (mut patch, merged) in [
+            (json!({"memory": ["a", "b"], "city": "Bonn"}), json!({"memory": ["a", "b"], "city": "Bonn", "list": [1, 2]})),
+            (json!({"memory": ["a", "c"], "new": [1]}), json!({"memory": ["a", "b", "c"], "city": "Bonn", "list": [1, 2], "new": [1]})),
+            // A list that is replaced, and a field that is cleared, are what the last one says.
+            (json!({"memory": ["d"], "city": null, "new": [2]}), json!({"memory": ["d"], "list": [1, 2], "new": [1, 2]})),
+        ]
+        .map(|(patch, merged)| (state(patch), state(merged)))
+        {
+            merge_beside(&mut now, &base, &mut patch);
+            assert_eq!(now, merged);
+            let mut again = now.clone();
+            merge_state(&mut again, patch);
+            assert_eq!(again, merged, "the patch says what was merged");
+        }
     }
 }

@@ -59,7 +59,7 @@ impl Turn {
         if prepared.is_empty() {
             // Nothing is sent by us, so nothing has to be durable before the end.
             expect_results(&ground, &mut draft, &theirs);
-            self.remember(answer, calls, &[]);
+            self.remember(answer, calls, &[], None);
             return Ok(Acted { first, draft, theirs });
         }
         for call in &prepared {
@@ -74,13 +74,13 @@ impl Turn {
         crash::point("before_b");
         ground.commit(draft).await?;
         crash::point("after_b");
-        let Finished { walked, parked, draft: mut outcomes } = walk.finish(prepared).await?;
+        let Finished { walked, parked, draft: mut outcomes, state } = walk.finish(prepared).await?;
         expect_results(&ground, &mut outcomes, &theirs);
         if !parked.is_empty() {
             park(&ground, outcomes, self.progress.step, parked, Some(&self.progress.billed)).await?;
             return Err(Stop::Waiting);
         }
-        self.remember(answer, calls, &walked);
+        self.remember(answer, calls, &walked, state);
         if first == 0 {
             self.progress.walked = walked;
         } else {

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid, merge_beside};
 use werkruf_store::{CallRow, StoreError, crash};
 
 use crate::approve::{Await, Parked};
@@ -83,6 +83,8 @@ pub(crate) struct Finished {
     pub(crate) walked: Vec<Walked>,
     pub(crate) parked: Vec<Parked>,
     pub(crate) draft: Draft,
+    /// The conversation's state behind the batch, where a call changed it.
+    pub(crate) state: Option<State>,
 }
 
 /// Why preparing stopped: the call is refused, or the store failed.
@@ -250,6 +252,7 @@ impl Walk<'_> {
         let mut rows = Vec::with_capacity(prepared.len());
         let mut landed: Vec<(usize, Arc<Ended>)> = Vec::new();
         let mut parked = Vec::new();
+        let mut state = None;
         for call in prepared {
             let at = rows.len();
             match call.plan {
@@ -282,7 +285,7 @@ impl Walk<'_> {
             for (at, ended) in landed.drain(..) {
                 let (row, seat) = &rows[at];
                 flights -= usize::from(row.status == CallStatus::Running);
-                record(ground, &mut draft, row, seat.as_ref(), &ended);
+                self.note(&mut draft, &mut state, row, seat.as_ref(), &ended);
                 outcomes[at] = Some(ended);
             }
             let mut starting = Vec::new();
@@ -304,13 +307,22 @@ impl Walk<'_> {
                 // Exactly as long as needed: the turn keeps it, and a row is large.
                 let mut walked = Vec::with_capacity(rows.len());
                 walked.extend(rows.into_iter().zip(outcomes).filter_map(|((row, seat), ended)| Some(Walked { row, ended: ended?, seat })));
-                return Ok(Finished { walked, parked, draft });
+                return Ok(Finished { walked, parked, draft, state });
             }
             ground.commit(draft).await?;
             crash::point("some_done");
             for (at, run, lead) in starting {
                 flying.push(self.fly(at, run, lead).boxed());
             }
+        }
+    }
+
+    /// An outcome, and what it changes of a state that others of the batch may have changed before it.
+    fn note(&self, draft: &mut Draft, state: &mut Option<State>, row: &CallRow, seat: Option<&Seat>, ended: &Ended) {
+        let known = draft.write.state_patches.len();
+        record(self.ground, draft, row, seat, ended);
+        for patch in &mut draft.write.state_patches[known..] {
+            merge_beside(state.get_or_insert_with(|| (**self.state).clone()), self.state, patch);
         }
     }
 

@@ -228,7 +228,7 @@ impl Entered {
     /// Commits C and D in one.
     async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<Outcome, StoreError> {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
-        let Finished { walked, parked, mut draft } = walk.finish(prepared).await?;
+        let Finished { walked, parked, mut draft, .. } = walk.finish(prepared).await?;
         if let Some(approval_id) = parked.first().and_then(|call| call.approval_id) {
             park(ground, draft, 1, parked, None).await?;
             return Ok(Outcome::Awaiting { approval_id });

@@ -210,7 +210,7 @@ impl Turn {
         let prepared = walk.resume(left, open, &mut draft).await?;
         ground.commit(draft).await?;
         crash::point("resumed");
-        let Finished { walked, parked, draft: mut outcomes } = walk.finish(prepared).await?;
+        let Finished { walked, parked, draft: mut outcomes, state } = walk.finish(prepared).await?;
         let stands = |call: &&ClientCall| left.history.iter().any(|row| row.tool_call_id.as_deref() == Some(call.id.as_str()));
         let missing: Vec<ClientCall> = theirs.iter().filter(|call| !stands(call)).cloned().collect();
         expect_results(&ground, &mut outcomes, &missing);
@@ -220,6 +220,9 @@ impl Turn {
         }
         ground.commit(outcomes).await?;
         crash::point("caught_up");
+        if let Some(state) = state {
+            self.state = Arc::new(state);
+        }
         self.progress.walked.extend(walked);
         if !theirs.is_empty() {
             return Ok(Some(Said { text: left.said().1, calls: theirs, ..Said::default() }));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
     AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, State, ToolContext, ToolErrorType, TurnError,
-    TurnStatus, Usage, Uuid, Words, merge_state,
+    TurnStatus, Usage, Uuid, Words,
 };
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, TokenUsage, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
@@ -294,10 +294,9 @@ impl Turn {
     }
 
     /// The step becomes part of what the model is asked next, and of what limits the turn.
-    pub(crate) fn remember(&mut self, answer: Answer, calls: Vec<HistoryCall>, walked: &[Walked]) {
+    pub(crate) fn remember(&mut self, answer: Answer, calls: Vec<HistoryCall>, walked: &[Walked], state: Option<State>) {
         let messages = Arc::make_mut(&mut self.messages);
         messages.push(Message::Assistant { content: answer.text, calls, carry: answer.carry });
-        let mut state: Option<State> = None;
         let mut mistaken = !walked.is_empty();
         for call in walked {
             messages.push(Message::Tool {
@@ -306,11 +305,6 @@ impl Turn {
                 content: call.ended.for_model().0,
             });
             mistaken &= call.ended.result.as_ref().is_err_and(|f| f.kind == ToolErrorType::Validation && call.ended.attempt == 0);
-            if let Ok(success) = &call.ended.result
-                && let Some(patch) = &success.state_patch
-            {
-                merge_state(state.get_or_insert_with(|| (*self.state).clone()), patch.clone());
-            }
         }
         if let Some(state) = state {
             self.state = Arc::new(state);
