@@ -30,7 +30,8 @@ impl<S: Store + 'static> World<S> {
         }
     }
 
-    async fn add(&self, documents: &[(&str, &str)]) -> Added {
+    /// Into collection `a`.
+    pub(crate) async fn add(&self, documents: &[(&str, &str)]) -> Added {
         self.store.add_documents(self.batch("a", documents)).await.unwrap()
     }
 
