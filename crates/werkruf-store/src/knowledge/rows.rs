@@ -221,6 +221,8 @@ pub trait Knowledge: Send + Sync {
     }
     /// Keeps vectors of one model; those whose chunk is gone are dropped. How many were kept.
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64>;
-    /// What a request for knowledge cost.
+    /// What a request for knowledge cost; again under the same id, what it cost after all.
     fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()>;
+    /// Takes a bill back, for a request that never left.
+    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()>;
 }

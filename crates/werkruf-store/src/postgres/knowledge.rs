@@ -161,6 +161,11 @@ impl Knowledge for PostgresStore {
     fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
         Box::pin(async move { self.bill_knowledge(&who, &usage, now).await })
     }
+
+    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()> {
+        let sql = "DELETE FROM api_usage WHERE tenant_id = $1 AND id = $2";
+        Box::pin(async move { self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
+    }
 }
 
 const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,

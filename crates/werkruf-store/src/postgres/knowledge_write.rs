@@ -32,10 +32,13 @@ const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c
     WHERE c.number > $2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = $1)
     ORDER BY c.number LIMIT $3";
 
-/// The id is given, so a second try of the same bill finds it written.
+/// The id is given, so a second try of the same bill finds it written; what came out later takes the place of what was guessed.
 const BILL: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
       operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO NOTHING";
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
+    SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
+      tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total,
+      estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd";
 
 impl PostgresStore {
     pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
