@@ -74,6 +74,10 @@ enum Read {
 
 /// Has `program`, this binary, read a PDF.
 pub(super) async fn text(program: &Path, file: &Path) -> Result<PdfText, PdfFault> {
+    text_within(PATIENCE, program, file).await
+}
+
+async fn text_within(patience: Duration, program: &Path, file: &Path) -> Result<PdfText, PdfFault> {
     let unreadable = |error: std::io::Error| PdfFault::Unreadable(error.to_string());
     if std::fs::metadata(file).map_err(unreadable)?.len() > LARGEST {
         return Err(PdfFault::TooLarge);
@@ -99,7 +103,7 @@ pub(super) async fn text(program: &Path, file: &Path) -> Result<PdfText, PdfFaul
         child.wait().await
     };
     // Dropped with the child, which dies with it.
-    let Ok(ended) = tokio::time::timeout(PATIENCE, listening).await else { return Err(PdfFault::TooSlow) };
+    let Ok(ended) = tokio::time::timeout(patience, listening).await else { return Err(PdfFault::TooSlow) };
     ended.map_err(unreadable)?;
     match serde_json::from_slice(&answer) {
         Ok(Read::Text(text)) => Ok(text),
@@ -122,4 +126,40 @@ pub(super) fn answer(file: &Path) -> String {
     let read = std::fs::read(file).map_err(|error| PdfFault::Unreadable(error.to_string())).and_then(pages::read);
     let read = read.map_or_else(Read::Fault, Read::Text);
     serde_json::to_string(&read).unwrap_or_default()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// What comes of a reading process that does this.
+    async fn with_reader(script: &str, size: u64) -> Result<PdfText, PdfFault> {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, file) = (folder.path().join("reader"), folder.path().join("a.pdf"));
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::File::create(&file).unwrap().set_len(size).unwrap();
+        // Long enough for a busy machine; only one of the readers uses it up.
+        text_within(Duration::from_secs(if script.contains("sleep") { 1 } else { 60 }), &program, &file).await
+    }
+
+    #[tokio::test]
+    async fn whatever_becomes_of_the_reader_there_is_an_answer() {
+        let said = r#"printf '{"text":{"title":null,"text":"%s"}}' "$1 $2""#;
+        assert_eq!(with_reader(said, 9).await.unwrap().text, "knowledge read-pdf");
+        for (script, fault) in [
+            ("kill -9 $$", PdfFault::TooHeavy),
+            ("echo '{\"text\":'; exit 101", PdfFault::TooHeavy),
+            ("exec cat /dev/zero", PdfFault::TooHeavy),
+            ("exec sleep 600", PdfFault::TooSlow),
+            (r#"echo '{"fault":"no_text"}'"#, PdfFault::NoText),
+        ] {
+            assert_eq!(with_reader(script, 9).await.unwrap_err(), fault, "{script}");
+        }
+        assert_eq!(with_reader(said, LARGEST + 1).await.unwrap_err(), PdfFault::TooLarge);
+        let nobody = text(Path::new("/no/such/program"), Path::new("/no/such/file.pdf")).await;
+        assert!(matches!(nobody, Err(PdfFault::Unreadable(_))), "{nobody:?}");
+    }
 }
