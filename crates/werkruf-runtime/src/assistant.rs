@@ -106,15 +106,35 @@ impl Assistant {
 }
 
 fn remember(system: &mut String, field: &str, value: &Value) {
-    let text = value.to_string();
+    system.push_str("\n\nWhat is known of the person (");
+    system.push_str(field);
+    system.push_str("): ");
+    match value.as_array() {
+        Some(entries) => system.push_str(&newest(entries)),
+        None => system.push_str(beginning(&value.to_string())),
+    }
+}
+
+/// What was said last counts most, so the oldest entries are left out where not all have room; an entry is whole or not there.
+fn newest(entries: &[Value]) -> String {
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    for entry in entries.iter().rev().map(Value::to_string) {
+        bytes += entry.len() + 1;
+        if bytes > REMEMBERED_BYTES {
+            break;
+        }
+        kept.push(entry);
+    }
+    kept.reverse();
+    format!("[{}]", kept.join(","))
+}
+
+fn beginning(text: &str) -> &str {
     let mut end = text.len().min(REMEMBERED_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    system.push_str("\n\nWhat is known of the person (");
-    system.push_str(field);
-    system.push_str("): ");
-    system.push_str(&text[..end]);
+    &text[..end]
 }
 
 /// All assistants, `default` among them.
@@ -138,5 +158,23 @@ impl Assistants {
     /// In the order of the file.
     pub fn all(&self) -> &[Assistant] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_memories_stay_whole_and_the_rest_is_bounded() {
+        let entries: Vec<Value> = (0..200).map(|at| Value::from(format!("note {at} {}", "ä".repeat(20)))).collect();
+        let mut system = String::new();
+        remember(&mut system, "memory", &Value::from(entries.clone()));
+        let kept: Vec<Value> = serde_json::from_str(system.split_once("(memory): ").unwrap().1).unwrap();
+        assert!(entries.ends_with(&kept) && kept.len() > 50 && system.len() < REMEMBERED_BYTES + 64, "{} of {}", kept.len(), system.len());
+        let mut system = String::new();
+        remember(&mut system, "preferences", &serde_json::json!({"home": "ä".repeat(REMEMBERED_BYTES)}));
+        assert!(system.len() < REMEMBERED_BYTES + 64);
+        assert_eq!(newest(&[]), "[]");
     }
 }

@@ -87,7 +87,9 @@ pub(super) fn claim(part: &Path) -> Result<File, KeepingError> {
 fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), KeepingError> {
     let source = open::read_only(database)?;
     source.execute_batch("PRAGMA query_only = OFF").map_err(StoreError::from)?;
-    let (before, version) = (count(&source)?, data_version(&source)?);
+    // The version first: a commit between the two then counts as one that came meanwhile.
+    let version = data_version(&source)?;
+    let before = count(&source)?;
     source.execute("VACUUM INTO ?1", [part.to_string_lossy()]).map_err(StoreError::from)?;
     let after = count(&source)?;
     let quiet = data_version(&source)? == version;
