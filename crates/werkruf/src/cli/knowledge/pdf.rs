@@ -128,7 +128,7 @@ pub(super) fn answer(file: &Path) -> String {
     serde_json::to_string(&read).unwrap_or_default()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
