@@ -154,7 +154,7 @@ pub trait Turns: Send + Sync {
     fn release(&self, fence: Fence) -> Answer<'_, ()>;
     /// What was said before the part of the conversation that is still sent, if anybody has put it in few words.
     fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>>;
-    /// What the turn's requests have cost so far.
+    /// What the turn's own requests to its model have cost so far; what its tools asked is billed to it and not counted here.
     fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool>;

@@ -112,6 +112,10 @@ impl Knowledge for ClosedWorkspace {
     fn bill(&self, _: Billed, _: NewUsage, _: Timestamp) -> Answer<'_, ()> {
         closed()
     }
+
+    fn strike_bill(&self, _: Uuid, _: Uuid) -> Answer<'_, ()> {
+        closed()
+    }
 }
 
 /// Counts and keeps nothing.

@@ -1,6 +1,7 @@
 //! What a database keeps of documents. It stores and hands back; words, scores and vectors mean nothing to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
@@ -198,8 +199,30 @@ pub trait Knowledge: Send + Sync {
     fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> Answer<'_, Vec<ChunkRow>>;
     /// Of all tenants: chunks after this number without a vector of the model, by number.
     fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>>;
+    /// The same for the next batch to embed. Where several processes share the database, these chunks are this owner's until it lets go of
+    /// them or is not heard of for [`Self::claim_ttl`].
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+        let _ = owner;
+        self.unembedded(model, 0, limit)
+    }
+    /// How long a claim stands without being renewed; `None` where one process holds the database for its life.
+    fn claim_ttl(&self) -> Option<Duration> {
+        None
+    }
+    /// Renews every claim of this owner.
+    fn renew_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+        let _ = owner;
+        Box::pin(async { Ok(()) })
+    }
+    /// Lets go of every claim of this owner.
+    fn release_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+        let _ = owner;
+        Box::pin(async { Ok(()) })
+    }
     /// Keeps vectors of one model; those whose chunk is gone are dropped. How many were kept.
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64>;
-    /// What a request for knowledge cost.
+    /// What a request for knowledge cost; again under the same id, what it cost after all.
     fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()>;
+    /// Takes a bill back, for a request that never left.
+    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()>;
 }

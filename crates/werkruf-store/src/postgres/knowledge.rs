@@ -1,5 +1,7 @@
 //! [`Knowledge`] on PostgreSQL: rows and a log of changes, which every server's own index follows. What words are is decided elsewhere.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
@@ -135,12 +137,34 @@ impl Knowledge for PostgresStore {
         Box::pin(async move { self.all_unembedded(&model, after, limit).await })
     }
 
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { self.claim_all_unembedded(&model, owner, limit).await })
+    }
+
+    fn claim_ttl(&self) -> Option<Duration> {
+        Some(self.options.lease_ttl)
+    }
+
+    fn renew_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+        Box::pin(async move { self.renew_all_claims(owner).await })
+    }
+
+    fn release_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+        let sql = "DELETE FROM embedding_claims WHERE owner = $1";
+        Box::pin(async move { self.query(Scope::System, sql, &[p(&owner)]).await.map(|_| ()) })
+    }
+
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64> {
         Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
     }
 
     fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
         Box::pin(async move { self.bill_knowledge(&who, &usage, now).await })
+    }
+
+    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()> {
+        let sql = "DELETE FROM api_usage WHERE tenant_id = $1 AND id = $2";
+        Box::pin(async move { self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
     }
 }
 

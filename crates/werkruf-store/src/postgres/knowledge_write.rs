@@ -9,7 +9,7 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::Scope;
 use super::param::{ms, p};
-use super::row::{all, only};
+use super::row::{Columns, all, only};
 use super::text::{clean, clean_json};
 use crate::knowledge::{Billed, Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
 use crate::{NewUsage, StoreError};
@@ -32,25 +32,36 @@ const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c
     WHERE c.number > $2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = $1)
     ORDER BY c.number LIMIT $3";
 
-/// The id is given, so a second try of the same bill finds it written.
+/// The id is given, so a second try of the same bill finds it written; what came out later takes the place of what was guessed.
 const BILL: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
       operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO NOTHING";
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
+    SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
+      tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total,
+      estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd";
 
 impl PostgresStore {
     pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, limit) = (clean(model), i64::from(limit));
         let values = [p(&model), p(&after), p(&limit)];
-        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, |columns| {
-            Ok(UnembeddedChunk {
-                number: columns.int()?,
-                tenant_id: columns.id()?,
-                collection: columns.text()?,
-                title: columns.text()?,
-                heading: columns.text()?,
-                content: columns.text()?,
-            })
-        })
+        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, unembedded)
+    }
+
+    pub(super) async fn claim_all_unembedded(&self, model: &str, owner: Uuid, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
+        let (model, lasts, limit) = (clean(model), self.claim_ms(), i64::from(limit));
+        let values = [p(&model), p(&owner), p(&lasts), p(&limit)];
+        all(&self.query(Scope::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded)
+    }
+
+    pub(super) async fn renew_all_claims(&self, owner: Uuid) -> Result<(), StoreError> {
+        let lasts = self.claim_ms();
+        let sql = "UPDATE embedding_claims SET until = clock_timestamp() + make_interval(secs => $2 / 1000.0) WHERE owner = $1";
+        self.query(Scope::System, sql, &[p(&owner), p(&lasts)]).await?;
+        Ok(())
+    }
+
+    fn claim_ms(&self) -> i64 {
+        i64::try_from(self.options.lease_ttl.as_millis()).unwrap_or(i64::MAX)
     }
 
     pub(super) async fn put_all_vectors(&self, model: &str, vectors: &[NewVector]) -> Result<u64, StoreError> {
@@ -87,6 +98,17 @@ impl PostgresStore {
         self.query(Scope::Tenant(who.tenant_id), BILL, &values).await?;
         Ok(())
     }
+}
+
+fn unembedded(columns: &mut Columns<'_>) -> Result<UnembeddedChunk, StoreError> {
+    Ok(UnembeddedChunk {
+        number: columns.int()?,
+        tenant_id: columns.id()?,
+        collection: columns.text()?,
+        title: columns.text()?,
+        heading: columns.text()?,
+        content: columns.text()?,
+    })
 }
 
 fn bytes(vector: &[f32]) -> Vec<u8> {

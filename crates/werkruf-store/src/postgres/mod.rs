@@ -110,6 +110,8 @@ impl std::fmt::Debug for PostgresStore {
 #[cfg(test)]
 mod bouncer_tests;
 #[cfg(test)]
+mod claims_tests;
+#[cfg(test)]
 mod fleet_tests;
 #[cfg(test)]
 mod keeping_tests;

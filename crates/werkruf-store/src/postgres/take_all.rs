@@ -19,7 +19,7 @@ use crate::{KeepingError, Moved, StoreError};
 /// Columns that only a database shared by many processes needs.
 const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
 /// What only processes that share a database need, and only for a moment.
-const TABLES_ONLY_HERE: [&str; 1] = ["boardings"];
+const TABLES_ONLY_HERE: [&str; 2] = ["boardings", "embedding_claims"];
 /// Batches that may wait between the two.
 const WAITING: usize = 4;
 /// Reads some rows back.

@@ -153,7 +153,7 @@ const TAKEN: &str = "SELECT asked.n FROM unnest($3) WITH ORDINALITY AS asked (id
 const USAGE: &str = "SELECT coalesce(sum(tokens_prompt), 0)::bigint, coalesce(sum(tokens_cached), 0)::bigint,
     coalesce(sum(tokens_completion), 0)::bigint, coalesce(sum(tokens_reasoning), 0)::bigint, coalesce(sum(tokens_total), 0)::bigint,
     CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd)::bigint END, count(*)
-    FROM api_usage WHERE tenant_id = $1 AND turn_id = $2";
+    FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND operation = 'chat'";
 
 /// The call, whether the conversation has changed the world since, and whether the person has spoken. The newest placed message of
 /// the person stands near the end, so the walk back is short.

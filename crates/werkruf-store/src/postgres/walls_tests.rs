@@ -183,7 +183,7 @@ async fn the_seeds_queries_run_as_they_are_printed() {
 async fn what_belongs_to_no_tenant_is_not_the_apps() {
     let house = House::open().await;
     house.be("werkruf_app", Some(house.a)).await;
-    for table in ["settings", "schema_migrations"] {
+    for table in ["settings", "schema_migrations", "embedding_claims"] {
         assert!(house.client.query(&format!("SELECT * FROM {table}"), &[]).await.is_err(), "{table}");
     }
     house.be("werkruf_system", None).await;

@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::erase::fold;
-use super::knowledge_write::{add, bill, put, remove};
+use super::knowledge_write::{add, bill, put, remove, strike};
 use super::row::{all, changed_chunk, chunk, document, first};
 use super::text::Id;
 use crate::knowledge::{
@@ -147,6 +147,10 @@ impl Knowledge for SqliteStore {
 
     fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
         Box::pin(self.writer.submit(move |c| bill(c, &who, &usage, now)))
+    }
+
+    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()> {
+        Box::pin(self.writer.submit(move |c| strike(c, tenant_id, id)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
+use werkruf_contract::Uuid;
 
 use super::row::all;
 use super::text::{Id, Stamp, id_or_null};
@@ -156,7 +157,11 @@ pub(super) fn bill(c: &Connection, who: &Billed, usage: &NewUsage, now: Timestam
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+         ON CONFLICT (id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
+           tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion,
+           tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total, estimated = excluded.estimated,
+           cost_nano_usd = excluded.cost_nano_usd",
     )?
     .execute(params![
         Id::from(usage.id),
@@ -178,5 +183,11 @@ pub(super) fn bill(c: &Connection, who: &Billed, usage: &NewUsage, now: Timestam
         usage.estimated,
         usage.cost_nano_usd,
     ])?;
+    Ok(())
+}
+
+/// That there is none any more is all that is wished.
+pub(super) fn strike(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<(), StoreError> {
+    c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![Id::from(tenant_id), Id::from(id)])?;
     Ok(())
 }

@@ -30,7 +30,8 @@ impl<S: Store + 'static> World<S> {
         }
     }
 
-    async fn add(&self, documents: &[(&str, &str)]) -> Added {
+    /// Into collection `a`.
+    pub(crate) async fn add(&self, documents: &[(&str, &str)]) -> Added {
         self.store.add_documents(self.batch("a", documents)).await.unwrap()
     }
 
@@ -189,13 +190,24 @@ pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: W
         conversation_id: Some(running.conversation),
         turn_id: Some(running.turn),
     };
-    let mut spent = world.usage();
-    spent.operation = "embedding";
-    let total = spent.tokens_total;
-    world.store.bill(who, spent, world.now).await.unwrap();
+    let used = || world.store.turn_usage(world.tenant, running.turn);
+    let asked = crate::NewUsage { operation: "ask_gpt", ..world.usage() };
+    world.store.bill(who.clone(), asked, world.now).await.unwrap();
+    assert_eq!(used().await.unwrap(), before, "what a tool asked is not what the turn's own model was asked");
     let nobody = Billed { tenant_id: world.tenant, ..Billed::default() };
     world.store.bill(nobody, world.usage(), world.now).await.unwrap();
-    let after = world.store.turn_usage(world.tenant, running.turn).await.unwrap();
-    assert_eq!(after.total_tokens - before.total_tokens, total);
+    // What was guessed is corrected under its id, and a request that never left is taken back.
+    let guessed = crate::NewUsage { tokens_total: 7, cost_nano_usd: None, estimated: true, ..world.usage() };
+    world.store.bill(who.clone(), guessed.clone(), world.now).await.unwrap();
+    let after = used().await.unwrap();
+    assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 7, before.model_calls + 1));
+    let known = crate::NewUsage { tokens_total: 9, estimated: false, ..guessed };
+    world.store.bill(who, known.clone(), world.now).await.unwrap();
+    let after = used().await.unwrap();
+    assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 9, before.model_calls + 1));
+    for _ in 0..2 {
+        world.store.strike_bill(world.tenant, known.id).await.unwrap();
+        assert_eq!(used().await.unwrap(), before);
+    }
     assert_eq!(world.store.turn_usage(world.tenant, Uuid::nil()).await.unwrap().total_tokens, 0);
 }

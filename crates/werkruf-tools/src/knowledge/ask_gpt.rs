@@ -8,14 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Tool, ToolErrorType, ToolSpec};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{
-    Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice, WebQuestion, WebSearch,
-};
-use werkruf_store::NewUsage;
-use werkruf_store::knowledge::Billed;
+use werkruf_llm::{Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ToolChoice, WebQuestion, WebSearch};
 
 use super::assent::is_assent;
 use super::base::KnowledgeBase;
+use super::bill::Bill;
 use super::search_tool::PENDING;
 
 const SYSTEM: &str =
@@ -64,14 +61,13 @@ pub(super) struct Told {
     citations: Vec<Citation>,
 }
 
-/// An answer from either way, and its bill.
+/// An answer from either way.
+#[derive(Default)]
 struct Answered {
     text: String,
     model: String,
     searches: u32,
     citations: Vec<Citation>,
-    usage: Option<TokenUsage>,
-    provider: String,
 }
 
 impl Tool for AskGpt {
@@ -103,7 +99,6 @@ impl Tool for AskGpt {
             self.ask(messages, temperature, &invocation, deadline).await
         };
         let answered = asked?;
-        self.bill(&answered, &invocation).await;
         if answered.text.trim().is_empty() {
             return Err(Failure::upstream("empty_answer", "The model gave no answer."));
         }
@@ -134,6 +129,7 @@ impl AskGpt {
         deadline: Deadline,
     ) -> Result<Answered, Failure> {
         let provider = self.oracle.provider.as_ref().ok_or_else(not_configured)?;
+        let bytes: usize = messages.iter().map(String::len).sum();
         let request = ModelRequest {
             system: SYSTEM.into(),
             messages: Arc::new(messages.into_iter().map(Message::user).collect()),
@@ -142,20 +138,35 @@ impl AskGpt {
             temperature,
             ..ModelRequest::default()
         };
+        let sent = SYSTEM.len() + bytes;
+        let bill = Bill::open(&self.base, &self.oracle.prices, invocation, (provider.name(), provider.default_model()), sent).await;
+        let mut received = String::new();
         let streaming = async {
             let mut stream = provider.ask(request).await?;
             while let Some(delta) = stream.next().await {
-                if let Delta::Done(answer) = delta? {
-                    return Ok(*answer);
+                match delta? {
+                    Delta::Text(text) => received.push_str(&text),
+                    Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
+                    Delta::Done(answer) => return Ok(*answer),
                 }
             }
             Err(ModelError::new(ModelFault::Incomplete, "the answer did not end"))
         };
-        let answer = werkruf_llm::in_time(deadline, streaming).await.ok_or_else(late)?.map_err(|error| failed(&error))?;
+        let answer = match werkruf_llm::in_time(deadline, streaming).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => {
+                bill.fail(&error, &received).await;
+                return Err(failed(&error));
+            }
+            None => {
+                bill.settle(provider.default_model(), None, &received).await;
+                return Err(late());
+            }
+        };
         let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
         let model = answer.model.unwrap_or_else(|| provider.default_model().to_owned());
-        let provider = provider.name().to_owned();
-        Ok(Answered { text, model, searches: 0, citations: Vec::new(), usage: answer.usage, provider })
+        bill.settle(&model, answer.usage, &text).await;
+        Ok(Answered { text, model, ..Answered::default() })
     }
 
     async fn search(
@@ -166,43 +177,22 @@ impl AskGpt {
         deadline: Deadline,
     ) -> Result<Answered, Failure> {
         let web = self.oracle.web.as_ref().ok_or_else(not_configured)?;
+        let bytes: usize = messages.iter().map(String::len).sum();
         let locale = &invocation.principal.locale;
         let country = locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
         let question = WebQuestion { system: format!("{SYSTEM}{SEARCHING}"), messages, temperature, country };
-        let answer = web.ask(&question, deadline).await.map_err(|error| failed(&error))?;
+        let sent = question.system.len() + bytes;
+        let bill = Bill::open(&self.base, &self.oracle.prices, invocation, (web.name(), web.model()), sent).await;
+        let answer = match web.ask(&question, deadline).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                bill.fail(&error, &error.received).await;
+                return Err(failed(&error));
+            }
+        };
         let model = answer.model.unwrap_or_else(|| web.model().to_owned());
-        let (provider, citations) = (web.name().to_owned(), answer.citations);
-        Ok(Answered { text: answer.text, model, searches: answer.searches, citations, usage: answer.usage, provider })
-    }
-
-    /// What it cost, as `ask_gpt`. A bill that cannot be written must not cost the answer.
-    async fn bill(&self, answered: &Answered, invocation: &Invocation) {
-        let tokens = answered.usage.unwrap_or_default();
-        let clock = self.base.clock();
-        let usage = NewUsage {
-            id: clock.new_id(),
-            call_id: Some(invocation.job_id),
-            key_id: None,
-            provider: answered.provider.clone(),
-            model: answered.model.clone(),
-            operation: "ask_gpt",
-            tokens_prompt: tokens.input_tokens.max(0),
-            tokens_cached: tokens.cached_tokens.max(0),
-            tokens_completion: tokens.output_tokens.max(0),
-            tokens_reasoning: tokens.reasoning_tokens.max(0),
-            tokens_total: tokens.total_tokens.max(0),
-            estimated: answered.usage.is_none(),
-            cost_nano_usd: self.oracle.prices.cost(&answered.model, tokens),
-        };
-        let who = Billed {
-            tenant_id: invocation.principal.tenant_id,
-            user_id: invocation.principal.user_id.clone(),
-            conversation_id: invocation.conversation_id,
-            turn_id: Some(invocation.turn_id),
-        };
-        if let Err(error) = self.base.store().bill(who, usage, clock.now()).await {
-            tracing::error!(%error, "what an answer cost could not be written down");
-        }
+        bill.settle(&model, answer.usage, &answer.text).await;
+        Ok(Answered { text: answer.text, model, searches: answer.searches, citations: answer.citations })
     }
 }
 

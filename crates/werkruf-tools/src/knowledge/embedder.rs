@@ -2,13 +2,15 @@
 //!
 //! A chunk is searchable by its words as soon as it is stored; its vector follows. What fails is tried again, for as long as it takes
 //! and after every restart, because what has no vector yet is found from the rows. A text that the model refuses is marked and left.
+//! Servers that share a database share the work: each claims a batch, and nobody pays for a chunk that another one is paying for.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use werkruf_contract::{Clock, Deadline};
+use werkruf_contract::{Clock, Deadline, Uuid};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{Embedded, Embeddings, ModelError, ModelFault, TokenUsage};
 use werkruf_store::knowledge::{Billed, Chunk, Knowledge, NewVector, UnembeddedChunk};
@@ -34,6 +36,8 @@ pub struct Embedder {
     prices: Arc<PriceTable>,
     clock: Clock,
     wake: Notify,
+    /// Whose claims are this process's.
+    owner: Uuid,
     /// When the loop last got on, in milliseconds since 1970.
     progress_ms: AtomicI64,
 }
@@ -41,7 +45,8 @@ pub struct Embedder {
 impl Embedder {
     /// An embedder that knows these languages.
     pub fn new(client: Embeddings, languages: Vec<String>, prices: Arc<PriceTable>, clock: Clock) -> Self {
-        Self { client, languages, prices, clock, wake: Notify::new(), progress_ms: AtomicI64::new(0) }
+        let owner = clock.new_id();
+        Self { client, languages, prices, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) }
     }
 
     /// Whose vectors these are.
@@ -98,19 +103,40 @@ impl Embedder {
         }
     }
 
-    /// Gives every chunk without one its vector.
+    /// Gives every chunk without one its vector, but for those that another server is at.
     pub async fn embed_waiting(&self, store: &dyn Knowledge) -> Result<(), ModelError> {
-        let mut after = 0;
         loop {
-            let mut batch = store.unembedded(self.model().to_owned(), after, BATCH).await.map_err(|error| trouble(&error))?;
+            let claimed = store.claim_unembedded(self.model().to_owned(), self.owner, BATCH).await;
+            let mut batch = claimed.map_err(|error| trouble(&error))?;
             self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
             let Some(first) = batch.first() else { return Ok(()) };
             // One request is billed to one tenant.
             let tenant_id = first.tenant_id;
             batch.retain(|chunk| chunk.tenant_id == tenant_id);
-            let vectors = self.vectors(store, &batch).await?;
-            after = 0;
-            store.put_vectors(self.model().to_owned(), vectors).await.map_err(|error| trouble(&error))?;
+            let done = tokio::select! {
+                done = self.embed_batch(store, &batch) => done,
+                never = self.keep_claims(store) => match never {},
+            };
+            // Those that were not embedded, too: whoever can may try.
+            store.release_claims(self.owner).await.map_err(|error| trouble(&error))?;
+            done?;
+        }
+    }
+
+    async fn embed_batch(&self, store: &dyn Knowledge, batch: &[UnembeddedChunk]) -> Result<(), ModelError> {
+        let vectors = self.vectors(store, batch).await?;
+        store.put_vectors(self.model().to_owned(), vectors).await.map_err(|error| trouble(&error))?;
+        Ok(())
+    }
+
+    /// Keeps what was claimed for as long as it is awaited.
+    async fn keep_claims(&self, store: &dyn Knowledge) -> Infallible {
+        let Some(ttl) = store.claim_ttl() else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(ttl / 3).await;
+            if let Err(error) = store.renew_claims(self.owner).await {
+                tracing::warn!(%error, "the claim to a batch could not be renewed; another server may embed it too");
+            }
         }
     }
 

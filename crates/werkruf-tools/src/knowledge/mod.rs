@@ -7,6 +7,7 @@ mod answerable;
 mod ask_gpt;
 mod assent;
 mod base;
+mod bill;
 mod document;
 mod embedder;
 mod search_tool;

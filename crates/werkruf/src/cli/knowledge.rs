@@ -3,6 +3,7 @@
 mod eval;
 mod files;
 mod html;
+mod pdf;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ const SNIPPET: usize = 160;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Take documents in: Markdown, text and HTML files, or folders of them
+    /// Take documents in: Markdown, text, HTML and PDF files, or folders of them
     #[command(
-        after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.md faq.html --collection support\n\n\
+        after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.pdf faq.html --collection support\n\n\
         A file's id is its path as given. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
     )]
     Add {
@@ -73,9 +74,16 @@ pub(super) enum Command {
         header).\nIts documents are kept in the collection eval-<folder>; the next run only reads them again."
     )]
     Eval(eval::Eval),
+    /// Read a PDF on behalf of `knowledge add`, in a process of its own
+    #[command(hide = true, after_help = "Examples:\n  werkruf knowledge read-pdf rules.pdf")]
+    ReadPdf { file: PathBuf },
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    if let Command::ReadPdf { file } = &command {
+        print::line(&pdf::answer(file));
+        return Ok(ExitCode::SUCCESS);
+    }
     let backend = Backend::open(session).await?;
     let as_json = session.globals.json;
     let done = match command {
@@ -93,6 +101,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             backend.delete(&path).await.map(|_| ())
         }
         Command::Eval(eval) => eval.run(&backend, as_json).await,
+        Command::ReadPdf { .. } => Ok(()),
     };
     backend.close().await;
     done.map(|()| ExitCode::SUCCESS)
@@ -109,18 +118,25 @@ struct Sum {
 
 async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: Option<&str>, as_json: bool) -> Result<(), CliError> {
     let found = files::find(paths)?;
+    let program =
+        std::env::current_exe().map_err(|error| CliError::refused("io", format!("this program does not find itself: {error}")))?;
     let (mut sum, mut skipped) = (Sum::default(), found.skipped);
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let all = found.files.len();
     let bar = Bar::over(all, as_json);
     // Files are read as they are sent, so a folder of any size takes the memory of one batch.
     for (at, file) in found.files.iter().enumerate() {
-        match files::read(file) {
+        match files::read(&program, file).await {
             Ok(mut document) => {
                 if let Some(code) = language {
                     document["language"] = json!(code);
                 }
-                bytes += document["text"].as_str().map_or(0, str::len);
+                let size = document["text"].as_str().map_or(0, str::len);
+                if bytes + size > BATCH_BYTES {
+                    send(backend, collection, &mut batch, &mut sum).await?;
+                    bytes = 0;
+                }
+                bytes += size;
                 batch.push(document);
             }
             Err(reason) => skipped.push(format!("{}: {reason}", file.display())),

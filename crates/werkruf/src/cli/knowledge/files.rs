@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::html;
+use super::{html, pdf};
 use crate::cli::error::CliError;
 
-/// A larger file is no document.
-const LARGEST: u64 = 12 * 1024 * 1024;
+/// More text is no document; the API takes 16 MiB at once.
+pub(super) const LARGEST_TEXT: u64 = 12 * 1024 * 1024;
 
 /// What there is to read, in a fixed order, and what there is not.
 #[derive(Debug, Default)]
@@ -22,6 +22,7 @@ pub(super) struct Found {
 enum Kind {
     Text,
     Html,
+    Pdf,
 }
 
 fn kind(path: &Path) -> Option<Kind> {
@@ -29,6 +30,7 @@ fn kind(path: &Path) -> Option<Kind> {
     match extension.as_str() {
         "md" | "markdown" | "txt" | "text" | "rst" => Some(Kind::Text),
         "html" | "htm" | "xhtml" => Some(Kind::Html),
+        "pdf" => Some(Kind::Pdf),
         _ => None,
     }
 }
@@ -43,18 +45,12 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
         } else if kind(path).is_some() {
             found.files.push(path.clone());
         } else {
-            found.skipped.push(unreadable(path));
+            found.skipped.push(format!("{}: only Markdown, text, HTML and PDF are read", path.display()));
         }
     }
     found.files.sort();
     found.files.dedup();
     Ok(found)
-}
-
-fn unreadable(path: &Path) -> String {
-    let pdf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pdf"));
-    let hint = if pdf { "PDF is not read yet; `pdftotext` makes text of it" } else { "only Markdown, text and HTML are read" };
-    format!("{}: {hint}", path.display())
 }
 
 fn walk(folder: &Path, found: &mut Found) {
@@ -73,24 +69,19 @@ fn walk(folder: &Path, found: &mut Found) {
             walk(&path, found);
         } else if kind(&path).is_some() {
             found.files.push(path);
-        } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pdf")) {
-            found.skipped.push(unreadable(&path));
         }
     }
 }
 
-/// A file as the API takes it.
-pub(super) fn read(path: &Path) -> Result<Value, String> {
-    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if about.len() > LARGEST {
-        return Err(format!("it is larger than {} MiB", LARGEST >> 20));
-    }
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+/// A file as the API takes it. A PDF is read by `program`, which is this binary.
+pub(super) async fn read(program: &Path, path: &Path) -> Result<Value, String> {
     let (title, text) = match kind(path) {
-        Some(Kind::Html) => html::text(text),
-        Some(Kind::Text) | None => (None, text.to_owned()),
+        Some(Kind::Html) => html::text(&plain(path)?),
+        Some(Kind::Pdf) => {
+            let read = pdf::text(program, path).await.map_err(|fault| fault.to_string())?;
+            (read.title, read.text)
+        }
+        Some(Kind::Text) | None => (None, plain(path)?),
     };
     if text.trim().is_empty() {
         return Err("it holds no text".to_owned());
@@ -102,12 +93,22 @@ pub(super) fn read(path: &Path) -> Result<Value, String> {
     Ok(json!({"id": id, "title": title, "text": text, "metadata": {"path": path.to_string_lossy()}}))
 }
 
+fn plain(path: &Path) -> Result<String, String> {
+    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if about.len() > LARGEST_TEXT {
+        return Err(format!("it is larger than {} MiB; split it", LARGEST_TEXT >> 20));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8; save it as UTF-8".to_owned())?;
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn folders_are_walked_in_order_and_strangers_passed_over() {
+    #[tokio::test]
+    async fn folders_are_walked_in_order_and_strangers_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
         for (name, text) in [("z.md", "# Title\n\nText"), ("b/a.txt", "Plain"), (".hidden.md", "x"), ("c.bin", "x"), ("d.pdf", "x")] {
@@ -116,11 +117,14 @@ mod tests {
         let found = find(&[folder.path().to_owned()]).unwrap();
         let names: Vec<_> =
             found.files.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect();
-        assert_eq!(names, ["b/a.txt", "z.md"]);
-        assert_eq!(found.skipped.len(), 1, "a PDF is missed, a stranger is not");
-        let document = read(&folder.path().join("z.md")).unwrap();
+        assert_eq!(names, ["b/a.txt", "d.pdf", "z.md"]);
+        assert!(found.skipped.is_empty(), "a stranger in a folder is nobody's mistake");
+        let stranger = find(&[folder.path().join("c.bin")]).unwrap();
+        assert_eq!((stranger.files.len(), stranger.skipped.len()), (0, 1), "one that was named is told");
+        let nobody = Path::new("no-program");
+        let document = read(nobody, &folder.path().join("z.md")).await.unwrap();
         assert_eq!((document["title"].as_str(), document["text"].as_str()), (Some("Title"), Some("# Title\n\nText")));
-        assert_eq!(read(&folder.path().join("b/a.txt")).unwrap()["title"], "a");
+        assert_eq!(read(nobody, &folder.path().join("b/a.txt")).await.unwrap()["title"], "a");
         assert!(find(&[folder.path().join("none")]).is_err());
     }
 }

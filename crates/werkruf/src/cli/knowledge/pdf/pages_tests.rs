@@ -1,0 +1,145 @@
+use proptest::prelude::*;
+
+use super::super::sample::{drawn, pdf, with_trailer};
+use super::*;
+
+fn text(pages: &[Vec<u8>]) -> String {
+    read(pdf(pages)).unwrap().text
+}
+
+#[test]
+fn paragraphs_lines_and_divided_words() {
+    let page = drawn(&[
+        (72, 780, "Verfall der Prämien"),
+        (72, 740, "Meilen verfallen, wenn sie nicht in sechs-"),
+        (72, 726, "unddreißig Monaten genutzt werden; die Hin-"),
+        (72, 712, "und Rückflüge zählen."),
+        (72, 680, "Gebühren: 5 € (Köln–Düsseldorf)"),
+    ]);
+    let read = read(pdf(&[page])).unwrap();
+    assert_eq!(read.title.as_deref(), Some("Bonusmeilen"));
+    let expected = "Verfall der Prämien\n\nMeilen verfallen, wenn sie nicht in sechsunddreißig Monaten genutzt werden; die Hin- und Rückflüge \
+        zählen.\n\nGebühren: 5 € (Köln–Düsseldorf)";
+    assert_eq!(read.text, expected);
+}
+
+#[test]
+fn a_page_ends_a_paragraph_and_what_stands_on_every_page_is_said_once() {
+    let page = |number: usize, words: &str| {
+        drawn(&[(72, 800, "Handbuch der Bonuspunkte"), (72, 700, words), (280, 40, &format!("Seite {number} von 4"))])
+    };
+    let words = ["Der erste Absatz endet hier", "geht aber weiter.", "Drittens.", "Viertens."];
+    let two = text(&[page(1, words[0]), page(2, words[1])]);
+    assert!(two.contains("endet hier\n\nSeite 1 von 4\n\nHandbuch der Bonuspunkte\n\ngeht aber"), "{two}");
+    let four = text(&[page(1, words[0]), page(2, words[1]), page(3, words[2]), page(4, words[3])]);
+    assert_eq!(
+        four,
+        "Handbuch der Bonuspunkte\n\nDer erste Absatz endet hier\n\nSeite 1 von 4\n\ngeht aber weiter.\n\nDrittens.\n\nViertens."
+    );
+}
+
+#[test]
+fn words_are_seen_by_their_distance() {
+    // Kerned by the writer, the second gap is a blank nobody wrote; then the same drawn again, a little aside, for bold letters.
+    let page = b"BT /F 12 Tf 72 700 Td [(Bo) 20 (nus) -300 (punkte)] TJ 0.3 0 Td [(Bo) 20 (nus) -300 (punkte)] TJ ET".to_vec();
+    assert_eq!(text(&[page]), "Bonus punkte");
+}
+
+#[test]
+fn a_turned_page_reads_the_same() {
+    let page = b"BT /F 12 Tf 0 1 -1 0 300 100 Tm (Quer gesetzt,) Tj 0 1 -1 0 314 100 Tm (zwei Zeilen.) Tj ET".to_vec();
+    let read = text(&[page]);
+    assert!(["Quer gesetzt, zwei Zeilen.", "Quer gesetzt,\nzwei Zeilen."].contains(&read.as_str()), "{read:?}");
+}
+
+#[test]
+fn what_cannot_be_read_says_why() {
+    let whole = pdf(&[drawn(&[(72, 700, "Ein Satz.")])]);
+    let picture = pdf(&[b"q 100 0 0 100 0 0 cm Q".to_vec()]);
+    let locked = with_trailer(
+        &[drawn(&[(72, 700, "Geheim.")])],
+        "",
+        &format!(
+            "/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{}> /U <{}> >>",
+            "41".repeat(32),
+            "42".repeat(32)
+        ),
+    );
+    let mut junk = b"%PDF-1.7\n".to_vec();
+    junk.extend(b"not a document %%EOF");
+    for (bytes, fault) in [
+        (picture, PdfFault::NoText),
+        (locked, PdfFault::Encrypted),
+        (whole[..whole.len() / 2].to_vec(), PdfFault::CutOff),
+        (whole[..whole.len() - 8].to_vec(), PdfFault::CutOff),
+        (junk, PdfFault::Broken),
+        (Vec::new(), PdfFault::Broken),
+        (b"MZ is no PDF".to_vec(), PdfFault::Broken),
+    ] {
+        assert_eq!(read(bytes).unwrap_err(), fault);
+    }
+}
+
+#[test]
+fn fonts_without_names_for_their_letters() {
+    let nameless =
+        "/ToUnicode 9 0 R /Encoding << /Differences [65 /g1 /g2 /g3 /g4] >> /FirstChar 65 /LastChar 68 /Widths [500 500 500 500]";
+    let bytes = with_trailer(&[drawn(&[(72, 700, "ABCDABCD")])], nameless, "");
+    // The first of two encodings counts for some readers, the second for others: without the first there is only the nameless one.
+    let bytes = String::from_utf8(bytes).unwrap().replacen("/Encoding /WinAnsiEncoding ", "", 1).into_bytes();
+    assert_eq!(read(bytes).unwrap_err(), PdfFault::NoLetters);
+}
+
+#[test]
+fn titles() {
+    for (bytes, expected) in [
+        (&b"Meilen"[..], Some("Meilen")),
+        (b"\xFE\xFF\x00\xDC\x00b", Some("Üb")),
+        (b"\xDCber", Some("Über")),
+        (b"Microsoft Word - Regeln", Some("Regeln")),
+        (b"Microsoft Word - Regeln.docx", None),
+        (b"  ", None),
+        (b"\xFE\xFF\x00", None),
+        (b"\xFE", Some("þ")),
+    ] {
+        assert_eq!(title(bytes).as_deref(), expected);
+    }
+}
+
+/// A file somebody damaged here and there.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let lines = [(72, 700, "Ein Satz mit Umlauten: äöü."), (72, 686, "Noch einer.")];
+    let whole = with_trailer(&[drawn(&lines), drawn(&lines)], "", "/Info << /Title (T) >>");
+    let faults = proptest::collection::vec((0..whole.len(), any::<u8>()), 0..40);
+    (faults, 0..whole.len()).prop_map(move |(faults, cut)| {
+        let mut bytes = whole.clone();
+        for (at, byte) in faults {
+            bytes[at] = byte;
+        }
+        // Every other one lacks a piece in the middle.
+        if cut % 2 == 0 {
+            bytes.drain(cut / 2..cut);
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_bring_it_down(inside in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        let mut framed = b"%PDF-1.5\n".to_vec();
+        framed.extend(&inside);
+        framed.extend(b"\n%%EOF\n");
+        let _ = read(inside.clone());
+        let _ = read(framed);
+        // As what is drawn on a page.
+        let _ = read(pdf(&[inside]));
+    }
+
+    #[test]
+    fn no_damage_brings_it_down(bytes in damaged()) {
+        let _ = read(bytes);
+    }
+}

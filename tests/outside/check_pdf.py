@@ -1,0 +1,77 @@
+"""PDF files as people have them: read where there is text, named where there is none, and never anybody else's trouble."""
+import json
+import pathlib
+import random
+import subprocess
+import zlib
+
+from check_knowledge import search
+from house import ADMIN, BINARY, House
+
+
+def pdf(*pages, trailer="", packed=True):
+    """Pages of drawing instructions as a file, compressed like real ones."""
+    kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
+               b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"]
+    for at, page in enumerate(pages):
+        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F 3 0 R >> >> /Contents {5 + 2 * at} 0 R >>".encode())
+        stream = zlib.compress(page) if packed else page
+        kind = "/Filter /FlateDecode " if packed else ""
+        objects.append(f"<< {kind}/Length {len(stream)} >>\nstream\n".encode() + stream + b"\nendstream")
+    out, places = bytearray(b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"), []
+    for at, body in enumerate(objects):
+        places.append(len(out))
+        out += f"{at + 1} 0 obj\n".encode() + body + b"\nendobj\n"
+    start = len(out)
+    out += f"xref\n0 {len(places) + 1}\n0000000000 65535 f \n".encode() + b"".join(f"{place:010} 00000 n \n".encode() for place in places)
+    return bytes(out + f"trailer\n<< /Size {len(places) + 1} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode())
+
+
+def lines(*given):
+    """Lines of 12 points from the top of the page, as Windows spells letters; an empty one leaves a gap."""
+    drawn = [b"BT /F 12 Tf"]
+    for at, line in enumerate(given):
+        escaped = line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("cp1252")
+        drawn.append(f"1 0 0 1 72 {780 - 14 * at} Tm (".encode() + escaped + b") Tj")
+    return b"\n".join(drawn + [b"ET"])
+
+
+def check_pdf_files_are_read_and_the_others_go_on():
+    house = House()
+    try:
+        docs = pathlib.Path(house.folder.name, "docs")
+        docs.mkdir()
+        whole = pdf(lines("Zubuchbare Gepäckstücke kosten für Überseeflüge 60 €, wenn man sie vor-", "ab bucht. Am Schalter kostet es mehr."),
+                    lines("Die zweite Seite handelt von Fahrrädern."))
+        docs.joinpath("a-broken.pdf").write_bytes(b"%PDF-1.7\n" + random.Random(7).randbytes(5000) + b"\n%%EOF\n")
+        docs.joinpath("b-whole.pdf").write_bytes(whole)
+        docs.joinpath("c-cut.pdf").write_bytes(whole[:len(whole) * 2 // 3])
+        docs.joinpath("d-picture.pdf").write_bytes(pdf(b"q 500 0 0 700 40 40 cm /Im0 Do Q"))
+        locked = "/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <" + "41" * 32 + "> /U <" + "42" * 32 + "> >>"
+        docs.joinpath("e-locked.pdf").write_bytes(pdf(lines("Geheim."), trailer=locked))
+        # A few megabytes that would be more than there may be.
+        squeeze, blank = zlib.compressobj(1), b" " * (1 << 20)
+        bomb = b"".join(squeeze.compress(blank) for _ in range(1100)) + squeeze.flush()
+        swollen = pdf(bomb, packed=False).replace(f"<< /Length {len(bomb)} >>".encode(), f"<< /Length {len(bomb)} /Filter /FlateDecode >>".encode())
+        docs.joinpath("f-bomb.pdf").write_bytes(swollen)
+        docs.joinpath("z.md").write_text("# Tiere\n\nEin Hund darf mit an Bord.")
+        env = {**house.env, "WERKRUF_SERVER": house.url, "WERKRUF_KEY": ADMIN}
+        run = lambda: subprocess.run([BINARY, "knowledge", "add", "docs", "--json"], env=env, cwd=house.folder.name, capture_output=True, text=True)
+        done = run()
+        assert done.returncode == 0, done
+        told = json.loads(done.stdout)
+        assert told["accepted"] == 2, told
+        for name, word in [("a-broken", "damaged"), ("c-cut", "its end is missing"), ("d-picture", "ocrmypdf"), ("e-locked", "password"), ("f-bomb", "qpdf")]:
+            reasons = [reason for reason in told["skipped"] if reason.startswith(f"docs/{name}.pdf: ")]
+            assert len(reasons) == 1 and word in reasons[0], (name, told["skipped"])
+        assert len(told["skipped"]) == 5 and "panicked" not in done.stderr, done.stderr
+        _, one, _ = house.call("GET", "/api/knowledge/documents/docs%2Fb-whole.pdf")
+        first, second = "Zubuchbare Gepäckstücke kosten für Überseeflüge 60 €, wenn man sie vorab bucht. Am Schalter kostet es mehr.", "Die zweite Seite handelt von Fahrrädern."
+        assert [chunk["content"] for chunk in one["content"]] == [f"{first}\n\n{second}"], one
+        assert search(house, "Was kostet ein Gepaeckstueck?")["results"][0]["document_id"] == "docs/b-whole.pdf"
+        docs.joinpath("f-bomb.pdf").unlink()
+        again = json.loads(run().stdout)
+        assert (again["accepted"], again["replaced"], again["unchanged"]) == (0, 0, 2), again
+    finally:
+        house.close()
