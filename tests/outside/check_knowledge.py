@@ -176,6 +176,7 @@ def check_ask_gpt_says_what_it_cannot_do():
         brain.script = [text("Bern.")]
         told = invoke(query="Hauptstadt der Schweiz?", context="Es geht um Geografie.", temperature=9)
         assert (told["data"]["message"], told["data"]["web_search"], told["data"]["searches"]) == ("Bern.", False, 0), told
+        assert told["meta"]["token_usage"] == {"prompt": 10, "completion": 5}, told["meta"]
         sent = brain.last()
         assert "tools" not in sent and sent["temperature"] == 1.0 and "Geografie" in sent["messages"][-2]["content"], sent
         brain.web = lambda _: {**answer_of_the_web(_), "output": answer_of_the_web(_)["output"][1:]}

@@ -1,5 +1,6 @@
 //! `ask_gpt`: the model itself, without tools, and with a web search where one is asked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Tool, ToolErrorType, ToolSpec};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ToolChoice, WebQuestion, WebSearch};
+use werkruf_llm::{
+    Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice, WebQuestion, WebSearch,
+};
 
 use super::assent::is_assent;
 use super::base::KnowledgeBase;
@@ -68,6 +71,8 @@ struct Answered {
     model: String,
     searches: u32,
     citations: Vec<Citation>,
+    /// As reported; what nobody reported is only in the bill.
+    tokens: Option<TokenUsage>,
 }
 
 impl Tool for AskGpt {
@@ -102,10 +107,12 @@ impl Tool for AskGpt {
         if answered.text.trim().is_empty() {
             return Err(Failure::upstream("empty_answer", "The model gave no answer."));
         }
-        let Answered { text, model, searches, citations, .. } = answered;
+        let Answered { text, model, searches, citations, tokens } = answered;
         let message = text.trim().to_owned();
         let mut reply = Reply::new(Told { message: message.clone(), model, web_search: searches > 0, searches, citations });
         reply.message = Some(message);
+        reply.token_usage = tokens
+            .map(|tokens| BTreeMap::from([("prompt".to_owned(), tokens.input_tokens), ("completion".to_owned(), tokens.output_tokens)]));
         reply.state_patch = Some(State::from_iter([(PENDING.to_owned(), serde_json::Value::Null)]));
         Ok(reply)
     }
@@ -166,7 +173,7 @@ impl AskGpt {
         let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
         let model = answer.model.unwrap_or_else(|| provider.default_model().to_owned());
         bill.settle(&model, answer.usage, &text).await;
-        Ok(Answered { text, model, ..Answered::default() })
+        Ok(Answered { text, model, tokens: answer.usage, ..Answered::default() })
     }
 
     async fn search(
@@ -192,7 +199,7 @@ impl AskGpt {
         };
         let model = answer.model.unwrap_or_else(|| web.model().to_owned());
         bill.settle(&model, answer.usage, &answer.text).await;
-        Ok(Answered { text: answer.text, model, searches: answer.searches, citations: answer.citations })
+        Ok(Answered { text: answer.text, model, searches: answer.searches, citations: answer.citations, tokens: answer.usage })
     }
 }
 
