@@ -277,15 +277,18 @@ def check_a_deleted_text_is_gone_from_the_files_after_the_documented_vacuum():
         until(lambda: house.call("GET", "/api/knowledge/collections/default")[1]["embedded"] == 3, what="vectors")
         programs = next(SCRIPTS.parents[1].glob("target/postgres/python/*/pginstall18/bin"))
         sql = lambda *words: subprocess.run([programs / "psql", "-qAtX", "-v", "ON_ERROR_STOP=1", house.database.url, *[part for word in words for part in ("-c", word)]],
-                                            check=True, capture_output=True, text=True).stdout
+                                            check=True, capture_output=True, text=True)
         sql("ANALYZE werkruf.documents, werkruf.chunks")
-        assert secret not in sql("SELECT * FROM pg_stats WHERE schemaname = 'werkruf'"), "samples are taken of texts"
+        assert secret not in sql("SELECT * FROM pg_stats WHERE schemaname = 'werkruf'").stdout, "samples are taken of texts"
         for name in ("short", "long"):
             assert house.call("DELETE", f"/api/knowledge/documents/{name}")[0] == 204
         documented = re.search(r"psql DATABASE -c '([^']+)'", pathlib.Path(SCRIPTS.parents[1], "docs/knowledge.md").read_text())[1]
-        sql(documented, "CHECKPOINT")
-        home = sql("SHOW data_directory").strip()
-        paths = sql("SELECT pg_relation_filepath(oid) FROM pg_class WHERE relkind IN ('r', 't', 'i') AND pg_relation_filepath(oid) IS NOT NULL").split()
+        # A server's transaction may be open from before; then it says so, and is done again.
+        left = lambda: [int(number) for number in re.findall(r"(\d+) dead row versions cannot be removed yet", sql(documented).stderr)]
+        until(lambda: (found := left()) and not any(found), what="a vacuum that nobody disturbs")
+        sql("CHECKPOINT")
+        home = sql("SHOW data_directory").stdout.strip()
+        paths = sql("SELECT pg_relation_filepath(oid) FROM pg_class WHERE relkind IN ('r', 't', 'i') AND pg_relation_filepath(oid) IS NOT NULL").stdout.split()
         files = [path for name in paths for path in pathlib.Path(home).glob(name + "*")]
         held = b"".join(path.read_bytes() for path in files)
         assert b"unverkennbar" in held, "these are the files"
