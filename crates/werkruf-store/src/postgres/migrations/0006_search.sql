@@ -430,32 +430,32 @@ BEGIN
     SELECT * FROM unnest(kinds, terms, weights) AS asked (kind, term, weight)
   ), forms AS MATERIALIZED (
     -- language: in which a chunk must be read to show the term so; null for a name.
-    SELECT asked.kind, asked.term, 'de' AS language, number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
+    SELECT asked.kind, asked.term, asked.weight, 'de' AS language, number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
       AND stem_de = asked.term WHERE kind = 'stem' AND NOT function_de AND word NOT LIKE '=%'
-    UNION ALL SELECT asked.kind, asked.term, 'en', number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
+    UNION ALL SELECT asked.kind, asked.term, asked.weight, 'en', number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
       AND stem_en = asked.term WHERE kind = 'stem' AND NOT function_en AND word NOT LIKE '=%'
-    UNION ALL SELECT asked.kind, asked.term, 'es', number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
+    UNION ALL SELECT asked.kind, asked.term, asked.weight, 'es', number FROM asked JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection
       AND stem_es = asked.term WHERE kind = 'stem' AND NOT function_es AND word NOT LIKE '=%'
-    UNION ALL SELECT asked.kind, asked.term, NULL, word_number(the_collection, asked.term) FROM asked WHERE kind = 'name'
-    UNION ALL SELECT DISTINCT asked.kind, asked.term, 'de', number FROM asked
+    UNION ALL SELECT asked.kind, asked.term, asked.weight, NULL, word_number(the_collection, asked.term) FROM asked WHERE kind = 'name'
+    UNION ALL SELECT DISTINCT asked.kind, asked.term, asked.weight, 'de', number FROM asked
       JOIN compound_parts(the_tenant, the_collection, compounds) AS compound ON compound.part = asked.term
       JOIN vocabulary ON tenant_id = the_tenant AND collection = the_collection AND vocabulary.flat = compound.flat
       WHERE kind = 'part' AND NOT function_de
   ), shown AS MATERIALIZED (
-    SELECT forms.kind, forms.term, postings.chunk, sum(postings.count)::float8 AS times,
+    SELECT forms.kind, forms.term, forms.weight, postings.chunk, sum(postings.count)::float8 AS times,
       min(CASE CASE WHEN lengths.spoken = ANY (spoken.languages) THEN lengths.spoken ELSE coalesce(spoken.main, 'en') END
         WHEN 'de' THEN words_de WHEN 'en' THEN words_en ELSE words_es END)::float8 AS words
     FROM forms JOIN postings ON postings.tenant_id = the_tenant AND postings.word = forms.number
     JOIN chunk_lengths AS lengths ON lengths.tenant_id = the_tenant AND lengths.chunk = postings.chunk
     WHERE forms.language IS NULL
       OR forms.language = CASE WHEN lengths.spoken = ANY (spoken.languages) THEN lengths.spoken ELSE coalesce(spoken.main, 'en') END
-    GROUP BY forms.kind, forms.term, postings.chunk
-  ), rare AS (
-    SELECT shown.kind, shown.term, asked.weight * ln(1 + (shelf.chunks - count(*) + 0.5) / (count(*) + 0.5)) AS weight
-    FROM shown JOIN asked ON asked.kind = shown.kind AND asked.term = shown.term GROUP BY shown.kind, shown.term, asked.weight
+    GROUP BY forms.kind, forms.term, forms.weight, postings.chunk
+  ), weighed AS (
+    SELECT shown.chunk, shown.times, shown.words, shown.weight, count(*) OVER (PARTITION BY shown.kind, shown.term) AS chunks FROM shown
   )
-  SELECT shown.chunk, sum(rare.weight * times / (times + 1.2 * (1 - 0.65 + 0.65 * shown.words / shelf.mean)))::float8
-  FROM shown JOIN rare ON rare.kind = shown.kind AND rare.term = shown.term GROUP BY shown.chunk;
+  SELECT weighed.chunk, sum(weight * ln(1 + (shelf.chunks - weighed.chunks + 0.5) / (weighed.chunks + 0.5))
+    * times / (times + 1.2 * (1 - 0.65 + 0.65 * weighed.words / shelf.mean)))::float8
+  FROM weighed GROUP BY weighed.chunk;
 END
 $$;
 
