@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::load::{Child, Older, Target};
 
-const KEY: &str = "bench-admin-key-0123456789";
+/// The operator's.
+pub const KEY: &str = "bench-admin-key-0123456789";
 
 /// What a Werkruf keeps its rows in.
 #[derive(Debug, Clone)]
@@ -56,6 +57,11 @@ impl Stage {
 
     /// Werkruf as shipped, on this place.
     pub fn werkruf(&self, model: &Child, place: &Place) -> Result<Child, String> {
+        self.werkruf_with(model, place, &[])
+    }
+
+    /// The same, with more settings.
+    pub fn werkruf_with(&self, model: &Child, place: &Place, more: &[(&str, &str)]) -> Result<Child, String> {
         let (database, schema) = match place {
             Place::File(file) => (format!("sqlite:{}", file.display()), "werkruf"),
             Place::Schema { url, name } => (url.clone(), name.as_str()),
@@ -70,6 +76,7 @@ impl Stage {
             // One person cannot send hundreds of messages a second; everything else is as shipped.
             ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
         ];
+        let environment = [&environment, more].concat();
         Child::start(&self.bin.join("werkruf"), &["serve", "--listen", "127.0.0.1:0", "--database", &database], &environment)
     }
 }

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use werkruf_bench::load::Comparison;
-use werkruf_bench::scenario::{Findings, NAMES, Plan, run};
+use werkruf_bench::scenario::{Findings, NAMES, Plan, SearchReport, run};
 
 const USAGE: &str = "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--million] [--postgres URL] [--json]
-  --only      one-call, ten-calls, history, thousand, stored, postgres, replicas; all unless told
+  --only      one-call, ten-calls, history, thousand, stored, search, postgres, replicas; all unless told
   --million   measures with a million stored calls too, which takes some minutes to write
   --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards";
 
@@ -55,7 +55,8 @@ async fn main() -> ExitCode {
 }
 
 fn in_words(findings: &Findings) -> String {
-    let tables: Vec<String> = findings.comparisons.iter().map(Comparison::table).collect();
+    let tables = findings.comparisons.iter().map(Comparison::table).chain(findings.searches.iter().map(SearchReport::table));
+    let tables: Vec<String> = tables.collect();
     let audit = if findings.wrong.is_empty() {
         format!("auditor: nothing wrong in {}", findings.audited.join(", "))
     } else {
@@ -66,5 +67,6 @@ fn in_words(findings: &Findings) -> String {
 
 fn in_json(findings: &Findings) -> Value {
     let comparisons: Vec<Value> = findings.comparisons.iter().map(Comparison::json).collect();
-    json!({"comparisons": comparisons, "audited": findings.audited, "wrong": findings.wrong})
+    let searches: Vec<Value> = findings.searches.iter().map(SearchReport::json).collect();
+    json!({"comparisons": comparisons, "searches": searches, "audited": findings.audited, "wrong": findings.wrong})
 }

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod many;
+mod search;
 mod stored;
 mod turns;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 use crate::audit::{Expected, audit};
 use crate::load::{Bars, Comparison, Load, Target};
 use crate::stage::{Place, Stage};
+
+pub use search::SearchReport;
 
 /// How long and how hard.
 #[derive(Debug, Clone)]
@@ -26,7 +29,7 @@ pub struct Plan {
 }
 
 /// The names `only` takes.
-pub const NAMES: [&str; 7] = ["one-call", "ten-calls", "history", "thousand", "stored", "postgres", "replicas"];
+pub const NAMES: [&str; 8] = ["one-call", "ten-calls", "history", "thousand", "stored", "search", "postgres", "replicas"];
 
 impl Plan {
     fn wants(&self, name: &str) -> bool {
@@ -38,6 +41,7 @@ impl Plan {
 #[derive(Debug, Default)]
 pub struct Findings {
     pub comparisons: Vec<Comparison>,
+    pub searches: Vec<SearchReport>,
     /// What the auditor found wrong.
     pub wrong: Vec<String>,
     pub audited: Vec<String>,
@@ -101,6 +105,9 @@ pub async fn run(plan: &Plan) -> Result<Findings, String> {
     }
     if plan.wants("stored") {
         stored::run(plan, &stage, &client, &mut findings).await?;
+    }
+    if plan.wants("search") {
+        search::run(plan, &stage, &client, &mut findings).await?;
     }
     if let Some(url) = &plan.postgres {
         fleet::run(plan, url, &stage, &client, &mut findings).await?;

@@ -3,18 +3,23 @@
 
 mod calls;
 mod history;
+mod library;
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 use werkruf_contract::Clock;
+use werkruf_store::knowledge::NewVector;
 use werkruf_store::{PostgresOptions, PostgresStore, SqliteStore, Store};
 
 use crate::stage::Place;
 
 pub use calls::calls;
 pub use history::{HISTORY, Past, history, past};
+pub use library::{MadeLibrary, MadeQuestion};
 
+/// Chunks that get their vectors in one commit.
+const PAGE: u32 = 2_000;
 /// Writes that are under way at once, so that they share their commits.
 const AT_ONCE: usize = 256;
 
@@ -38,5 +43,17 @@ impl Seedbed {
         };
         let tenant = store.tenant("demo".to_owned()).await.map_err(|error| error.to_string())?.ok_or("there is no tenant yet")?;
         Ok(Self { store, clock, tenant_id: tenant.id })
+    }
+
+    /// Gives every chunk that has none of this model's its vector.
+    pub async fn vectors(&self, model: &str, of_text: impl Fn(&str) -> Vec<f32>) -> Result<(), String> {
+        let mut after = 0;
+        loop {
+            let chunks = self.store.unembedded(model.to_owned(), after, PAGE).await.map_err(|error| error.to_string())?;
+            let Some(last) = chunks.last() else { return Ok(()) };
+            after = last.number;
+            let vectors = chunks.iter().map(|chunk| NewVector { number: chunk.number, vector: Some(of_text(&chunk.content)) }).collect();
+            self.store.put_vectors(model.to_owned(), vectors).await.map_err(|error| error.to_string())?;
+        }
     }
 }

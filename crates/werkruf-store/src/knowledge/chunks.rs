@@ -8,6 +8,8 @@
 const TARGET: usize = 1_000;
 const PIECE: usize = 1_600;
 const LIMIT: usize = 2_000;
+/// About what a sentence has; so much over its share may a piece be.
+const SENTENCE: usize = 100;
 /// Tables and code are of no use in pieces; beyond this they are cut at lines all the same.
 const SOLID_LIMIT: usize = 6_000;
 
@@ -164,9 +166,12 @@ fn by_lines(text: &str) -> Vec<String> {
     gather(text.lines().flat_map(|line| hard_cut(line, PIECE)), "\n", PIECE, false)
 }
 
-/// Pieces of whole sentences; the last of one is the first of the next.
+/// Pieces of whole sentences, about equally long: a few sentences left over would be found by nothing. The last of one is the first
+/// of the next.
 fn by_sentences(text: &str) -> Vec<String> {
-    gather(sentences(text).into_iter().flat_map(|sentence| hard_cut(sentence, PIECE)), " ", PIECE, true)
+    let size = count(text);
+    let even = (size.div_ceil(size.div_ceil(PIECE)) + SENTENCE).min(PIECE);
+    gather(sentences(text).into_iter().flat_map(|sentence| hard_cut(sentence, PIECE)), " ", even, true)
 }
 
 fn gather<'a>(parts: impl Iterator<Item = &'a str>, between: &str, target: usize, overlap: bool) -> Vec<String> {

@@ -21,6 +21,8 @@ fn a_long_paragraph_is_cut_at_sentences_with_one_of_overlap() {
         assert!(pair[1].content.starts_with(&last), "{last}");
         assert!(count(&pair[0].content) <= LIMIT);
     }
+    let sizes: Vec<usize> = found.iter().map(|chunk| count(&chunk.content)).collect();
+    assert!(sizes.iter().all(|size| *size > sizes[0] / 2), "nothing small is left over: {sizes:?}");
 }
 
 #[test]

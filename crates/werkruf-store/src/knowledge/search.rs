@@ -6,6 +6,7 @@ use super::compounds::Vocabulary;
 use super::identifiers::identifiers;
 use super::index::{GRAM, Index, NAME, PART, STEM, Slot, grams};
 use super::language::Language;
+use super::vectors::Near;
 use super::words::{flat, normal, pieces};
 
 const K1: f32 = 1.2;
@@ -18,6 +19,9 @@ const GRAM_WEIGHT: f32 = 0.3;
 const BEST_WORDS: usize = 100;
 const BEST_GRAMS: usize = 50;
 const BEST_VECTORS: usize = 100;
+/// How many of the best move the question's vector towards themselves, and how far.
+const BEST_TO_FOLLOW: usize = 3;
+const FOLLOWED: f32 = 0.07;
 /// Chunks looked at for one list; at a hundred thousand chunks a question takes milliseconds.
 const MOST_LOOKED_AT: usize = 300_000;
 /// Of a longer question the beginning counts.
@@ -93,11 +97,13 @@ impl Index {
         by_words.sort_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
         let cosine = |slot: usize| near.as_ref().and_then(|near| self.vectors.cosine(near, slot));
         let alpha = if by_vectors.is_empty() { 0.0 } else { question.alpha };
-        let scale = Scale::over(&candidates, &words, &grams, cosine, alpha);
-        let fused = |slot: usize| scale.score(words[slot], grams[slot], cosine(slot));
-        let mut candidates: Vec<(usize, f32)> = candidates.into_iter().map(|slot| (slot, fused(slot))).collect();
-        candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
-        candidates.truncate(top);
+        let fused = |near: Option<&Near>| self.fused(&candidates, &words, &grams, near, alpha);
+        let mut ranked = fused(near.as_ref());
+        let best: Vec<usize> = ranked.iter().take(BEST_TO_FOLLOW).map(|(slot, _)| *slot).collect();
+        if let Some(moved) = near.as_ref().filter(|_| alpha > 0.0).and_then(|near| self.vectors.towards(near, &best, FOLLOWED)) {
+            ranked = fused(Some(&moved));
+        }
+        ranked.truncate(top);
         let rank = |list: &[usize], slot: usize| list.iter().position(|other| *other == slot).and_then(|at| u32::try_from(at + 1).ok());
         let hit = |(slot, score): (usize, f32)| Hit {
             number: self.slots[slot].number,
@@ -108,7 +114,17 @@ impl Index {
             rank_vector: rank(&by_vectors, slot),
             coverage: self.coverage(&terms.groups, slot),
         };
-        candidates.into_iter().map(hit).collect()
+        ranked.into_iter().map(hit).collect()
+    }
+
+    /// Candidates by the convex sum of their scores, best first.
+    fn fused(&self, candidates: &[usize], words: &[f32], grams: &[f32], near: Option<&Near>, alpha: f32) -> Vec<(usize, f32)> {
+        let cosine = |slot: usize| near.and_then(|near| self.vectors.cosine(near, slot));
+        let scale = Scale::over(candidates, words, grams, cosine, alpha);
+        let score = |slot: &usize| (*slot, scale.score(words[*slot], grams[*slot], cosine(*slot)));
+        let mut ranked: Vec<(usize, f32)> = candidates.iter().map(score).collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
+        ranked
     }
 
     fn terms(&self, question: Question<'_>) -> Terms {

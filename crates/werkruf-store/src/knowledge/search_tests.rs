@@ -90,6 +90,19 @@ fn meaning_finds_what_words_do_not() {
     assert!(hits[0].similarity.unwrap() > 0.9);
 }
 
+#[test]
+fn what_the_best_have_in_common_breaks_a_tie() {
+    // Without words in common, b and c are equally far from the question; c lies on the side of the best.
+    let mut index = index(&[(Language::En, "alpha"), (Language::En, "beta"), (Language::En, "gamma"), (Language::En, "delta")]);
+    for (number, vector) in [(0_i64, [1.0, 0.3]), (1, [0.6, -0.8]), (2, [0.6, 0.8]), (3, [-1.0, 0.0])] {
+        assert!(index.put_vector(number, &vector));
+    }
+    let hits = index.search(Question { vector: Some(&[1.0, 0.0]), ..ask("omega") }, 4);
+    assert_eq!(hits.iter().map(|hit| hit.number).collect::<Vec<_>>(), [0, 2, 1, 3]);
+    let of = |number: i64| hits.iter().find(|hit| hit.number == number).and_then(|hit| hit.similarity).unwrap();
+    assert!((of(1) - of(2)).abs() < 0.01, "what is shown is the cosine with the question itself");
+}
+
 proptest! {
     /// Whatever order chunks come in, and whatever was there in between: the same rows, the same ranking.
     #[test]

@@ -117,6 +117,18 @@ impl Vectors {
         Some(dot(row, &near.coded.codes) as f32 * scale * near.coded.scale)
     }
 
+    /// The question moved a little towards these slots: what the best answers have in common is part of what was meant.
+    pub(super) fn towards(&self, near: &Near, slots: &[usize], share: f32) -> Option<Near> {
+        let mut moved: Vec<f32> = near.coded.codes.iter().map(|code| f32::from(*code) * near.coded.scale).collect();
+        for slot in slots {
+            let scale = self.scales.get(*slot).copied().unwrap_or(0.0) * share / slots.len() as f32;
+            for (sum, code) in moved.iter_mut().zip(&self.codes[slot * self.dimensions..]) {
+                *sum += f32::from(*code) * scale;
+            }
+        }
+        Some(Near { coded: Coded::of(&moved)?, shortlist: None })
+    }
+
     /// The slots whose signs differ least, this many or, with ties, some more.
     fn shortlist(&self, coded: &Coded, wanted: usize) -> Vec<bool> {
         let question = signs(&coded.codes);

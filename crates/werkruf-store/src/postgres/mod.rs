@@ -122,6 +122,8 @@ mod legacy_tests;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod story_tests;
 #[cfg(test)]
 mod trouble_tests;

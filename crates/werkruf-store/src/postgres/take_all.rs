@@ -18,8 +18,8 @@ use crate::{KeepingError, Moved, StoreError};
 
 /// Columns that only a database shared by many processes needs.
 const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
-/// What only processes that share a database need, and only for a moment.
-const TABLES_ONLY_HERE: [&str; 2] = ["boardings", "embedding_claims"];
+/// What only processes that share a database need, and only for a moment; and what the search functions' triggers write.
+const TABLES_ONLY_HERE: [&str; 5] = ["boardings", "chunk_lengths", "embedding_claims", "postings", "vocabulary"];
 /// Batches that may wait between the two.
 const WAITING: usize = 4;
 /// Reads some rows back.

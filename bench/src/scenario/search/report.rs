@@ -1,0 +1,180 @@
+//! How long questions took, who found the document they were taken from, and whether the bars hold.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::load::median;
+
+/// Chunks a second that must come in.
+const INGEST_BAR: f64 = 5_000.0;
+/// All indexes together take no more than 1 GiB; the server beside them a few dozen MiB.
+const MEMORY_BAR: f64 = 1_100.0;
+
+/// How long something takes.
+pub(super) struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+    pub(super) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// The same questions to one engine.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    pub name: &'static str,
+    ms: Vec<f64>,
+    found: usize,
+    /// Of the server's processor, for one question; not known of an engine in this process.
+    pub cpu_ms: Option<f64>,
+}
+
+/// An engine beside ours.
+#[derive(Debug, Default)]
+pub(super) struct Reference {
+    pub(super) asked: Vec<Asked>,
+    pub(super) ingest_per_second: f64,
+}
+
+impl Asked {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    pub(super) fn note(&mut self, ms: f64, found: bool) {
+        self.ms.push(ms);
+        self.found += usize::from(found);
+    }
+
+    /// The time that this share of the questions stayed within.
+    fn within(&self, share: f64) -> f64 {
+        let mut ms = self.ms.clone();
+        ms.sort_by(f64::total_cmp);
+        let at = (ms.len() as f64 * share) as usize;
+        ms.get(at.min(ms.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    }
+
+    fn found_share(&self) -> f64 {
+        self.found as f64 / self.ms.len().max(1) as f64
+    }
+}
+
+/// What one engine came to: medians over the rounds.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    name: &'static str,
+    p50: f64,
+    p95: f64,
+    cpu_ms: Option<f64>,
+    found: f64,
+    bar: Option<f64>,
+}
+
+/// One size of collection.
+#[derive(Debug, Clone, Default)]
+pub struct SearchReport {
+    pub chunks: usize,
+    pub questions: usize,
+    pub bar: f64,
+    pub ingest_per_second: f64,
+    pub reference_ingest_per_second: f64,
+    /// What the first question waited for.
+    pub index_seconds: f64,
+    pub peak_mib: f64,
+    rows: Vec<Row>,
+}
+
+impl SearchReport {
+    /// Nothing measured yet.
+    pub(super) fn new(chunks: usize, questions: usize, bar: f64) -> Self {
+        Self { chunks, questions, bar, ..Self::default() }
+    }
+
+    pub(super) fn add_rounds(&mut self, rounds: &[Asked]) {
+        let Some(first) = rounds.first() else { return };
+        let middle = |pick: &dyn Fn(&Asked) -> f64| median(rounds.iter().map(pick));
+        let cpu_ms = first.cpu_ms.map(|_| middle(&|asked| asked.cpu_ms.unwrap_or(f64::NAN)));
+        let (p50, p95) = (middle(&|asked| asked.within(0.5)), middle(&|asked| asked.within(0.95)));
+        let bar = cpu_ms.map(|_| self.bar);
+        self.rows.push(Row { name: first.name, p50, p95, cpu_ms, found: first.found_share(), bar });
+    }
+
+    pub(super) fn add_reference(&mut self, reference: Reference) {
+        self.reference_ingest_per_second = reference.ingest_per_second;
+        for asked in reference.asked {
+            self.add_rounds(&[asked]);
+        }
+    }
+
+    /// For eyes.
+    pub fn table(&self) -> String {
+        let ours = self.rows.first().map_or(f64::NAN, |row| row.p95);
+        let mut out = format!(
+            "search in {} chunks, {} questions of 4 to 20 words, one at a time\n  {:<31}{:>9}{:>9}{:>9}{:>8}{:>8}   bar          holds\n",
+            self.chunks, self.questions, "", "p50 ms", "p95 ms", "CPU ms", "found", "ratio"
+        );
+        for row in &self.rows {
+            let cpu = row.cpu_ms.map(|cpu| format!("{cpu:.2}")).unwrap_or_default();
+            let bar = row.bar.map(|bar| format!("<= {bar} ms")).unwrap_or_default();
+            let holds = row.bar.map(|bar| verdict(row.p95 <= bar)).unwrap_or_default();
+            let (ratio, found) = (row.p95 / ours, row.found * 100.0);
+            let line = format!("  {:<31}{:>9.2}{:>9.2}{cpu:>9}{found:>7.0}%{ratio:>8.2}   {bar:<13}{holds}", row.name, row.p50, row.p95);
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        let _ = writeln!(
+            out,
+            "  ingest {:.0} chunks/s, bar >= {INGEST_BAR:.0}: {}; FTS5 {:.0}. Index made in {:.1} s. Server's peak {:.0} MiB, bar <= {MEMORY_BAR:.0}: {}",
+            self.ingest_per_second,
+            verdict(self.ingest_per_second >= INGEST_BAR),
+            self.reference_ingest_per_second,
+            self.index_seconds,
+            self.peak_mib,
+            verdict(self.peak_mib <= MEMORY_BAR),
+        );
+        out
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let row = |row: &Row| {
+            json!({"engine": row.name, "p50_ms": row.p50, "p95_ms": row.p95, "cpu_ms": row.cpu_ms, "found": row.found, "bar_ms": row.bar,
+                "holds": row.bar.map(|bar| row.p95 <= bar)})
+        };
+        json!({"chunks": self.chunks, "questions": self.questions, "engines": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "ingest_per_second": self.ingest_per_second, "reference_ingest_per_second": self.reference_ingest_per_second,
+            "index_seconds": self.index_seconds, "peak_mib": self.peak_mib})
+    }
+}
+
+const fn verdict(holds: bool) -> &'static str {
+    if holds { "yes" } else { "NO" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_holds() {
+        let mut report = SearchReport { chunks: 10, questions: 20, bar: 5.0, ingest_per_second: 6_000.0, ..SearchReport::default() };
+        let round = |slow: f64| {
+            let mut asked = Asked { cpu_ms: Some(1.0), ..Asked::new("ours") };
+            (0..20).for_each(|at| asked.note(if at < 18 { 1.0 } else { slow }, at % 2 == 0));
+            asked
+        };
+        report.add_rounds(&[round(6.0), round(4.0), round(4.5)]);
+        let row = &report.rows[0];
+        assert_eq!((row.p50, row.p95, row.found), (1.0, 4.5, 0.5));
+        assert!(report.table().contains("<= 5 ms") && report.table().contains("yes"), "{}", report.table());
+        report.bar = 4.0;
+        report.add_rounds(&[round(6.0)]);
+        assert_eq!(report.json()["engines"][1]["holds"], false);
+    }
+}
