@@ -261,13 +261,13 @@ mod tests {
 
     use super::*;
 
-    fn state(value: Value) -> State {
+    fn state(value: &Value) -> State {
         value.as_object().unwrap().clone()
     }
 
     #[test]
     fn what_neighbours_add_to_a_list_is_all_there() {
-        let base = state(json!({"memory": ["a"], "city": "Ulm", "list": [1, 2]}));
+        let base = state(&json!({"memory": ["a"], "city": "Ulm", "list": [1, 2]}));
         let mut now = base.clone();
         for (mut patch, merged) in [
             (json!({"memory": ["a", "b"], "city": "Bonn"}), json!({"memory": ["a", "b"], "city": "Bonn", "list": [1, 2]})),
@@ -275,7 +275,7 @@ mod tests {
             // A list that is replaced, and a field that is cleared, are what the last one says.
             (json!({"memory": ["d"], "city": null, "new": [2]}), json!({"memory": ["d"], "list": [1, 2], "new": [1, 2]})),
         ]
-        .map(|(patch, merged)| (state(patch), state(merged)))
+        .map(|(patch, merged)| (state(&patch), state(&merged)))
         {
             merge_beside(&mut now, &base, &mut patch);
             assert_eq!(now, merged);
