@@ -30,6 +30,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, compatible_with: 2, name: "boardings", sql: include_str!("migrations/0003_boardings.sql") },
     Migration { version: 4, compatible_with: 2, name: "ledger", sql: include_str!("migrations/0004_ledger.sql") },
     Migration { version: 5, compatible_with: 2, name: "knowledge", sql: include_str!("migrations/0005_knowledge.sql") },
+    Migration { version: 6, compatible_with: 2, name: "retention", sql: include_str!("migrations/0006_retention.sql") },
 ];
 
 const ROLES: &str = include_str!("roles.sql");

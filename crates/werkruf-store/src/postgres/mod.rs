@@ -27,6 +27,7 @@ mod people;
 mod people_write;
 mod pieces;
 mod records;
+mod retention;
 mod row;
 mod streams;
 mod system;
@@ -119,6 +120,8 @@ mod ledger_tests;
 mod legacy_tests;
 #[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod retention_tests;
 #[cfg(test)]
 mod story_tests;
 #[cfg(test)]

@@ -187,6 +187,8 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     for sql in super::turns::hot_statements()
         .into_iter()
         .chain(super::streams::hot_statements())
+        .chain(super::retention::hot_statements())
+        .chain(super::retention_messages::hot_statements())
         .chain(super::waiting::hot_statements())
         .chain(super::workspace::statements().into_iter().map(str::to_owned))
     {
