@@ -205,6 +205,21 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     }
 }
 
+/// A tenant alone is no way to a row: each statement of a sweep would look through all of its calls.
+#[tokio::test]
+async fn a_sweep_finds_its_rows_by_more_than_their_tenant() {
+    let (store, _clock, _folder) = fresh();
+    let file = outside(store.path());
+    for sql in super::retention::hot_statements().into_iter().chain(super::retention_messages::hot_statements()) {
+        let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().unwrap() {
+            let line: String = row.get(3).unwrap();
+            assert!(!line.ends_with("(tenant_id=?)"), "{sql}\n{line}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn memory_does_not_outlive_a_token() {
     let folder = tempfile::tempdir().unwrap();

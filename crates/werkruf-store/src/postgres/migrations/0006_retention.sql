@@ -166,7 +166,7 @@ CREATE FUNCTION sweep_messages(before timestamptz, the_time timestamptz, after_t
 LANGUAGE plpgsql AS $$
 DECLARE
   most_conversations constant bigint := 200;
-  most_messages constant bigint := 500;
+  most_messages constant bigint := 200;
   looked_at bigint := 0;
   found_rows bigint;
   found_end record;
@@ -238,7 +238,7 @@ CREATE FUNCTION sweep_calls(before timestamptz, the_time timestamptz, after_tena
 LANGUAGE plpgsql AS $$
 DECLARE
   most_turns constant bigint := 1000;
-  most_calls constant bigint := 500;
+  most_calls constant bigint := 200;
   looked_at bigint := 0;
   found_rows bigint;
   key record;
