@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use werkruf_contract::{CallStatus, Effect, Failure, Principal, ToolErrorType, Uuid};
 use werkruf_store::{BOARDING, CallRow, StoreError};
 
-use crate::corridor::{Halt, Walk, approval_pending};
+use crate::corridor::{Asked, Halt, Plan, Prepared, Walk, approval_pending};
 use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
 use crate::outcome::{Ended, Success};
 use crate::record::object;
@@ -93,13 +93,15 @@ impl Walk<'_> {
     }
 
     /// Waits for a call of another process: whoever owns its turn by then brings it to an end. `None` where there never was one.
-    pub(crate) async fn landed_elsewhere(&self, leader: Uuid) -> Option<Ended> {
+    pub(crate) async fn landed_elsewhere(&self, leader: Uuid, own: &Lead) -> Option<Ended> {
         let ground = self.ground;
+        let (key, job_id) = own.flight();
         let (mut stirred, boarded, deadline) = (ground.stir.listen(), timer::after(BOARDING), self.deadline());
         loop {
             match ground.records.call(ground.fence.tenant_id, leader).await {
                 Ok(Some(row)) if row.status.is_terminal() => return Some(ended_of(&row).shared(ground.clock.now())),
                 Ok(None) if timer::left(boarded).is_zero() => return None,
+                Ok(None) if self.has_left(leader, key, job_id).await => return None,
                 Ok(Some(_) | None) => {}
                 Err(error) => tracing::warn!(job_id = %leader, %error, "a call of another process cannot be read; trying again"),
             }
@@ -116,6 +118,46 @@ impl Walk<'_> {
             }
             stirred.within(LOOK.min(timer::left(deadline))).await;
         }
+    }
+
+    /// Whether the flight is this call's by now, and the other never became a row: a copy of a request leaves when another has its turn.
+    async fn has_left(&self, leader: Uuid, key: &str, job_id: Uuid) -> bool {
+        let ground = self.ground;
+        matches!(self.elsewhere(key, job_id).await, Ok(None))
+            && matches!(ground.records.call(ground.fence.tenant_id, leader).await, Ok(None))
+    }
+
+    /// A direct call that joined another goes first itself where that one left and never was a row: it was a copy of this very request,
+    /// or could not be recorded. Decided anew as far as that matters; the row that is stored stays the one it is.
+    pub(crate) async fn led(&self, mut prepared: Vec<Prepared>, asked: &Asked) -> Result<Vec<Prepared>, StoreError> {
+        let ground = self.ground;
+        while let Some(Prepared { mut row, seat, plan }) = prepared.pop() {
+            let Plan::Join(joined) = plan else { return Ok(vec![Prepared { row, seat, plan }]) };
+            let (leader, cancel) = (joined.leader, ground.live.register(row.id));
+            let landed = tokio::select! {
+                biased;
+                landed = self.landed(joined) => landed,
+                () = cancel.raised() => Some(self.never_sent()),
+            };
+            ground.live.forget(row.id);
+            // One that is a row and has no outcome may have been sent: whoever owns its turn settles that, and this one does not follow.
+            let stored = landed.is_none() && ground.records.call(ground.fence.tenant_id, leader).await?.is_some();
+            if let Some(ended) = landed.or_else(|| stored.then(|| self.never_sent())) {
+                return Ok(vec![Prepared { row, seat, plan: Plan::Ended(Box::new(ended)) }]);
+            }
+            let Some(again) = self.prepare(vec![asked.clone()]).await?.pop() else { return Ok(Vec::new()) };
+            row.idempotency_key = row.idempotency_key.or(again.row.idempotency_key);
+            if !matches!(again.plan, Plan::Join(_)) {
+                row.dedupe_of = None;
+            }
+            if let Plan::Await(awaited) = &again.plan {
+                let mut draft = ground.draft();
+                draft.write.approvals = awaited.wish.iter().cloned().collect();
+                ground.commit(draft).await?;
+            }
+            prepared.push(Prepared { row, seat, plan: again.plan });
+        }
+        Ok(prepared)
     }
 
     /// What this very turn has done comes first: while it waited for a person's word another turn may have done the same

@@ -358,11 +358,12 @@ impl Walk<'_> {
         (at, Ok(Arc::new(ended.unwrap_or_else(|| self.never_sent()))))
     }
 
-    async fn landed(&self, mut joined: Joined) -> Option<Ended> {
+    /// The leader's outcome; `None` when it went away without one.
+    pub(crate) async fn landed(&self, mut joined: Joined) -> Option<Ended> {
         let Some(lead) = joined.elsewhere.take() else {
             return joined.landed().await.map(|ended| ended.shared(self.ground.clock.now()));
         };
-        let ended = self.landed_elsewhere(joined.leader).await?;
+        let ended = self.landed_elsewhere(joined.leader, &lead).await?;
         lead.land(&Arc::new(ended.shared(self.ground.clock.now())));
         Some(ended)
     }

@@ -138,6 +138,11 @@ impl Lead {
         Joined { leader, arrival: Arc::clone(&self.arrival), elsewhere: Some(self) }
     }
 
+    /// What it leads, and which call it is.
+    pub(crate) fn flight(&self) -> (&str, Uuid) {
+        (&self.key, self.job_id)
+    }
+
     /// Tells everybody who joined.
     pub(crate) fn land(self, ended: &Arc<Ended>) {
         // The only one who writes here, and only once: `self` is used up.

@@ -140,7 +140,7 @@ impl Runtime {
         };
         let (tell, told) = oneshot::channel();
         house.tasks.spawn(async move {
-            let work = entered.finish(&ground, prepared, |output| drop(tell.send(output)));
+            let work = entered.go(&ground, prepared, &direct.asked, |output| drop(tell.send(output)));
             ground.unless_released(work).await;
         });
         Ok((job_id, told))
@@ -211,9 +211,26 @@ impl Entered {
                 Ok((prepared, job_id))
             }
             Opened::Stored { fence: None, .. } => Err(Refusal::Busy { retry_after_ms: 1000 }),
-            Opened::Duplicate { turn_id, same_body } => Err(Refusal::Duplicate { turn_id, same_body }),
+            Opened::Duplicate { turn_id, same_body } => {
+                // The copy that became a turn may be waiting for this one.
+                if let (Plan::Run(_, lead), None) = (&call.plan, ground.conversation_id) {
+                    let (key, job_id) = lead.flight();
+                    ground.fleet.leave(ground.fence.tenant_id, key.to_owned(), job_id).await?;
+                    ground.fleet.knock();
+                }
+                Err(Refusal::Duplicate { turn_id, same_body })
+            }
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
             Opened::GoneOn => Err(Refusal::GoneOn),
+        }
+    }
+
+    /// Waits for the call it joined, if it did, and goes on from there.
+    async fn go(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, asked: &Asked, tell: impl FnOnce(Outcome)) {
+        let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
+        match walk.led(prepared, asked).await {
+            Ok(prepared) => self.finish(ground, prepared, tell).await,
+            Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
         }
     }
 

@@ -25,6 +25,11 @@ pub trait Fleet: Send + Sync {
     /// Takes the flight of all calls with this key for a call that has no row yet, or says which call has it: one whose row is
     /// `running`, else one that boarded less than [`BOARDING`] ago and has no row either.
     fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid>;
+    /// Gives the flight back for a call that will never have a row; nothing where another call has it.
+    fn leave(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, ()> {
+        let _ = (tenant_id, dedupe_key, call_id);
+        Box::pin(async { Ok(()) })
+    }
     /// Asks whoever runs this call to stop it; false when it does not run.
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool>;
     /// How far these streams of a tenant have come. Those that do not exist are left out.

@@ -35,7 +35,8 @@ pub struct Counts {
     pub commits: u64,
     /// Transactions these jobs shared.
     pub groups: u64,
-    /// Rows inserted, updated or deleted, as the database counts them.
+    /// Rows inserted, updated or deleted, as the database counts them. 0 on PostgreSQL: its functions write most rows, and tell nobody
+    /// how many without another question in every turn.
     pub row_writes: u64,
 }
 

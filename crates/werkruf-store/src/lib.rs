@@ -23,6 +23,7 @@ mod legacy;
 mod moving;
 mod postgres;
 mod reading;
+mod retention;
 mod rows;
 mod schema;
 mod sqlite;
@@ -50,6 +51,7 @@ pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use moving::{Moved, TableSum};
 pub use postgres::{PostgresOptions, PostgresStore};
+pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, Summary, TenantRow,
     TokenRoles, TurnRow, UserRow,
@@ -92,6 +94,7 @@ pub trait Store:
     + Fleet
     + Knowledge
     + Ledger
+    + Retention
     + std::fmt::Debug
     + 'static
 {
@@ -111,6 +114,7 @@ impl<S> Store for S where
         + Fleet
         + Knowledge
         + Ledger
+        + Retention
         + std::fmt::Debug
         + 'static
 {

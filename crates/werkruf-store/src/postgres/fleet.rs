@@ -41,6 +41,14 @@ impl Fleet for PostgresStore {
         })
     }
 
+    fn leave(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, ()> {
+        let sql = "DELETE FROM boardings WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
+        Box::pin(async move {
+            let key = dedupe_key.as_str();
+            self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())
+        })
+    }
+
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool> {
         let sql = "UPDATE tool_calls SET cancel_requested = true WHERE tenant_id = $1 AND id = $2 AND status IN ('queued', 'running')
                    RETURNING true";

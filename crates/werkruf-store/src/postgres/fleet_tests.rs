@@ -13,10 +13,10 @@ use crate::story::World;
 use crate::testbed::fresh_database;
 use crate::{ConversationRef, Fleet, OpenTurn, Opened, Partial, Records, StoreError, Streams, Turns};
 
-type Process = World<PostgresStore>;
+pub(super) type Process = World<PostgresStore>;
 
 /// Two stores that know nothing of each other but the database.
-async fn two() -> (Process, Process) {
+pub(super) async fn two() -> (Process, Process) {
     let (url, clock) = (fresh_database(), Clock::system(0));
     let open = async || {
         let options = PostgresOptions { pool_size: 4, ..PostgresOptions::new(url.clone()) };
@@ -27,7 +27,7 @@ async fn two() -> (Process, Process) {
     (here, there)
 }
 
-fn existing(world: &Process, id: Uuid, owner: &str) -> OpenTurn {
+pub(super) fn existing(world: &Process, id: Uuid, owner: &str) -> OpenTurn {
     OpenTurn { owner: owner.to_owned(), ..world.opening(ConversationRef::Existing { id, any_user: false }, "and?") }
 }
 

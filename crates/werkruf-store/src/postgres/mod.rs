@@ -27,6 +27,7 @@ mod people;
 mod people_write;
 mod pieces;
 mod records;
+mod retention;
 mod row;
 mod streams;
 mod system;
@@ -121,6 +122,8 @@ mod ledger_tests;
 mod legacy_tests;
 #[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod retention_tests;
 #[cfg(test)]
 mod search_tests;
 #[cfg(test)]

@@ -118,13 +118,18 @@ impl PostgresStore {
     pub(super) async fn forget(&self, before: Timestamp, after: Option<StreamKey>) -> Result<Forgotten, StoreError> {
         let sql = "SELECT * FROM forget_events($1, $2, $3)";
         let (tenant, stream) = (after.map(|key| key.tenant_id), after.map(|key| key.stream_id));
-        let rows = self.query(Scope::System, sql, &[p(&ms(before)), p(&tenant), p(&stream)]).await?;
-        crash::point("inside_retention");
-        only(&rows, |columns| {
-            let events = usize::try_from(columns.int()?).unwrap_or(0);
-            let next = columns.id_or_null()?.zip(columns.id_or_null()?);
-            Ok(Forgotten { events, next: next.map(|(tenant_id, stream_id)| StreamKey { tenant_id, stream_id }) })
+        self.with(Scope::System, move |transaction| {
+            Box::pin(async move {
+                let rows = transaction.query(sql, &[p(&ms(before)), p(&tenant), p(&stream)]).await?;
+                crash::point("inside_retention");
+                Ok(only(&rows, |columns| {
+                    let events = usize::try_from(columns.int()?).unwrap_or(0);
+                    let next = columns.id_or_null()?.zip(columns.id_or_null()?);
+                    Ok(Forgotten { events, next: next.map(|(tenant_id, stream_id)| StreamKey { tenant_id, stream_id }) })
+                })?)
+            })
         })
+        .await
     }
 
     pub(super) async fn expire(&self, now: Timestamp) -> Result<u64, StoreError> {

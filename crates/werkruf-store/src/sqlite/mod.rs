@@ -26,6 +26,8 @@ mod people_write;
 mod readers;
 mod records;
 mod restore;
+mod retention;
+mod retention_messages;
 mod row;
 mod streams;
 mod takeover;

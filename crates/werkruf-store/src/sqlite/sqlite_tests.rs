@@ -187,6 +187,8 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     for sql in super::turns::hot_statements()
         .into_iter()
         .chain(super::streams::hot_statements())
+        .chain(super::retention::hot_statements())
+        .chain(super::retention_messages::hot_statements())
         .chain(super::waiting::hot_statements())
         .chain(super::workspace::statements().into_iter().map(str::to_owned))
     {
@@ -200,6 +202,21 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
         // The names inside one person's row, and the one person's roles found by them.
         let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
         assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
+    }
+}
+
+/// A tenant alone is no way to a row: each statement of a sweep would look through all of its calls.
+#[tokio::test]
+async fn a_sweep_finds_its_rows_by_more_than_their_tenant() {
+    let (store, _clock, _folder) = fresh();
+    let file = outside(store.path());
+    for sql in super::retention::hot_statements().into_iter().chain(super::retention_messages::hot_statements()) {
+        let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().unwrap() {
+            let line: String = row.get(3).unwrap();
+            assert!(!line.ends_with("(tenant_id=?)"), "{sql}\n{line}");
+        }
     }
 }
 

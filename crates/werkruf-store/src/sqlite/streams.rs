@@ -63,7 +63,8 @@ const NEWEST: &str = "SELECT id, step, partial, finished_at FROM turns WHERE ten
     ORDER BY id DESC LIMIT 64";
 
 /// The first number of a stream that must stay: younger, or of a turn that has not ended. A log never has a hole.
-const HORIZON: &str = "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1 AND (created_at >= ?3 OR turn_id IN
+pub(super) const HORIZON: &str =
+    "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1 AND (created_at >= ?3 OR turn_id IN
     (SELECT id FROM turns WHERE tenant_id = ?1 AND id = events.turn_id AND finished_at IS NULL))";
 
 /// Streams looked at in one batch, and events deleted in it: a batch holds the writer for milliseconds.

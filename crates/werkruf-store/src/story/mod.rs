@@ -8,6 +8,7 @@ mod chapters_heard;
 mod chapters_knowledge;
 mod chapters_ledger;
 mod chapters_people;
+mod chapters_retention;
 mod chapters_reuse;
 mod chapters_streams;
 mod chapters_turns;
@@ -21,6 +22,7 @@ pub(crate) use chapters_heard::*;
 pub(crate) use chapters_knowledge::*;
 pub(crate) use chapters_ledger::*;
 pub(crate) use chapters_people::*;
+pub(crate) use chapters_retention::*;
 pub(crate) use chapters_reuse::*;
 pub(crate) use chapters_streams::*;
 pub(crate) use chapters_turns::*;
@@ -64,6 +66,12 @@ macro_rules! tell {
             a_turn_that_waits_is_canceled_and_its_message_kept,
             a_log_loses_its_beginning_and_never_gets_a_hole,
             a_long_log_is_forgotten_in_batches,
+            old_messages_go_in_whole_turns,
+            a_turn_that_spoke_last_after_others_keeps_them,
+            what_is_not_over_stays,
+            calls_go_with_all_that_is_theirs,
+            an_empty_conversation_goes_and_bills_stay_for_their_time,
+            a_long_conversation_is_swept_in_batches,
             two_roles_give_the_widest_scope,
             a_bad_batch_is_not_written_at_all,
             a_guest_is_made_once,

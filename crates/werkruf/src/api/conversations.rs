@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{ConversationRow, MessageRow};
+use werkruf_store::{ConversationRow, MessageRow, Order, Page};
 
 use super::body::{Named, Params};
 use super::error::ApiError;
@@ -188,7 +188,8 @@ struct MessageList<'a> {
 #[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
-        (status = 404, body = ref("#/components/schemas/Error"))))]
+        (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 410, body = ref("#/components/schemas/Error"), description = "`after` is not kept; details.first_seq is the first that is.")))]
 async fn messages(
     State(door): State<Arc<Door>>,
     Who(who): Who,
@@ -200,12 +201,29 @@ async fn messages(
     let format = history::format(format.format.as_deref())?;
     let conversation = lookup::conversation(&door, &who, &id).await?;
     let rows = door.app.records().messages(who.tenant_id, conversation.id, page).await?;
+    check_kept(&door, &conversation, page, &rows).await?;
     let next_after = page::next_after(&rows, page.limit, |row| row.id);
     if let Some(format) = format {
         return Ok(Json(json!({"messages": history::written(format, &rows, page.order), "next_after": next_after})).into_response());
     }
     let messages = rows.iter().map(MessageView::from).collect();
     Ok(Json(MessageList { messages, next_after }).into_response())
+}
+
+/// A page after a message that is not there is no end of the list: the reader has missed what was deleted with it.
+async fn check_kept(door: &Door, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
+    let Some(after) = page.after.filter(|_| rows.is_empty() && page.order == Order::OldestFirst) else { return Ok(()) };
+    let end = async |order| {
+        let page = Page { after: None, limit: 1, order };
+        let rows = door.app.records().messages(conversation.tenant_id, conversation.id, page).await?;
+        Ok::<_, ApiError>(rows.into_iter().next())
+    };
+    if end(Order::NewestFirst).await?.is_some_and(|last| last.id == after) {
+        return Ok(());
+    }
+    let first = end(Order::OldestFirst).await?.and_then(|first| first.seq);
+    let message = "The message named with after is not kept in this conversation; begin again without it.";
+    Err(ApiError::new(StatusCode::GONE, "messages_gone", message).details(json!({"first_seq": first})))
 }
 
 /// The session state, bare.

@@ -23,15 +23,15 @@ pub(crate) async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same
             "This Idempotency-Key was used with another body; use a new key for a new request.",
         ));
     }
-    let turn = door
-        .app
-        .records()
-        .turn(tenant_id, turn_id)
-        .await?
-        .ok_or_else(|| ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key."))?;
+    let turn = door.app.records().turn(tenant_id, turn_id).await?.ok_or_else(deleted)?;
     // One that waits for a person's word has said what there is to say for now.
     let told = turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval;
     if told { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
+}
+
+/// What it said is not kept any more.
+fn deleted() -> ApiError {
+    ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key.")
 }
 
 /// A chat again.
@@ -67,10 +67,7 @@ async fn stored_answer(door: &Door, turn: &TurnRow) -> Result<Response, ApiError
     let records = door.app.records();
     let stream_id = lookup::stream_of(turn);
     let rows = lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await?;
-    let Some(last) = rows.iter().find(|row| row.kind.ends_turn()) else {
-        tracing::error!(turn_id = %turn.id, "a finished turn has no last event");
-        return Err(ApiError::internal());
-    };
+    let last = rows.iter().find(|row| row.kind.ends_turn()).ok_or_else(deleted)?;
     let data = complete_event(records, turn.tenant_id, stream_id, last).await?;
     answer::ended(turn.conversation_id, last.kind, data.into_bytes())
 }
@@ -80,10 +77,7 @@ pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_bod
     let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
     let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
     let calls = door.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
-    let call = calls.first().ok_or_else(|| {
-        tracing::error!(turn_id = %turn.id, "a finished direct call has no row");
-        ApiError::internal()
-    })?;
+    let call = calls.first().ok_or_else(deleted)?;
     if !call.status.is_terminal()
         && let Some(approval) = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?
     {

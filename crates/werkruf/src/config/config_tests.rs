@@ -237,3 +237,35 @@ fn an_operators_prices_lie_over_the_built_in_ones() {
     assert!(faults[0].message.contains("/models/0"), "{}", faults[0].message);
     assert_eq!(load("prices = 'nowhere.json'\n", &[]).unwrap_err()[0].path, "/prices");
 }
+
+#[test]
+fn windows_of_retention_are_days_and_never_shorter_than_a_memory() {
+    let text = "[retention]\nmessages_days = 30\ncalls_days = 1";
+    let wanted = RetentionConfig { messages_days: Some(30), calls_days: Some(1), ..RetentionConfig::default() };
+    assert_eq!(load(text, &[]).unwrap().retention, wanted);
+    assert_eq!(load("", &[]).unwrap().retention, RetentionConfig::default(), "nothing is deleted unless it is asked for");
+    let text = "[retention]\nmessages_days = 0\nevents_days = -1\ncalls_days = 36501\nusage_days = 'a year'\nturns_days = 1";
+    let found = load(text, &[]).unwrap_err();
+    let mut places: Vec<_> = found.iter().map(|violation| (violation.path.as_str(), violation.line)).collect();
+    places.sort_unstable();
+    let expected = [("calls", 4), ("events", 3), ("messages", 2), ("turns", 6), ("usage", 5)];
+    assert_eq!(
+        places,
+        expected
+            .map(|(kind, line)| (format!("/retention/{kind}_days"), Some(line)))
+            .iter()
+            .map(|(path, line)| (path.as_str(), *line))
+            .collect::<Vec<_>>()
+    );
+    let negative = found.iter().find(|violation| violation.path == "/retention/events_days").unwrap();
+    assert_eq!(negative.message, "must be 1 to 36500 days; leave it out to keep events for good");
+
+    let tool = |reuse_s: u64| {
+        format!(
+            "[retention]\ncalls_days = 2\n[[tools]]\nname = 'book'\ndescription = 'Books.'\nkind = 'http'\nurl = 'http://127.0.0.1:1/'\n\
+             effect = 'once'\nreuse_s = {reuse_s}\nparameters = '{{\"type\": \"object\"}}'"
+        )
+    };
+    load(&tool(172_800), &[]).unwrap();
+    assert_eq!(faults(&tool(172_801), &[]), [at("/retention/calls_days", 2)]);
+}

@@ -14,7 +14,6 @@ use toml::de::{DeArray, DeTable, DeValue};
 use werkruf_runtime::{Assistant, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
-use super::RetentionConfig;
 use super::violation::ConfigViolation;
 
 /// More faults than this are not worth listing at once; it also bounds the reading again.
@@ -37,7 +36,7 @@ pub(super) struct File {
     pub model: ModelSection,
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
-    pub retention: RetentionConfig,
+    pub retention: RetentionSection,
     /// Judged one by one, so that each bad value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,
@@ -77,6 +76,16 @@ pub(super) struct EmbeddingSection {
     pub base_url: Option<String>,
     pub model: Option<String>,
     pub languages: Vec<String>,
+}
+
+/// Any whole number, so that each bad one is told what is wrong with it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetentionSection {
+    pub messages_days: Option<i64>,
+    pub events_days: Option<i64>,
+    pub calls_days: Option<i64>,
+    pub usage_days: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -20,6 +20,8 @@ use super::{
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
 const ADMIN_KEY_CHARACTERS: usize = 16;
+/// A hundred years.
+const MOST_DAYS: u32 = 36_500;
 
 /// A value and where it came from.
 struct Found<'a> {
@@ -154,9 +156,29 @@ fn auth(document: &Document, violations: &mut Vec<ConfigViolation>) -> AuthConfi
 }
 
 fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> RetentionConfig {
-    let retention = document.file.retention;
-    if retention.events_days == Some(0) {
-        violations.push(document.violation("/retention/events_days", "must be at least 1; leave it out to keep events for good"));
+    let section = &document.file.retention;
+    let mut days = |kind: &str, days: Option<i64>| {
+        let days = days?;
+        let fits = u32::try_from(days).ok().filter(|days| (1..=MOST_DAYS).contains(days));
+        if fits.is_none() {
+            let message = format!("must be 1 to {MOST_DAYS} days; leave it out to keep {kind} for good");
+            violations.push(document.violation(&format!("/retention/{kind}_days"), message));
+        }
+        fits
+    };
+    let retention = RetentionConfig {
+        messages_days: days("messages", section.messages_days),
+        events_days: days("events", section.events_days),
+        calls_days: days("calls", section.calls_days),
+        usage_days: days("usage", section.usage_days),
+    };
+    // A result that may be reused is read from the call's row: gone too soon, the same thing would be done a second time.
+    let remembered = document.file.tools.iter().filter_map(|tool| Some((tool.reuse_s?, &tool.name))).max();
+    if let (Some(days), Some((reuse_s, name))) = (retention.calls_days, remembered)
+        && reuse_s > u64::from(days) * 86_400
+    {
+        let message = format!("must not be shorter than reuse_s of the tool {name} ({reuse_s} seconds)");
+        violations.push(document.violation("/retention/calls_days", message));
     }
     retention
 }

@@ -69,10 +69,12 @@ pub struct AuthConfig {
 }
 
 /// `[retention]`: for how many days things are kept. What is not named is kept for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetentionConfig {
+    pub messages_days: Option<u32>,
     pub events_days: Option<u32>,
+    pub calls_days: Option<u32>,
+    pub usage_days: Option<u32>,
 }
 
 /// How log lines look.

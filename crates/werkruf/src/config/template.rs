@@ -42,7 +42,11 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # guest_role = "guest"
 
 # [retention]                          # what is not named is kept for good
-# events_days = 90
+# messages_days = 180
+# events_days = 90                     # events repeat what messages and calls say
+# calls_days = 180
+# usage_days = 800                     # what was spent
+
 # [auth.jwt]                           # people who sign in elsewhere; for Supabase set SUPABASE_URL instead
 # issuer = "https://login.example.org"
 # audience = "werkruf"

@@ -31,6 +31,8 @@ mod provided;
 #[cfg(test)]
 mod responses_model;
 #[cfg(test)]
+mod retention;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]

@@ -41,8 +41,12 @@ impl House {
 
     /// The same, with these variables beside the usual ones.
     pub async fn open_in(text: &str, variables: &[(&str, &str)]) -> Self {
+        Self::move_in(text, variables, tempfile::tempdir().unwrap()).await
+    }
+
+    /// The same, in a folder that may hold a database already.
+    pub async fn move_in(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
         let model = FakeModel::start().await;
-        let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("werkruf.toml");
         std::fs::write(&file, text).unwrap();
         let flags = Flags {

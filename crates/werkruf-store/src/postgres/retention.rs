@@ -1,0 +1,53 @@
+//! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. What a batch may delete is decided by functions in
+//! the schema (`migrations/*_retention.sql`). Several servers may be at it; each passes by what another one holds.
+
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::Scope;
+use super::param::{ms, p};
+use super::row::only;
+use crate::{Answer, Forgotten, Retention, RowKey, StoreError, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+
+impl Retention for PostgresStore {
+    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> Answer<'_, Swept> {
+        Box::pin(async move {
+            if sweep.rows == Sweepable::Events && !sweep.dry_run {
+                let after = after.map(|key| StreamKey { tenant_id: key.tenant_id, stream_id: key.id });
+                let Forgotten { events, next } = self.forget_events(sweep.before, after).await?;
+                let next = next.map(|key| RowKey { tenant_id: key.tenant_id, id: key.stream_id });
+                return Ok(Swept { rows: u64::try_from(events).unwrap_or(u64::MAX), conversations: 0, next });
+            }
+            self.sweep_batch(sweep, after).await
+        })
+    }
+}
+
+impl PostgresStore {
+    async fn sweep_batch(&self, sweep: Sweep, after: Option<RowKey>) -> Result<Swept, StoreError> {
+        let function = match sweep.rows {
+            Sweepable::Messages => "sweep_messages",
+            Sweepable::Events => "count_events",
+            Sweepable::Calls => "sweep_calls",
+            Sweepable::Usage => "sweep_usage",
+        };
+        let sql = format!("SELECT gone, whole, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
+        self.with(Scope::System, move |transaction| {
+            let sql = sql.clone();
+            Box::pin(async move {
+                // Nothing bears the first of all ids, so whoever begins there misses nothing.
+                let RowKey { tenant_id, id } = after.unwrap_or(RowKey { tenant_id: Uuid::nil(), id: Uuid::nil() });
+                let (before, now) = (ms(sweep.before), ms(sweep.now));
+                let rows = transaction.query(&sql, &[p(&before), p(&now), p(&tenant_id), p(&id), p(&sweep.dry_run)]).await?;
+                crash::point("inside_retention");
+                let counted = |number: i64| u64::try_from(number).unwrap_or(0);
+                Ok(only(&rows, |columns| {
+                    let (rows, conversations) = (counted(columns.int()?), counted(columns.int()?));
+                    let next = columns.id_or_null()?.zip(columns.id_or_null()?).map(|(tenant_id, id)| RowKey { tenant_id, id });
+                    Ok(Swept { rows, conversations, next })
+                })?)
+            })
+        })
+        .await
+    }
+}
