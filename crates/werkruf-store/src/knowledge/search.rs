@@ -22,8 +22,10 @@ const BEST_VECTORS: usize = 100;
 /// How many of the best move the question's vector towards themselves, and how far.
 const BEST_TO_FOLLOW: usize = 3;
 const FOLLOWED: f32 = 0.07;
-/// Chunks looked at for one list; at a hundred thousand chunks a question takes milliseconds.
-const MOST_LOOKED_AT: usize = 300_000;
+/// How often each chunk may be looked at for one list, on the average, and how many looks that makes at least and at most: a question takes
+/// milliseconds at ten thousand chunks and at a hundred thousand.
+const LOOKS: usize = 3;
+const LOOKED_AT: std::ops::RangeInclusive<usize> = 60_000..=300_000;
 /// Of a longer question the beginning counts.
 const MOST_WORDS: usize = 256;
 
@@ -184,11 +186,12 @@ impl Index {
         let mut rarest: Vec<(u32, f32)> = features.to_vec();
         rarest.sort_by_key(|(feature, _)| (self.features[*feature as usize].chunks, *feature));
         let (mut counts, mut touched, mut looked) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
+        let most = (LOOKS * self.alive).clamp(*LOOKED_AT.start(), *LOOKED_AT.end());
         for (at, (number, weight)) in rarest.iter().enumerate() {
             let feature = &self.features[*number as usize];
             let weight = weight * self.rarity(feature.chunks);
             looked += feature.chunks as usize;
-            if at > 0 && looked > MOST_LOOKED_AT {
+            if at > 0 && looked > most {
                 scored.late.push((*number, weight));
                 continue;
             }

@@ -32,3 +32,5 @@ $$;
 -- Statistics are samples of the values themselves, and would keep sentences of documents that were deleted.
 ALTER TABLE chunks ALTER COLUMN content SET STATISTICS 0, ALTER COLUMN heading SET STATISTICS 0;
 ALTER TABLE documents ALTER COLUMN title SET STATISTICS 0;
+ALTER TABLE vocabulary ALTER COLUMN word SET STATISTICS 0, ALTER COLUMN stem_de SET STATISTICS 0, ALTER COLUMN stem_en SET STATISTICS 0,
+  ALTER COLUMN stem_es SET STATISTICS 0, ALTER COLUMN flat SET STATISTICS 0, ALTER COLUMN own_part SET STATISTICS 0;
