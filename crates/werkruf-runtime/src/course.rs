@@ -140,10 +140,14 @@ impl Hub {
     /// The next row of a stream; those that are known are left out.
     pub(crate) fn tell_row(&self, stream_id: Uuid, event: &LiveEvent) {
         let mut streams = self.lock();
+        let own = streams.writing.get(&stream_id).map(|writing| &writing.shown).filter(|shown| shown.turn_id == event.turn_id);
+        let own = own.map(|shown| Shown { turn_id: shown.turn_id, step: shown.step, content: String::new() });
         let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) else { return };
         if event.seq == Some(course.told + 1) {
             course.told += 1;
-            let shown = if event.kind.settles_text() { course.shown.take() } else { None };
+            let left_off = if event.kind.settles_text() { course.shown.take() } else { None };
+            // The row may be read before the turn that wrote it here tells of it: what came while readers were behind was not told.
+            let shown = own.filter(|_| course.behind && event.kind.settles_text()).or(left_off);
             if let Some(rest) = shown.and_then(|shown| whole(&shown, event)) {
                 streams.hand_out(stream_id, &rest);
             }

@@ -114,3 +114,24 @@ fn who_heard_a_part_before_the_turn_went_elsewhere_hears_the_whole_before_its_en
     assert_eq!(kinds, [EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
     assert!(heard[1].data.contains("This is the whole answer."), "{}", heard[1].data);
 }
+
+#[test]
+fn a_row_read_before_its_turn_tells_of_it_brings_the_text_that_was_held_back() {
+    let hub = Hub::new(true);
+    let (mut feed, _) = hub.watch(KEY, ALL);
+    let event = |seq: i64, kind: EventType, data: &str| LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) };
+    let (init, end) = (
+        event(1, EventType::Init, "{}"),
+        event(2, EventType::Final, r#"{"message": {"role": "assistant", "content": "This is all of it."}}"#),
+    );
+    hub.publish(STREAM, &init);
+    say(&hub, "This is ", 1);
+    // Somebody joins who has less, so nobody is told any text until they have caught up.
+    let (_late, _) = hub.watch(KEY, ALL);
+    say(&hub, "all of it.", 1);
+    hub.tell_row(STREAM, &init);
+    hub.tell_row(STREAM, &end);
+    hub.publish(STREAM, &end);
+    let heard: Vec<EventType> = std::iter::from_fn(|| feed.try_recv()).map(|event| event.kind).collect();
+    assert_eq!(heard, [EventType::Init, EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
+}
