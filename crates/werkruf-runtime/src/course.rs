@@ -102,6 +102,12 @@ pub(crate) struct Found {
     pub(crate) parted: Vec<Uuid>,
 }
 
+/// Whether a row is behind this text: one of an earlier step or turn, told again for somebody who joined, says nothing of it.
+fn settles(shown: &Shown, row: &LiveEvent) -> bool {
+    let step = || serde_json::from_str::<serde_json::Value>(&row.data).ok().and_then(|said| said["step"].as_u64());
+    row.kind.settles_text() && row.turn_id == shown.turn_id && (row.kind.ends_turn() || step() >= Some(u64::from(shown.step)))
+}
+
 /// The whole text of a turn that was shown in part, as its end says it: whoever heard the part has then heard all of it.
 fn whole(shown: &Shown, end: &LiveEvent) -> Option<LiveEvent> {
     if end.kind != EventType::Final || shown.turn_id != end.turn_id {
@@ -145,7 +151,7 @@ impl Hub {
         let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) else { return };
         if event.seq == Some(course.told + 1) {
             course.told += 1;
-            let left_off = if event.kind.settles_text() { course.shown.take() } else { None };
+            let left_off = course.shown.take_if(|shown| settles(shown, event));
             // The row may be read before the turn that wrote it here tells of it: what came while readers were behind was not told.
             let shown = own.filter(|_| course.behind && event.kind.settles_text()).or(left_off);
             if let Some(rest) = shown.and_then(|shown| whole(&shown, event)) {

@@ -135,3 +135,21 @@ fn a_row_read_before_its_turn_tells_of_it_brings_the_text_that_was_held_back() {
     let heard: Vec<EventType> = std::iter::from_fn(|| feed.try_recv()).map(|event| event.kind).collect();
     assert_eq!(heard, [EventType::Init, EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
 }
+
+#[test]
+fn an_older_row_told_again_does_not_take_the_text_of_a_later_step() {
+    let hub = Hub::new(true);
+    let (mut feed, _) = hub.watch(KEY, ALL);
+    let event = |seq: i64, kind: EventType, data: &str| LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) };
+    let first = event(1, EventType::AssistantSnapshot, r#"{"content": "Let me see.", "step": 1}"#);
+    let end = event(2, EventType::Final, r#"{"message": {"role": "assistant", "content": "This is all of it."}}"#);
+    hub.publish(STREAM, &first);
+    say(&hub, "This is ", 2);
+    let (_late, _) = hub.watch(KEY, ALL);
+    say(&hub, "all of it.", 2);
+    hub.publish(STREAM, &end);
+    hub.tell_row(STREAM, &first);
+    hub.tell_row(STREAM, &end);
+    let heard: Vec<EventType> = std::iter::from_fn(|| feed.try_recv()).map(|event| event.kind).collect();
+    assert_eq!(heard, [EventType::AssistantSnapshot, EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
+}
