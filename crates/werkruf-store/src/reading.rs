@@ -214,6 +214,17 @@ macro_rules! readings {
                 content: c.text()?,
             })
         }
+
+        pub(super) fn unembedded_chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::UnembeddedChunk, $crate::StoreError> {
+            Ok($crate::knowledge::UnembeddedChunk {
+                number: c.int()?,
+                tenant_id: c.id()?,
+                collection: c.text()?,
+                title: c.text()?,
+                heading: c.text()?,
+                content: c.text()?,
+            })
+        }
     };
 }
 pub(crate) use readings;

@@ -9,7 +9,7 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::Scope;
 use super::param::{ms, p};
-use super::row::{Columns, all, only};
+use super::row::{all, only, unembedded_chunk};
 use super::text::{clean, clean_json};
 use crate::knowledge::{Billed, Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
 use crate::{NewUsage, StoreError};
@@ -44,13 +44,13 @@ impl PostgresStore {
     pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, limit) = (clean(model), i64::from(limit));
         let values = [p(&model), p(&after), p(&limit)];
-        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, unembedded)
+        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn claim_all_unembedded(&self, model: &str, owner: Uuid, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, lasts, limit) = (clean(model), self.claim_ms(), i64::from(limit));
         let values = [p(&model), p(&owner), p(&lasts), p(&limit)];
-        all(&self.query(Scope::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded)
+        all(&self.query(Scope::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn renew_all_claims(&self, owner: Uuid) -> Result<(), StoreError> {
@@ -98,17 +98,6 @@ impl PostgresStore {
         self.query(Scope::Tenant(who.tenant_id), BILL, &values).await?;
         Ok(())
     }
-}
-
-fn unembedded(columns: &mut Columns<'_>) -> Result<UnembeddedChunk, StoreError> {
-    Ok(UnembeddedChunk {
-        number: columns.int()?,
-        tenant_id: columns.id()?,
-        collection: columns.text()?,
-        title: columns.text()?,
-        heading: columns.text()?,
-        content: columns.text()?,
-    })
 }
 
 fn bytes(vector: &[f32]) -> Vec<u8> {

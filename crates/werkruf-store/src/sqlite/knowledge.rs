@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::erase::fold;
 use super::knowledge_write::{add, bill, put, remove, strike};
-use super::row::{all, changed_chunk, chunk, document, first};
+use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
     Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
@@ -128,16 +128,7 @@ impl Knowledge for SqliteStore {
     fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached(UNEMBEDDED)?;
-            all(&mut statement, params![model, after, limit], |columns| {
-                Ok(UnembeddedChunk {
-                    number: columns.int()?,
-                    tenant_id: columns.id()?,
-                    collection: columns.text()?,
-                    title: columns.text()?,
-                    heading: columns.text()?,
-                    content: columns.text()?,
-                })
-            })
+            all(&mut statement, params![model, after, limit], unembedded_chunk)
         }))
     }
 
