@@ -1,52 +1,32 @@
 //! What the flight tools propose for sentences in three languages, beside all other tools, and when they keep silent.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod planner;
+
 use std::sync::Arc;
 
 use jiff::civil::{Date, date};
+use planner::Planner;
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, ToolObject};
 use werkruf_llm::{HttpLimits, http_client};
-use werkruf_store::SqliteStore;
 use werkruf_tools::{Flights, FlightsConfig, flight_tools, workspace_tools};
 
 const TODAY: Date = date(2026, 11, 15);
 
-struct Planner {
-    tools: Vec<Arc<dyn ToolObject>>,
-    _folder: tempfile::TempDir,
-}
-
-impl Planner {
-    fn new() -> Self {
-        let clock = Clock::system(0);
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+fn planner() -> Planner {
+    Planner::new(TODAY, |store, clock| {
         let client = http_client(&HttpLimits::default()).unwrap();
         let flights = Flights::new(FlightsConfig::default(), &client, Arc::clone(&store) as _, None, clock.clone());
         let mut tools = workspace_tools(store, clock.clone());
         tools.extend(flight_tools(Arc::new(flights), clock));
-        Self { tools, _folder: folder }
-    }
+        tools
+    })
+}
 
-    fn propose(&self, text: &str, locale: &str) -> Vec<(String, Value)> {
-        let proposal = |tool: &Arc<dyn ToolObject>| Some((tool.spec().name.to_string(), tool.propose(text, locale, TODAY)?));
-        self.tools.iter().filter_map(proposal).collect()
-    }
-
-    /// Every sentence, and everything that is wrong at once.
-    fn check(&self, locale: &str, expected: &[(&str, &str, Value)]) {
-        let mut wrong = Vec::new();
-        for (text, tool, args) in expected {
-            let wanted: Vec<(String, Value)> =
-                Some(((*tool).to_owned(), args.clone())).into_iter().filter(|(tool, _)| !tool.is_empty()).collect();
-            let proposed = self.propose(text, locale);
-            if proposed != wanted {
-                wrong.push(format!("{text:?}\n  wanted   {wanted:?}\n  proposed {proposed:?}"));
-            }
-        }
-        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), expected.len(), wrong.join("\n"));
-    }
+/// Each sentence with the one call it asks for, or with none.
+fn check(locale: &str, expected: &[(&str, &str, Value)]) {
+    let one = |tool: &str, args: &Value| Some((tool.to_owned(), args.clone())).into_iter().filter(|(tool, _)| !tool.is_empty()).collect();
+    planner().check(locale, expected.iter().map(|(text, tool, args)| (*text, one(tool, args))));
 }
 
 const SEARCH: &str = "search_flights";
@@ -63,7 +43,7 @@ fn with(mut base: Value, mut more: Value) -> Value {
 #[test]
 fn german() {
     let march = || json!({"origin": "FRA", "destination": "JFK", "depart_date": "2027-03-15", "cabin": "BUSINESS"});
-    Planner::new().check(
+    check(
         "de-DE",
         &[
             ("Suche mir Business Class Flüge von FRA nach JFK am 15. März", SEARCH, march()),
@@ -106,7 +86,7 @@ fn german() {
 
 #[test]
 fn english() {
-    Planner::new().check(
+    check(
         "en-US",
         &[
             (
@@ -131,7 +111,7 @@ fn english() {
 
 #[test]
 fn spanish() {
-    Planner::new().check(
+    check(
         "es-ES",
         &[
             (
@@ -158,7 +138,7 @@ fn spanish() {
 /// What the other tools answer must not become a flight.
 #[test]
 fn the_office_stays_the_office() {
-    let planner = Planner::new();
+    let planner = planner();
     for (text, locale) in [
         ("welche todos habe ich offen", "de"),
         ("Welche Anfragen sind heute fällig?", "de"),

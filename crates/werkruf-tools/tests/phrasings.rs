@@ -1,52 +1,24 @@
 //! What the tools propose for sentences in three languages, and for what sentences they keep silent.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::sync::Arc;
+mod planner;
 
 use jiff::civil::{Date, date};
+use planner::Planner;
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, ToolObject};
-use werkruf_store::SqliteStore;
 use werkruf_tools::workspace_tools;
 
 /// A Wednesday; its week runs from the 9th to the 15th.
 const TODAY: Date = date(2026, 11, 11);
 
-struct Planner {
-    tools: Vec<Arc<dyn ToolObject>>,
-    _folder: tempfile::TempDir,
+fn planner() -> Planner {
+    Planner::new(TODAY, |store, clock| workspace_tools(store, clock))
 }
 
-impl Planner {
-    fn new() -> Self {
-        let clock = Clock::system(0);
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
-        Self { tools: workspace_tools(store, clock), _folder: folder }
-    }
-
-    fn propose(&self, text: &str, locale: &str) -> Vec<(String, Value)> {
-        let proposal = |tool: &Arc<dyn ToolObject>| Some((tool.spec().name.to_string(), tool.propose(text, locale, TODAY)?));
-        let proposed: Vec<(String, Value)> = self.tools.iter().filter_map(proposal).collect();
-        for (name, arguments) in &proposed {
-            let tool = self.tools.iter().find(|tool| tool.spec().name == *name).unwrap();
-            assert!(tool.normalize(arguments.clone()).is_ok(), "{name} does not take {arguments}");
-        }
-        proposed
-    }
-
-    /// Every sentence, and everything that is wrong at once.
-    fn check(&self, locale: &str, expected: &[(&str, &[(&str, Value)])]) {
-        let mut wrong = Vec::new();
-        for (text, calls) in expected {
-            let wanted: Vec<(String, Value)> = calls.iter().map(|(name, args)| (format!("get_{name}"), args.clone())).collect();
-            let proposed = self.propose(text, locale);
-            if proposed != wanted {
-                wrong.push(format!("{text:?}\n  wanted   {wanted:?}\n  proposed {proposed:?}"));
-            }
-        }
-        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), expected.len(), wrong.join("\n"));
-    }
+/// Each sentence with the calls it asks for, named without their `get_`.
+fn check(locale: &str, expected: &[(&str, &[(&str, Value)])]) {
+    let named = |calls: &[(&str, Value)]| calls.iter().map(|(name, args)| (format!("get_{name}"), args.clone())).collect();
+    planner().check(locale, expected.iter().map(|(text, calls)| (*text, named(calls))));
 }
 
 const REQUESTS: &str = "requests";
@@ -58,7 +30,7 @@ const USER: &str = "user_info";
 #[test]
 fn german() {
     let week = json!({"startDate": "2026-11-09", "endDate": "2026-11-15"});
-    Planner::new().check(
+    check(
         "de-DE",
         &[
             ("welche todos habe ich offen", &[(TODOS, json!({"status": "open"}))]),
@@ -118,7 +90,7 @@ fn german() {
 #[test]
 fn english() {
     let week = json!({"startDate": "2026-11-09", "endDate": "2026-11-15"});
-    Planner::new().check(
+    check(
         "en-US",
         &[
             ("what open requests do I have today?", &[(REQUESTS, json!({"status": "open", "dueDate": "today"}))]),
@@ -167,7 +139,7 @@ fn english() {
 #[test]
 fn spanish() {
     let week = json!({"startDate": "2026-11-09", "endDate": "2026-11-15"});
-    Planner::new().check(
+    check(
         "es-ES",
         &[
             ("solicitudes abiertas de hoy", &[(REQUESTS, json!({"status": "open", "dueDate": "today"}))]),
@@ -212,7 +184,7 @@ fn spanish() {
 
 #[test]
 fn silence() {
-    let planner = Planner::new();
+    let planner = planner();
     let mut spoke = Vec::new();
     let sentences = [
         ("de-DE", "hallo"),
