@@ -67,7 +67,7 @@ impl Walk<'_> {
         {
             return Ok(boarding);
         }
-        let earlier = ground.turns.reusable_call(ground.fence.tenant_id, key).await?;
+        let earlier = ground.turns.reusable_call(ground.fence.tenant_id, ground.conversation_id, key).await?;
         match judge(earlier, spec, ground.turn_id, ground.clock.now()) {
             Earlier::Nothing => Ok(Boarding::Lead(lead)),
             Earlier::Reuse(source) => {

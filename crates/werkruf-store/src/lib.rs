@@ -146,10 +146,10 @@ pub trait Turns: Send + Sync {
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>>;
     /// The messages with a place in the conversation, in order.
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>>;
-    /// Which of these ids a call of the conversation already bears.
+    /// Which of these ids a result in the conversation already bears.
     fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>>;
-    /// The newest call with this key that may answer again: see [`Reusable`].
-    fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>>;
+    /// The newest call with this key that may answer again, of the conversation or of none: see [`Reusable`].
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>>;
     /// Turns that have not ended and that nobody but `owner` holds, oldest first. Whether a task still lives is for the caller to know.
     fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>>;
     /// Claims the lease of a turn that had begun before; its message has its place already.

@@ -291,7 +291,7 @@ impl Story {
         let _ = both!(self, turn(tenant_id, turn.turn_id));
         let _ = both!(self, turn_usage(tenant_id, turn.turn_id));
         let _ = both!(self, calls(tenant_id, CallFilter { turn_id: Some(turn.turn_id), ..CallFilter::default() }, Page::default()));
-        let _ = both!(self, reusable_call(tenant_id, key));
+        let _ = both!(self, reusable_call(tenant_id, turn.conversation_id, key));
         let _ = both!(self, events(tenant_id, turn.conversation_id.unwrap_or(turn.turn_id), Some(turn.turn_id), 0_i64, 5_u32));
         if let Some(id) = turn.conversation_id {
             let _ = both!(self, history(tenant_id, id));

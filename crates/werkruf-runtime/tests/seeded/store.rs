@@ -204,16 +204,15 @@ impl Turns for Store {
     fn taken_call_ids(&self, _: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
         Box::pin(self.read("taken ids", move |tables| {
             let borne = |id: &String| {
-                let by_call = |call: &Arc<CallRow>| call.conversation_id == Some(conversation_id) && call.call_id.as_ref() == Some(id);
                 let by_message = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id.as_ref() == Some(id);
-                tables.calls.values().any(by_call) || tables.messages.values().any(by_message)
+                tables.messages.values().any(by_message)
             };
             ids.into_iter().filter(borne).collect()
         }))
     }
 
-    fn reusable_call(&self, _: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
-        Box::pin(self.read("reusable call", move |tables| tables.reusable(&dedupe_key)))
+    fn reusable_call(&self, _: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+        Box::pin(self.read("reusable call", move |tables| tables.reusable(conversation_id, &dedupe_key)))
     }
 
     fn summary(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {

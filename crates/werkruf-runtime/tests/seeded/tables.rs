@@ -227,8 +227,9 @@ impl Tables {
         sum
     }
 
-    pub fn reusable(&self, dedupe_key: &str) -> Option<Reusable> {
-        let same = self.calls.values().filter(|call| call.dedupe_key.as_deref() == Some(dedupe_key));
+    pub fn reusable(&self, conversation_id: Option<Uuid>, dedupe_key: &str) -> Option<Reusable> {
+        let here = self.calls.values().filter(|call| call.conversation_id == conversation_id);
+        let same = here.filter(|call| call.dedupe_key.as_deref() == Some(dedupe_key));
         let call = same
             .filter(|call| {
                 (call.status == CallStatus::Succeeded && call.dedupe_of.is_none())

@@ -87,9 +87,11 @@ impl Turns for PostgresStore {
         })
     }
 
-    fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), &reusable_sql(), &[p(&tenant_id), p(&clean(&dedupe_key))]).await?;
+            let key = clean(&dedupe_key);
+            let values = [p(&tenant_id), p(&key), p(&conversation_id)];
+            let rows = self.query(Scope::Tenant(tenant_id), &reusable_sql(), &values).await?;
             first(&rows, |columns| Ok(Reusable { call: row::call(columns)?, stale: columns.flag()?, message_since: columns.flag()? }))
         })
     }
@@ -143,10 +145,8 @@ impl Turns for PostgresStore {
     }
 }
 
-/// A call bears the id the model sent, and the id under which its result stands in the conversation.
 const TAKEN: &str = "SELECT asked.n FROM unnest($3) WITH ORDINALITY AS asked (id, n)
-    WHERE EXISTS (SELECT 1 FROM tool_calls WHERE tenant_id = $1 AND conversation_id = $2 AND call_id = asked.id)
-       OR EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = asked.id)
+    WHERE EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = asked.id)
     ORDER BY asked.n";
 
 /// Sums of bigints are numerics, which nobody here reads.
@@ -167,7 +167,7 @@ fn reusable_sql() -> String {
            OR coalesce((SELECT messages.created_at > found.created_at FROM messages WHERE messages.tenant_id = $1
              AND messages.conversation_id = found.conversation_id AND messages.seq IS NOT NULL AND messages.role = 'user'
              ORDER BY messages.seq DESC LIMIT 1), false)
-         FROM (SELECT * FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2
+         FROM (SELECT * FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3
            AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown'
              OR (status = 'queued' AND EXISTS (SELECT 1 FROM approvals WHERE approvals.tenant_id = $1 AND approvals.call_id = tool_calls.id)))
          ORDER BY created_at DESC, id DESC LIMIT 1) AS found",

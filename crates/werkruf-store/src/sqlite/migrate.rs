@@ -34,6 +34,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "ledger", sql: include_str!("migrations/0009_ledger.sql") },
     Migration { version: 10, name: "knowledge", sql: include_str!("migrations/0010_knowledge.sql") },
     Migration { version: 11, name: "retention", sql: include_str!("migrations/0011_retention.sql") },
+    Migration { version: 12, name: "fewer_pages", sql: include_str!("migrations/0012_fewer_pages.sql") },
 ];
 
 impl Migration {

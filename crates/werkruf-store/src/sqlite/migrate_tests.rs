@@ -88,6 +88,34 @@ fn what_tokens_said_before_their_end_was_kept_is_forgotten() {
 }
 
 #[test]
+fn tables_that_are_built_anew_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    migrate(&connection, &path, &MIGRATIONS[..11], Timestamp::UNIX_EPOCH).unwrap();
+    let rows = "INSERT INTO events (conversation_id, seq, tenant_id, turn_id, type, data, created_at)
+          VALUES ('c', 2, 't', 'u', 'final', '{}', 'later'), ('c', 1, 't', NULL, 'init', '{}', 'now');
+        INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model, operation,
+          tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
+          VALUES ('b', 't', '1', 'c', 'u', 'k', 'y', 'now', 'p', 'm', 'chat', 1, 2, 3, 4, 5, 0, 1500000000),
+            ('a', 't', '1', NULL, NULL, NULL, NULL, 'now', 'p', 'm', 'tool', 1, 2, 3, 4, 5, 1, NULL);";
+    connection.execute_batch(rows).unwrap();
+    let whole = || {
+        let sql = "SELECT json_array(
+          (SELECT json_group_array(json_array(conversation_id, seq, tenant_id, turn_id, type, data, created_at))
+             FROM (SELECT * FROM events ORDER BY seq)),
+          (SELECT json_group_array(json_array(id, tenant_id, user_id, chat_id, turn_id, call_id, key_id, created_at, provider, model, operation,
+             tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, cost_usd))
+             FROM (SELECT * FROM api_usage_by_chat ORDER BY id)))";
+        connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    let before = whole();
+    assert!(before.contains("1.5") && before.contains("final"), "{before}");
+    migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(whole(), before);
+}
+
+#[test]
 fn versions_count_from_one_without_holes() {
     assert!(MIGRATIONS.iter().map(|step| step.version).eq(1..=i64::try_from(MIGRATIONS.len()).unwrap()));
 }

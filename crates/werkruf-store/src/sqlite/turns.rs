@@ -67,8 +67,8 @@ impl Turns for SqliteStore {
         Box::pin(self.readers.look_up(move |c| taken(c, tenant_id, conversation_id, ids)))
     }
 
-    fn reusable_call(&self, tenant_id: Uuid, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
-        Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, &dedupe_key)))
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+        Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, conversation_id, &dedupe_key)))
     }
 
     fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
@@ -101,8 +101,7 @@ impl Turns for SqliteStore {
     }
 }
 
-const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND call_id = ?3 AND tenant_id = ?1)
-    OR EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND tool_call_id = ?3 AND tenant_id = ?1)";
+const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND tool_call_id = ?3 AND tenant_id = ?1)";
 
 const SUMMARY: &str = "SELECT summary_until, summary FROM conversations
     WHERE tenant_id = ?1 AND id = ?2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
@@ -122,7 +121,7 @@ fn history_sql() -> String {
 
 fn reusable_sql() -> String {
     format!(
-        "SELECT {} FROM tool_calls WHERE tenant_id = ?1 AND dedupe_key = ?2
+        "SELECT {} FROM tool_calls WHERE conversation_id IS ?3 AND dedupe_key = ?2 AND tenant_id = ?1
            AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown'
              OR (status = 'queued' AND EXISTS (SELECT 1 FROM approvals WHERE approvals.tenant_id = ?1 AND call_id = tool_calls.id)))
          ORDER BY created_at DESC, id DESC LIMIT 1",
@@ -130,7 +129,6 @@ fn reusable_sql() -> String {
     )
 }
 
-/// A call bears the id the model sent, and the id under which its result stands in the conversation.
 fn taken(c: &Connection, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Result<Vec<String>, StoreError> {
     let (tenant, conversation) = (Id::from(tenant_id), Id::from(conversation_id));
     let mut statement = c.prepare_cached(TAKEN)?;
@@ -143,10 +141,10 @@ fn taken(c: &Connection, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String
     Ok(taken)
 }
 
-fn reusable(c: &Connection, tenant_id: Uuid, dedupe_key: &str) -> Result<Option<Reusable>, StoreError> {
+fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: &str) -> Result<Option<Reusable>, StoreError> {
     let tenant = Id::from(tenant_id);
     let mut statement = c.prepare_cached(&reusable_sql())?;
-    let Some(call) = first(&mut statement, params![tenant, dedupe_key], row::call)? else { return Ok(None) };
+    let Some(call) = first(&mut statement, params![tenant, dedupe_key, id_or_null(conversation_id)], row::call)? else { return Ok(None) };
     let (stale, message_since) = since(c, &tenant, &call)?;
     Ok(Some(Reusable { call, stale, message_since }))
 }

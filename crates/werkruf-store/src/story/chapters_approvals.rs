@@ -40,7 +40,7 @@ pub(crate) async fn a_turn_waits_for_a_word_and_goes_on<S: Store>(mut world: Wor
     let (running, call, wish) = parked(&world).await;
     assert!(matches!(world.store.write(world.to_write(&running)).await, Err(StoreError::Fenced)), "the lease was given back");
     assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap(), [], "nobody goes on without a word");
-    let earlier = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    let earlier = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert_eq!(earlier.call.id, call.id, "the same call again finds the one that waits");
 
     world.later(10);

@@ -172,7 +172,7 @@ pub(crate) async fn what_is_not_over_stays<S: Store>(mut world: World<S>) {
     // Whether it happened is for the person to say, however long ago it was.
     let spoken = world.go_on(unknown.conversation, "it did").await;
     world.complete(&spoken).await;
-    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(unknown.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert!(found.message_since);
     assert_eq!(world.swept(Sweepable::Messages, before).await, (4, 0));
     assert_eq!(world.swept(Sweepable::Calls, before).await, (1, 0));

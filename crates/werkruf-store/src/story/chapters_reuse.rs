@@ -10,13 +10,19 @@ pub(crate) async fn a_result_is_reusable_until_the_world_changes<S: Store>(mut w
     world.later(10);
     let read = world.call(&running, 0);
     world.act(&running, std::slice::from_ref(&read)).await;
-    let lookup = async |world: &World<S>| world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap();
+    let lookup =
+        async |world: &World<S>| world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap();
     assert_eq!(lookup(&world).await, None, "nothing is reusable while it runs");
     world.later(10);
     world.finish_call(&running, &read).await;
     let found = lookup(&world).await.unwrap();
     assert_eq!((found.call.id, found.stale, found.message_since), (read.id, false, false));
-    assert_eq!(world.store.reusable_call(world.id(), "key".to_owned()).await.unwrap(), None, "another tenant's");
+    assert_eq!(
+        world.store.reusable_call(world.id(), Some(running.conversation), "key".to_owned()).await.unwrap(),
+        None,
+        "another tenant's"
+    );
+    assert_eq!(world.store.reusable_call(world.tenant, None, "key".to_owned()).await.unwrap(), None, "a conversation's own");
 
     // An answer that was itself reused is no source.
     let mut joined = world.call(&running, 1);
@@ -31,7 +37,7 @@ pub(crate) async fn a_result_is_reusable_until_the_world_changes<S: Store>(mut w
     assert!(!lookup(&world).await.unwrap().stale, "it has not finished");
     world.finish_call(&running, &change).await;
     assert!(lookup(&world).await.unwrap().stale);
-    let own = world.store.reusable_call(world.tenant, "change".to_owned()).await.unwrap().unwrap();
+    let own = world.store.reusable_call(world.tenant, Some(running.conversation), "change".to_owned()).await.unwrap().unwrap();
     assert!(!own.stale, "a call does not make itself stale");
     world.complete(&running).await;
 }
@@ -47,7 +53,7 @@ pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<
     (end.response, end.error_code) = (None, Some("outcome_unknown".to_owned()));
     write.ends = vec![end];
     world.store.write(write).await.unwrap();
-    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert_eq!((found.call.status, found.message_since), (CallStatus::Timeout, false));
 
     world.later(10);
@@ -55,19 +61,21 @@ pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<
     open.start = false;
     let next = open.turn_id;
     world.store.open_turn(open).await.unwrap();
-    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert!(found.message_since, "a waiting message counts");
     world.complete(&running).await;
     world.store.start_turn(world.tenant, next, super::world::OWNER, world.now).await.unwrap();
-    let found = world.store.reusable_call(world.tenant, "key".to_owned()).await.unwrap().unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert!(found.message_since, "and so does a placed one");
 }
 
 pub(crate) async fn ids_are_taken_per_conversation<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let call = world.call(&running, 0);
-    world.act(&running, &[call]).await;
+    world.act(&running, std::slice::from_ref(&call)).await;
     let asked = || vec!["call_0".to_owned(), "call_9".to_owned()];
+    assert!(world.store.taken_call_ids(world.tenant, running.conversation, asked()).await.unwrap().is_empty(), "it has no result yet");
+    world.finish_call(&running, &call).await;
     assert_eq!(world.store.taken_call_ids(world.tenant, running.conversation, asked()).await.unwrap(), ["call_0"]);
     let other = world.talk().await;
     assert!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap().is_empty());
