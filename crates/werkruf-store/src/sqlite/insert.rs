@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
+use super::row::first;
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
 use crate::{CallRow, NewEvent, NewMessage, NewUsage, StoreError, TurnWrite};
 
@@ -159,6 +160,23 @@ pub(super) fn check_home(call: &CallRow, tenant_id: Uuid, turn_id: Uuid) -> Resu
 
 /// How long a lease stands after a write. Only a database shared by several processes looks at it.
 const LEASE_S: i64 = 15;
+
+/// What a lease counts on from.
+pub(super) struct Lease {
+    pub(super) epoch: i64,
+    pub(super) next_event: i64,
+    pub(super) next_message: i64,
+}
+
+/// The lease of a stream that has one.
+pub(super) fn lease(c: &Connection, tenant: &Id, stream: &Id) -> Result<Lease, StoreError> {
+    let mut statement =
+        c.prepare_cached("SELECT epoch, next_event_seq, next_message_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
+    let found = first(&mut statement, params![tenant, stream], |columns| {
+        Ok(Lease { epoch: columns.int()?, next_event: columns.int()?, next_message: columns.int()? })
+    })?;
+    found.ok_or_else(|| StoreError::Broken("a lease row vanished".to_owned()))
+}
 
 /// When a lease renewed now would lapse.
 pub(super) fn lease_end(now: Timestamp) -> Stamp {

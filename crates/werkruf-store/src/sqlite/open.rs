@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::beside;
@@ -47,7 +48,7 @@ pub(super) fn writable(path: &Path) -> Result<Connection, StoreError> {
          PRAGMA wal_autocheckpoint = 4000;
          PRAGMA journal_size_limit = 67108864;",
     )?;
-    connection.set_prepared_statement_cache_capacity(128);
+    plan_once(&connection)?;
     Ok(connection)
 }
 
@@ -58,8 +59,16 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -1024;")?;
-    connection.set_prepared_statement_cache_capacity(128);
+    plan_once(&connection)?;
     Ok(connection)
+}
+
+/// Statements are kept, and a plan does not depend on what is bound: otherwise a statement that was taken back, which forgets what
+/// was bound, is planned anew each time.
+fn plan_once(connection: &Connection) -> Result<(), StoreError> {
+    connection.set_prepared_statement_cache_capacity(128);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 fn check_version(found: i32) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, StatementStatus};
 use serde_json::json;
 use tempfile::TempDir;
 use werkruf_contract::{Clock, Grant};
@@ -202,6 +202,60 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
         // The names inside one person's row, and the one person's roles found by them.
         let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
         assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
+    }
+}
+
+/// A plan that depends on what is bound is made anew for every run, which costs more than the run. So is the table that a list of
+/// three words in a rule becomes.
+#[tokio::test]
+async fn a_turn_plans_once_and_its_rules_build_no_tables() {
+    let (store, _clock, _folder) = fresh();
+    let file = super::open::read_only(store.path()).unwrap();
+    for sql in super::turns::hot_statements().into_iter().chain(super::waiting::hot_statements()).filter(|sql| sql.starts_with("SELECT")) {
+        let mut statement = file.prepare(&sql).unwrap();
+        for value in ["a", "b", "c"] {
+            for at in 1..=statement.parameter_count() {
+                statement.raw_bind_parameter(at, value).unwrap();
+            }
+            let mut rows = statement.raw_query();
+            while rows.next().unwrap().is_some() {}
+            drop(rows);
+            // As the cache does when it takes a statement back.
+            statement.clear_bindings();
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
+    }
+    let mut tables = file.prepare("SELECT sql FROM sqlite_schema WHERE name IN ('turns', 'messages', 'tool_calls', 'api_usage')").unwrap();
+    let rules: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rules.len(), 4);
+    for rule in rules {
+        let long = rule.split(" IN ").skip(1).find(|list| list.split(')').next().unwrap().matches(',').count() > 1);
+        assert_eq!(long, None, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn words_outside_the_lists_are_refused() {
+    let (store, _clock, _folder) = fresh();
+    let refused = |sql: &'static str| store.writer.submit(move |c| Ok(c.execute(sql, [])?));
+    for sql in [
+        "INSERT INTO turns (tenant_id, id, user_id, kind, assistant, status, created_at, updated_at) VALUES ('t', 'u', '1', 'other', 'a', 'acting', '', '')",
+        "INSERT INTO turns (tenant_id, id, user_id, kind, assistant, status, created_at, updated_at) VALUES ('t', 'u', '1', 'chat', 'a', 'other', '', '')",
+        "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role) VALUES ('m', 't', '', 'c', '', 'other')",
+        "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, status) VALUES ('m', 't', '', 'c', '', 'tool', 'other')",
+        "INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
+           tokens_reasoning, tokens_total, estimated) VALUES ('a', 't', '1', '', 'p', 'm', 'other', 1, 1, 1, 1, 1, 0)",
+    ] {
+        let error = refused(sql).await.unwrap_err().to_string();
+        assert!(error.contains("CHECK constraint failed"), "{sql}\n{error}");
+    }
+    for (kind, status, effect) in [("other", "queued", "read"), ("function", "other", "read"), ("function", "queued", "other")] {
+        let sql = format!(
+            "INSERT INTO tool_calls (tenant_id, id, turn_id, step, output_index, kind, tool_name, status, effect, context, created_at, updated_at)
+             VALUES ('t', 'k', 'u', 1, 0, '{kind}', 'echo', '{status}', '{effect}', '{{}}', '', '')"
+        );
+        let error = store.writer.submit(move |c| Ok(c.execute(&sql, [])?)).await.unwrap_err().to_string();
+        assert!(error.contains("CHECK constraint failed"), "{kind} {status} {effect}: {error}");
     }
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid};
 
 use super::clients;
-use super::insert::{Place, call, check_home, count, lease_end};
+use super::insert::{Lease, Place, call, check_home, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
 use super::waiting;
@@ -151,26 +151,19 @@ fn make_conversation(c: &Connection, open: &OpenTurn, id: &Id, channel: &str, ti
     Ok(())
 }
 
-/// What a claimed lease counts on from.
-struct Claim {
-    epoch: i64,
-    next_event: i64,
-    next_message: i64,
-}
-
 /// Takes the lease, or `None` while a turn that has begun is not over, whoever holds it: nothing may come between a call and its result.
-fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Claim>, StoreError> {
+fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Lease>, StoreError> {
     let mut statement = c.prepare_cached(
         "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
          VALUES (?1, ?2, ?3, 1, 1 + ?4, 1 + ?5, ?6)
          ON CONFLICT (tenant_id, conversation_id) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1,
            next_event_seq = next_event_seq + ?4, next_message_seq = next_message_seq + ?5, expires_at = excluded.expires_at
-         WHERE owner IS NULL
-         RETURNING epoch, next_event_seq, next_message_seq",
+         WHERE owner IS NULL",
     )?;
-    first(&mut statement, params![tenant, stream, open.owner, events, messages, lease_end(open.now)], |columns| {
-        Ok(Claim { epoch: columns.int()?, next_event: columns.int()?, next_message: columns.int()? })
-    })
+    match statement.execute(params![tenant, stream, open.owner, events, messages, lease_end(open.now)])? {
+        0 => Ok(None),
+        _ => lease(c, tenant, stream).map(Some),
+    }
 }
 
 /// Draws event numbers without owning the lease; the next free number.

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid, merge_state};
 
-use super::insert::{Place, call, check_home, count, lease_end};
+use super::insert::{Place, call, check_home, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
@@ -71,13 +71,14 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
-/// Draws the numbers and proves the ownership in one statement; a turn that ends or waits gives the lease back with it.
+/// Draws the numbers and proves the ownership; a turn that ends or waits gives the lease back with it. No `RETURNING` here: it
+/// keeps its rows in a table that is made and dropped each time, which costs more than looking once more.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
     let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
            owner = CASE WHEN ?8 THEN NULL ELSE owner END
-         WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4 RETURNING next_event_seq, next_message_seq",
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4",
     )?;
     let numbers = params![
         tenant,
@@ -89,7 +90,11 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
         lease_end(write.now),
         ends,
     ];
-    first(&mut statement, numbers, |columns| Ok((columns.int()?, columns.int()?)))?.ok_or(StoreError::Fenced)
+    if statement.execute(numbers)? != 1 {
+        return Err(StoreError::Fenced);
+    }
+    let lease = lease(c, tenant, stream)?;
+    Ok((lease.next_event, lease.next_message))
 }
 
 /// The placeholder's place is kept: nothing ever stands between a call and its result.
@@ -225,9 +230,10 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
 /// Whether somebody asked for the turn to stop.
 fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached(
+        // Spelled out: a list of three words would be a table made for each turn.
         "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
            message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(seen, ?10)
-         WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING cancel_requested",
+         WHERE tenant_id = ?1 AND id = ?2 AND status <> 'completed' AND status <> 'failed' AND status <> 'canceled'",
     )?;
     let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();
     let values = params![
@@ -242,7 +248,10 @@ fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnCh
         change.status.is_terminal(),
         change.seen,
     ];
-    first(&mut statement, values, |columns| columns.flag())?.ok_or_else(|| StoreError::Moved { what: "turn", id: turn_id.to_string() })
+    if statement.execute(values)? != 1 {
+        return Err(StoreError::Moved { what: "turn", id: turn_id.to_string() });
+    }
+    cancel_requested(c, place)
 }
 
 /// What was shown is void; most often nothing of it was kept.

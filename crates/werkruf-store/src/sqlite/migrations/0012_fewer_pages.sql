@@ -28,7 +28,8 @@ CREATE TABLE api_usage_by_id (
   created_at        TEXT NOT NULL,
   provider          TEXT NOT NULL,
   model             TEXT NOT NULL,
-  operation         TEXT NOT NULL CHECK (operation IN ('chat', 'ask_gpt', 'embedding', 'tool')),
+  operation         TEXT NOT NULL
+    CHECK (operation = 'chat' OR operation = 'ask_gpt' OR operation = 'embedding' OR operation = 'tool'),
   tokens_prompt     INTEGER NOT NULL,
   tokens_cached     INTEGER NOT NULL,
   tokens_completion INTEGER NOT NULL,
@@ -50,3 +51,37 @@ CREATE INDEX tool_calls_by_key ON tool_calls (conversation_id, dedupe_key, creat
 -- Nothing is found by them: which ids are taken, the messages say.
 DROP INDEX tool_calls_by_item;
 DROP INDEX tool_calls_by_wire_id;
+
+-- A list of three words and more is a table that SQLite builds and drops for every row it checks. The rules stay as they are, spelled
+-- out, and no row is touched: https://sqlite.org/lang_altertable.html section 7.
+PRAGMA writable_schema = ON;
+UPDATE sqlite_schema SET sql = replace(sql,
+  'role IN (''user'', ''assistant'', ''tool'', ''system'')',
+  '(role = ''user'' OR role = ''assistant'' OR role = ''tool'' OR role = ''system'')')
+  WHERE type = 'table' AND name = 'messages';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'status IN (''pending'', ''success'', ''error'')',
+  '(status = ''pending'' OR status = ''success'' OR status = ''error'')')
+  WHERE type = 'table' AND name = 'messages';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'kind IN (''chat'', ''invoke'', ''retry'')',
+  '(kind = ''chat'' OR kind = ''invoke'' OR kind = ''retry'')')
+  WHERE type = 'table' AND name = 'turns';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'status IN
+    (''accepted'', ''planning'', ''acting'', ''finalizing'', ''completed'', ''awaiting_approval'', ''failed'', ''canceled'')',
+  '(status = ''accepted'' OR status = ''planning'' OR status = ''acting'' OR status = ''finalizing'' OR status = ''completed'' OR status = ''awaiting_approval'' OR status = ''failed'' OR status = ''canceled'')')
+  WHERE type = 'table' AND name = 'turns';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'kind IN (''function'', ''mcp'', ''web_search'', ''custom'')',
+  '(kind = ''function'' OR kind = ''mcp'' OR kind = ''web_search'' OR kind = ''custom'')')
+  WHERE type = 'table' AND name = 'tool_calls';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'status IN (''queued'', ''running'', ''succeeded'', ''failed'', ''timeout'', ''canceled'')',
+  '(status = ''queued'' OR status = ''running'' OR status = ''succeeded'' OR status = ''failed'' OR status = ''timeout'' OR status = ''canceled'')')
+  WHERE type = 'table' AND name = 'tool_calls';
+UPDATE sqlite_schema SET sql = replace(sql,
+  'effect IN (''read'', ''idempotent'', ''once'')',
+  '(effect = ''read'' OR effect = ''idempotent'' OR effect = ''once'')')
+  WHERE type = 'table' AND name = 'tool_calls';
+PRAGMA writable_schema = RESET;
