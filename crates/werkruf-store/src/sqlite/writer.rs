@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{Counts, StoreError};
 
-/// Jobs in one commit at most.
-const GROUP: usize = 256;
+/// Jobs in one commit at most. Every page they touch is held in memory until then.
+const GROUP: usize = 64;
 /// Jobs that may wait; a caller beyond that waits for room.
 const QUEUE: usize = 4 * GROUP;
 
