@@ -48,8 +48,7 @@ CREATE VIEW api_usage_by_chat AS SELECT *, conversation_id AS chat_id FROM api_u
 -- A key is known inside its conversation only, and there its neighbours are on the same page.
 DROP INDEX tool_calls_by_key;
 CREATE INDEX tool_calls_by_key ON tool_calls (conversation_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
--- Nothing is found by them: which ids are taken, the messages say.
-DROP INDEX tool_calls_by_item;
+-- Nothing is found by it: which ids are taken, the messages say.
 DROP INDEX tool_calls_by_wire_id;
 
 -- A list of three words and more is a table that SQLite builds and drops for every row it checks. The rules stay as they are, spelled
