@@ -100,6 +100,7 @@ fn tables_that_are_built_anew_lose_nothing() {
           VALUES ('b', 't', '1', 'c', 'u', 'k', 'y', 'now', 'p', 'm', 'chat', 1, 2, 3, 4, 5, 0, 1500000000),
             ('a', 't', '1', NULL, NULL, NULL, NULL, 'now', 'p', 'm', 'tool', 1, 2, 3, 4, 5, 1, NULL);";
     connection.execute_batch(rows).unwrap();
+    connection.execute_batch("CREATE VIEW mine AS SELECT type FROM events JOIN api_usage USING (turn_id)").unwrap();
     let whole = || {
         let sql = "SELECT json_array(
           (SELECT json_group_array(json_array(conversation_id, seq, tenant_id, turn_id, type, data, created_at))
@@ -113,6 +114,7 @@ fn tables_that_are_built_anew_lose_nothing() {
     assert!(before.contains("1.5") && before.contains("final"), "{before}");
     migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(whole(), before);
+    assert_eq!(connection.query_row("SELECT type FROM mine", [], |row| row.get::<_, String>(0)).unwrap(), "final", "the operator's view");
 }
 
 #[test]

@@ -190,6 +190,8 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
         .chain(super::retention::hot_statements())
         .chain(super::retention_messages::hot_statements())
         .chain(super::waiting::hot_statements())
+        .chain(super::clients::hot_statements())
+        .chain(super::records::hot_statements())
         .chain(super::workspace::statements().into_iter().map(str::to_owned))
     {
         let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -259,12 +261,19 @@ async fn words_outside_the_lists_are_refused() {
     }
 }
 
-/// A tenant alone is no way to a row: each statement of a sweep would look through all of its calls.
+/// A tenant alone is no way to a row: each statement would look through everything the tenant has.
 #[tokio::test]
-async fn a_sweep_finds_its_rows_by_more_than_their_tenant() {
+async fn rows_are_found_by_more_than_their_tenant() {
     let (store, _clock, _folder) = fresh();
     let file = outside(store.path());
-    for sql in super::retention::hot_statements().into_iter().chain(super::retention_messages::hot_statements()) {
+    for sql in super::turns::hot_statements()
+        .into_iter()
+        .chain(super::waiting::hot_statements())
+        .chain(super::clients::hot_statements())
+        .chain(super::records::hot_statements())
+        .chain(super::retention::hot_statements())
+        .chain(super::retention_messages::hot_statements())
+    {
         let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().unwrap() {

@@ -1,5 +1,8 @@
 -- Each commit writes every page it has touched, so what a turn costs is how many trees, and how many pages of each, its rows lie in.
 
+-- Views and triggers of the operator's own may name what is built anew; they mean the new table as soon as it has the name.
+PRAGMA legacy_alter_table = ON;
+
 -- Rows in the order they come: the turns of one commit share the last page, where each had one of its own.
 CREATE TABLE events_as_they_come (
   conversation_id TEXT NOT NULL,
@@ -84,3 +87,4 @@ UPDATE sqlite_schema SET sql = replace(sql,
   '(effect = ''read'' OR effect = ''idempotent'' OR effect = ''once'')')
   WHERE type = 'table' AND name = 'tool_calls';
 PRAGMA writable_schema = RESET;
+PRAGMA legacy_alter_table = OFF;
