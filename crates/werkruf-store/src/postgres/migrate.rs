@@ -33,7 +33,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, compatible_with: 2, name: "search", sql: include_str!("migrations/0006_search.sql") },
     Migration { version: 7, compatible_with: 2, name: "embedding_claims", sql: include_str!("migrations/0007_embedding_claims.sql") },
     Migration { version: 8, compatible_with: 2, name: "retention", sql: include_str!("migrations/0008_retention.sql") },
-    Migration { version: 9, compatible_with: 2, name: "wire_ids", sql: include_str!("migrations/0009_wire_ids.sql") },
+    Migration { version: 9, compatible_with: 2, name: "principals", sql: include_str!("migrations/0009_principals.sql") },
 ];
 
 const ROLES: &str = include_str!("roles.sql");

@@ -17,19 +17,9 @@ use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
 use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
 
-/// The person and what they hold, as of one moment: one statement has one snapshot.
-const PRINCIPAL: &str = "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
-      coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug,
-      coalesce((SELECT json_agg(json_build_object('id', roles.id, 'name', roles.name) ORDER BY roles.id)
-        FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
-        WHERE held_roles.tenant_id = $1 AND held_roles.user_id = $2 AND since <= $3 AND $3 < until), '[]'),
-      coalesce((SELECT json_agg(json_build_object('entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope)
-          ORDER BY permissions.role_id, permissions.position)
-        FROM held_roles JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
-        WHERE held_roles.tenant_id = $1 AND held_roles.user_id = $2 AND since <= $3 AND $3 < until), '[]')
-    FROM users JOIN tenants ON tenants.id = users.tenant_id
-      LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
-    WHERE users.tenant_id = $1 AND users.id = $2";
+/// The person and what they hold, as of one moment. A function, because every request asks and the plan, with the walls of ten tables
+/// in it, takes ten times as long as the answer: a session keeps it.
+const PRINCIPAL: &str = "SELECT * FROM principal_of($1, $2, $3)";
 
 impl People for PostgresStore {
     fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
