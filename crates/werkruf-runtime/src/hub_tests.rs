@@ -115,11 +115,14 @@ fn who_heard_a_part_before_the_turn_went_elsewhere_hears_the_whole_before_its_en
     assert!(heard[1].data.contains("This is the whole answer."), "{}", heard[1].data);
 }
 
+fn event(seq: i64, kind: EventType, data: &str) -> LiveEvent {
+    LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) }
+}
+
 #[test]
 fn a_row_read_before_its_turn_tells_of_it_brings_the_text_that_was_held_back() {
     let hub = Hub::new(true);
     let (mut feed, _) = hub.watch(KEY, ALL);
-    let event = |seq: i64, kind: EventType, data: &str| LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) };
     let (init, end) = (
         event(1, EventType::Init, "{}"),
         event(2, EventType::Final, r#"{"message": {"role": "assistant", "content": "This is all of it."}}"#),
@@ -140,7 +143,6 @@ fn a_row_read_before_its_turn_tells_of_it_brings_the_text_that_was_held_back() {
 fn an_older_row_told_again_does_not_take_the_text_of_a_later_step() {
     let hub = Hub::new(true);
     let (mut feed, _) = hub.watch(KEY, ALL);
-    let event = |seq: i64, kind: EventType, data: &str| LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) };
     let first = event(1, EventType::AssistantSnapshot, r#"{"content": "Let me see.", "step": 1}"#);
     let end = event(2, EventType::Final, r#"{"message": {"role": "assistant", "content": "This is all of it."}}"#);
     hub.publish(STREAM, &first);
