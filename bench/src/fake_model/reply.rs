@@ -258,7 +258,7 @@ impl Reply {
     }
 }
 
-/// Words with the space before them, so that they join to the text.
+/// Texts with the space before them, so that they join to the text.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split_inclusive(' ') {

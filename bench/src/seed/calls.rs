@@ -72,7 +72,7 @@ impl PastTurn<'_> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
-            sent: None,
+            request_digest: None,
             after: None,
             results: Vec::new(),
             unanswered: None,
@@ -103,7 +103,8 @@ impl PastTurn<'_> {
         let last = json!({"conversation_id": self.conversation_id, "turn_id": self.turn_id, "created": true, "status": "completed",
             "message": {"role": "assistant", "content": text}});
         write.events.push(NewEvent { kind: EventType::Final, data: last.to_string() });
-        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 11, error: None, message: Some(text), seen: None });
+        write.turn =
+            Some(TurnChange { status: TurnStatus::Completed, step: 11, error: None, message: Some(text), transcript_digest: None });
     }
 
     fn message(&self, role: &'static str, content: String, answers: Option<String>) -> NewMessage {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// Words of a chunk, and chunks of a document.
+/// Texts of a chunk, and chunks of a document.
 const CHUNK_WORDS: usize = 120;
 const DOCUMENT_CHUNKS: usize = 10;
 const VOCABULARY: usize = 30_000;

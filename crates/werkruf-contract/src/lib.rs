@@ -14,8 +14,8 @@ mod hex;
 mod outcome;
 mod principal;
 mod schema;
+mod texts;
 mod tool;
-mod words;
 
 pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, TurnStatus};
 pub use cancel::{Cancel, Deadline};
@@ -29,10 +29,10 @@ pub use event::{
 };
 pub use hex::hex;
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
-pub use principal::{Access, Grant, Need, Permission, Principal, Role, Scope};
+pub use principal::{Access, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_beside, merge_state};
+pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_concurrent, merge_state};
 
-pub use words::{Language, Part, Words, fold};
+pub use texts::{Language, TextArg, Texts, fold};
 
 pub use uuid::Uuid;

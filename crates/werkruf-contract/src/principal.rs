@@ -32,9 +32,6 @@ impl Scope {
     }
 }
 
-/// What the corridor decided a call may see; the tool's query applies it.
-pub type Grant = Scope;
-
 /// One line of a role's permission table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Permission {
@@ -93,7 +90,7 @@ pub struct Principal {
 
 impl Principal {
     /// The widest scope any of the roles gives for this need; `None` is a refusal.
-    pub fn grant(&self, need: &Need) -> Option<Grant> {
+    pub fn grant(&self, need: &Need) -> Option<Scope> {
         self.permissions
             .iter()
             .filter(|p| p.entity == need.entity && p.entity_type == need.entity_type && p.access.covers(need.access))

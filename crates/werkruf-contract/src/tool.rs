@@ -18,7 +18,7 @@ use crate::cancel::{Cancel, Deadline};
 use crate::check::Violation;
 use crate::context::ToolContext;
 use crate::error::Failure;
-use crate::principal::{Grant, Need, Principal};
+use crate::principal::{Need, Principal, Scope};
 use crate::{Effect, parameters_of};
 
 /// A boxed future; boxed only where tools of many types meet.
@@ -40,7 +40,7 @@ pub fn merge_state(state: &mut State, patch: State) {
 
 /// Merges the patch of a call that saw `base`, while its neighbours may have changed the state since: what it adds to the end of a
 /// list is added to the list of now. The patch becomes what was merged.
-pub fn merge_beside(now: &mut State, base: &State, patch: &mut State) {
+pub fn merge_concurrent(now: &mut State, base: &State, patch: &mut State) {
     for (field, value) in patch.iter_mut() {
         let (Value::Array(wanted), Some(Value::Array(there))) = (&mut *value, now.get(field)) else { continue };
         let known = base.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -111,7 +111,7 @@ pub struct Invocation {
     pub context: Arc<ToolContext>,
     pub principal: Arc<Principal>,
     /// Whose rows the call may touch; the tool's query applies it.
-    pub grant: Grant,
+    pub grant: Scope,
     pub state: Arc<State>,
     pub deadline: Deadline,
     pub cancel: Cancel,
@@ -277,7 +277,7 @@ mod tests {
         ]
         .map(|(patch, merged)| (state(&patch), state(&merged)))
         {
-            merge_beside(&mut now, &base, &mut patch);
+            merge_concurrent(&mut now, &base, &mut patch);
             assert_eq!(now, merged);
             let mut again = now.clone();
             merge_state(&mut again, patch);

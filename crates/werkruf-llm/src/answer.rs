@@ -22,7 +22,7 @@ pub struct Answer {
     pub text: String,
     pub refusal: Option<String>,
     /// What we are asked to run.
-    pub calls: Vec<AskedCall>,
+    pub calls: Vec<ToolCall>,
     /// What the provider ran, or offers to run, itself.
     pub items: Vec<ProviderItem>,
     /// Last finish reason or response status, as the wire had it.
@@ -55,7 +55,7 @@ impl Answer {
 
 /// A call the model asked for, with the ids exactly as the wire has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedCall {
+pub struct ToolCall {
     pub kind: CallKind,
     pub item_id: Option<String>,
     pub call_id: Option<String>,

@@ -6,7 +6,7 @@ use werkruf_contract::CallKind;
 use crate::chat::ChatReader;
 use crate::reading::{Reader, Verdict, Wire};
 use crate::responses::ResponsesReader;
-use crate::{Answer, AskedCall, ProviderItem, TokenUsage};
+use crate::{Answer, ProviderItem, TokenUsage, ToolCall};
 
 /// Which wire a recording speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn read<W: Wire>(mut reader: Reader<W>, bytes: &[u8], chunk: usize) -> Answer {
     answer
 }
 
-fn call(call: &AskedCall) -> Value {
+fn call(call: &ToolCall) -> Value {
     let kind = match call.kind {
         CallKind::Function => "function_call",
         CallKind::Mcp => "mcp_call",

@@ -35,7 +35,7 @@ mod tokens;
 mod usage;
 mod web_search;
 
-pub use answer::{Answer, AskedCall, Delta, ProviderItem, TokenUsage};
+pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall};
 pub use chat::ChatProvider;
 pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
@@ -49,7 +49,7 @@ pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;
-pub use web_search::{Citation, WebAnswer, WebQuestion, WebSearch};
+pub use web_search::{Citation, WebSearch, WebSearchRequest, WebSearchResult};
 
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;
@@ -64,9 +64,9 @@ pub trait Provider: Send + Sync {
     /// The model used where an assistant names none.
     fn default_model(&self) -> &str;
     /// Whether it can put something in its own words; a planner cannot.
-    fn writes(&self) -> bool {
+    fn writes_text(&self) -> bool {
         true
     }
     /// Sends once. Resolves when the answer's head is there, so that what follows can be held back.
-    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>>;
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>>;
 }

@@ -67,7 +67,7 @@ impl<A: Api> Provider for HttpProvider<A> {
         &self.server.config.model
     }
 
-    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
         Box::pin(self.begin(request))
     }
 }

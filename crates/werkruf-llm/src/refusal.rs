@@ -19,7 +19,7 @@ impl StreamError {
             return None;
         }
         let around: Value = around.and_then(|around| serde_json::from_str(around).ok()).unwrap_or(Value::Null);
-        // Words of their own, those of an inner error, or all of it: something must reach the log.
+        // Texts of their own, those of an inner error, or all of it: something must reach the log.
         let words = error.as_str().or_else(|| error["message"].as_str()).or_else(|| error["error"]["message"].as_str());
         let words = words.or_else(|| error["error"].as_str()).map_or_else(|| raw.to_owned(), str::to_owned);
         let code = [&error["code"], &error["status"], &error["status_code"], &around["code"], &around["status"]];

@@ -88,7 +88,7 @@ pub struct ModelRequest {
     pub temperature: Option<f64>,
     pub max_output_tokens: Option<u32>,
     /// A client's own limit, which only makes the answer shorter: what an operator allows is his to say.
-    pub fewer_tokens: Option<u32>,
+    pub client_max_tokens: Option<u32>,
     /// Other wishes, under their Chat Completions names; a provider takes those it knows.
     pub options: Arc<Map<String, Value>>,
 }
@@ -97,6 +97,6 @@ impl ModelRequest {
     /// The limit to send: the operator's, or less where the client wants less.
     pub(crate) fn most_tokens(&self, default: u32) -> u32 {
         let allowed = self.max_output_tokens.unwrap_or(default);
-        self.fewer_tokens.map_or(allowed, |fewer| fewer.min(allowed))
+        self.client_max_tokens.map_or(allowed, |fewer| fewer.min(allowed))
     }
 }

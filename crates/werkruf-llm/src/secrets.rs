@@ -24,7 +24,7 @@ impl Secrets {
         Self(std::sync::Arc::new(all.map(SecretString::from).collect()))
     }
 
-    /// Words for the log: keys taken out first, then cut, so that no half key stays at the edge.
+    /// Texts for the log: keys taken out first, then cut, so that no half key stays at the edge.
     pub(crate) fn told(&self, words: &str) -> String {
         let mut words = words.to_owned();
         for secret in self.0.iter() {

@@ -1,4 +1,4 @@
-//! A question to a model that may look it up: one request to `/responses` with the provider's own web search, one answer.
+//! A request to a model that may look it up: one request to `/responses` with the provider's own web search, one answer.
 //!
 //! That a search was asked for proves nothing; only a finished `web_search_call` in the answer does.
 
@@ -18,7 +18,7 @@ pub struct WebSearch {
 
 /// What it is asked.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct WebQuestion {
+pub struct WebSearchRequest {
     pub system: String,
     /// What the person said, in order.
     pub messages: Vec<String>,
@@ -30,7 +30,7 @@ pub struct WebQuestion {
 
 /// What it answers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct WebAnswer {
+pub struct WebSearchResult {
     pub text: String,
     pub model: Option<String>,
     /// Searches that happened.
@@ -66,16 +66,16 @@ impl WebSearch {
     }
 
     /// Sends once.
-    pub async fn ask(&self, question: &WebQuestion, deadline: Deadline) -> Result<WebAnswer, ModelError> {
-        let body = self.body(question).to_string().into_bytes();
+    pub async fn search(&self, request: &WebSearchRequest, deadline: Deadline) -> Result<WebSearchResult, ModelError> {
+        let body = self.body(request).to_string().into_bytes();
         let answer = self.server.post(body, deadline).await?;
         read(&answer).map_err(|words| ModelError::new(ModelFault::Protocol, words))
     }
 
-    fn body(&self, question: &WebQuestion) -> Value {
-        let input: Vec<Value> = question.messages.iter().map(|text| json!({"role": "user", "content": text})).collect();
+    fn body(&self, request: &WebSearchRequest) -> Value {
+        let input: Vec<Value> = request.messages.iter().map(|text| json!({"role": "user", "content": text})).collect();
         let mut tool = Map::from_iter([("type".to_owned(), json!("web_search"))]);
-        if let Some(country) = &question.country {
+        if let Some(country) = &request.country {
             tool.insert("user_location".to_owned(), json!({"type": "approximate", "country": country}));
         }
         let mut body = json!({
@@ -83,19 +83,19 @@ impl WebSearch {
             "stream": false,
             "store": false,
             "max_output_tokens": self.server.config.max_output_tokens,
-            "instructions": question.system,
+            "instructions": request.system,
             "input": input,
             "tools": [tool],
             "include": ["web_search_call.action.sources"],
         });
-        if let Some(temperature) = question.temperature.filter(|_| !is_reasoning_model(self.model())) {
+        if let Some(temperature) = request.temperature.filter(|_| !is_reasoning_model(self.model())) {
             body["temperature"] = json!(temperature);
         }
         body
     }
 }
 
-fn read(answer: &[u8]) -> Result<WebAnswer, String> {
+fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     let response: Value = match serde_json::from_slice(answer) {
         Ok(response) => response,
         // Some servers stream whatever they are asked.
@@ -104,8 +104,11 @@ fn read(answer: &[u8]) -> Result<WebAnswer, String> {
     if let Some(message) = response["error"]["message"].as_str().filter(|_| response["status"] != "completed") {
         return Err(format!("the answer failed: {message}"));
     }
-    let mut found =
-        WebAnswer { model: response["model"].as_str().map(str::to_owned), usage: usage(&response["usage"]), ..WebAnswer::default() };
+    let mut found = WebSearchResult {
+        model: response["model"].as_str().map(str::to_owned),
+        usage: usage(&response["usage"]),
+        ..WebSearchResult::default()
+    };
     for item in response["output"].as_array().into_iter().flatten() {
         match item["type"].as_str() {
             // Other actions only read pages that a search found.
@@ -124,7 +127,7 @@ fn read(answer: &[u8]) -> Result<WebAnswer, String> {
     Ok(found)
 }
 
-fn take_part(part: &Value, found: &mut WebAnswer) {
+fn take_part(part: &Value, found: &mut WebSearchResult) {
     let text = part["text"].as_str().unwrap_or_default();
     let before = found.text.chars().count();
     let letters: Vec<char> = text.chars().collect();

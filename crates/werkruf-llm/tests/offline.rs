@@ -33,7 +33,7 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
-        fewer_tokens: None,
+        client_max_tokens: None,
     }
 }
 
@@ -53,7 +53,7 @@ fn result(id: &str, content: &Value) -> Message {
 /// The texts as they came, and the answer.
 async fn ask(request: ModelRequest) -> (Vec<String>, Answer) {
     let mut texts = Vec::new();
-    let mut stream = provider().ask(request).await.unwrap();
+    let mut stream = provider().stream(request).await.unwrap();
     while let Some(delta) = stream.next().await {
         match delta.unwrap() {
             Delta::Text(text) => texts.push(text),

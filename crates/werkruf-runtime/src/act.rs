@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
 use werkruf_llm::history_formats::column;
-use werkruf_llm::{Answer, AskedCall, HistoryCall, Message};
+use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
 use werkruf_store::{NewMessage, StoreError, TurnChange, crash};
 
 use crate::approve::park;
@@ -49,7 +49,7 @@ impl Turn {
         draft.write.usage.append(&mut self.progress.usage);
         draft.write.counted.append(&mut self.progress.counted);
         draft.write.turn =
-            Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, seen: None });
+            Some(TurnChange { status: TurnStatus::Acting, step: self.progress.step, error: None, message: None, transcript_digest: None });
         if !answer.text.is_empty() {
             let snapshot = AssistantSnapshot { content: answer.text.clone(), step: self.progress.step, turn_id: ground.turn_id };
             draft.event(EventType::AssistantSnapshot, &snapshot);
@@ -139,7 +139,7 @@ impl Turn {
     }
 
     /// What is wrong with a call before anybody looks at it.
-    fn refused(&mut self, at: usize, call: &AskedCall, repeated: &mut HashMap<String, bool>) -> Option<Failure> {
+    fn refused(&mut self, at: usize, call: &ToolCall, repeated: &mut HashMap<String, bool>) -> Option<Failure> {
         let most = self.ground.limits.calls_per_step;
         if at >= most {
             let message = format!("Only the first {most} calls of one answer are run. Ask for fewer at once.");
@@ -153,7 +153,7 @@ impl Turn {
     }
 
     /// Ids that the conversation has used outside the messages at hand; those at hand need no look-up.
-    async fn taken_ids(&self, calls: &[AskedCall]) -> Result<Vec<String>, StoreError> {
+    async fn taken_ids(&self, calls: &[ToolCall]) -> Result<Vec<String>, StoreError> {
         let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
         match self.ground.conversation_id {
             Some(conversation_id) if self.trimmed && !ids.is_empty() => {
@@ -164,7 +164,7 @@ impl Turn {
     }
 
     /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
-    fn repeated(&mut self, call: &AskedCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
+    fn repeated(&mut self, call: &ToolCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
         let key = format!("{}\n{}", call.name, call.arguments);
         let over = *this_step.entry(key.clone()).or_insert_with(|| {
             let seen = self.progress.repeats.entry(key).or_default();

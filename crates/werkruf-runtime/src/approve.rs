@@ -23,7 +23,7 @@ pub(crate) struct Await {
     pub(crate) approval_id: Option<Uuid>,
     /// Not yet written.
     pub(crate) wish: Option<NewApproval>,
-    /// Clients have heard of it.
+    /// ClientRequests have heard of it.
     pub(crate) announced: bool,
     /// Held while its step is prepared, so that a copy in the same step finds it.
     pub(crate) lead: Option<Lead>,
@@ -118,7 +118,7 @@ pub(crate) async fn park(
         }
     }
     draft.write.now = ground.clock.now();
-    draft.write.turn = Some(TurnChange { status: TurnStatus::AwaitingApproval, step, error: None, message: None, seen: None });
+    draft.write.turn = Some(TurnChange { status: TurnStatus::AwaitingApproval, step, error: None, message: None, transcript_digest: None });
     crash::point("before_park");
     ground.commit(draft).await?;
     crash::point("after_park");
@@ -128,7 +128,7 @@ pub(crate) async fn park(
 }
 
 fn placeholder(ground: &Ground, call: &Parked, seat: &Seat) -> NewMessage {
-    let content = json!({"status": "waiting for approval", "approval_id": call.approval_id, "message": ground.words.say("call-approval_pending", &[])});
+    let content = json!({"status": "waiting for approval", "approval_id": call.approval_id, "message": ground.words.text("call-approval_pending", &[])});
     NewMessage {
         id: ground.clock.new_id(),
         role: "tool",

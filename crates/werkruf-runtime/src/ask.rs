@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, ToolErrorType, TurnError, Words};
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, Provider, TokenUsage};
 use werkruf_store::{NewUsage, StoreError, crash};
 
@@ -162,7 +162,7 @@ impl Question<'_> {
         };
         self.ground.still_ours().await;
         crash::point("before_request");
-        let stream = self.provider.ask(self.request.clone()).await?;
+        let stream = self.provider.stream(self.request.clone()).await?;
         crash::point("request_out");
         Ok((stream, slot))
     }
@@ -330,7 +330,7 @@ fn give_up(error: &ModelError, locale: &str) -> TurnError {
             (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable")
         }
     };
-    let mut failure = TurnError::new(kind, code, Words::of(locale).say(key, &[]));
+    let mut failure = TurnError::new(kind, code, Texts::of(locale).text(key, &[]));
     failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
     failure
 }

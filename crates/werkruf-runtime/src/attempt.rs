@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
 use werkruf_contract::{
-    CallStatus, Cancel, Deadline, Failure, Grant, Invocation, Principal, Reply, State, ToolContext, ToolErrorType, Uuid,
+    CallStatus, Cancel, Deadline, Failure, Invocation, Principal, Reply, Scope, State, ToolContext, ToolErrorType, Uuid,
 };
 use werkruf_llm::overdue;
 use werkruf_store::{CallRetry, StoreError, crash};
@@ -24,7 +24,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 pub(crate) struct Run {
     pub(crate) entry: Arc<Entry>,
     pub(crate) args: Value,
-    pub(crate) grant: Grant,
+    pub(crate) grant: Scope,
     /// With the rights of now, not of when the turn began.
     pub(crate) principal: Arc<Principal>,
     pub(crate) job_id: Uuid,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Language, State, ToolContext, Uuid, Words};
+use werkruf_contract::{Clock, Init, Language, State, Texts, ToolContext, Uuid};
 use werkruf_llm::Message;
 use werkruf_store::{Fence, MessageRow, StoreError, crash};
 
 use crate::assistant::Assistant;
-use crate::brought::Brought;
+use crate::brought::ClientRequest;
 use crate::history::{self, Past};
-use crate::inbound::Inbound;
+use crate::inbound::InboundMessage;
 use crate::lane::Ticket;
 use crate::runtime::{Alive, House, Setup};
 use crate::turn::{Progress, Turn};
@@ -21,7 +21,7 @@ use crate::waiting::Waiting;
 pub(crate) struct Begun {
     pub(crate) house: Arc<House>,
     pub(crate) setup: Arc<Setup>,
-    pub(crate) inbound: Inbound,
+    pub(crate) inbound: InboundMessage,
     pub(crate) init: Init,
     pub(crate) alive: Alive,
     pub(crate) ticket: Ticket,
@@ -58,7 +58,7 @@ impl Begun {
             stream_id,
             live: Some(&self.alive.live),
         };
-        waiting.called(&mut self.ticket, || Words::of(&spoken(&self.inbound))).await
+        waiting.called(&mut self.ticket, || Texts::of(&spoken(&self.inbound))).await
     }
 
     async fn at_once(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
@@ -107,7 +107,7 @@ impl Begun {
             house.ground(Arc::clone(&self.setup), inbound.caller.clone(), self.init.turn_id, conversation_id, Arc::clone(&self.alive.live));
         ground.fence = fence;
         ground.debug = inbound.debug;
-        ground.words = Words::of(&locale);
+        ground.words = Texts::of(&locale);
         Box::new(Turn {
             house: Arc::clone(house),
             ground: Arc::new(ground),
@@ -152,9 +152,9 @@ impl House {
         if !history::begins_elsewhere(&rows) {
             return Ok(rows);
         }
-        let brought = self.parts.clients.brought_first(tenant_id, conversation_id).await?;
+        let brought = self.parts.clients.first_client_request(tenant_id, conversation_id).await?;
         let turn_id = rows.first().and_then(|row| row.turn_id).unwrap_or_default();
-        let brought = Brought::stored(brought.as_deref(), turn_id).unwrap_or_default();
+        let brought = ClientRequest::stored(brought.as_deref(), turn_id).unwrap_or_default();
         let mut whole = history::brought_rows(&brought);
         whole.extend(rows);
         Ok(whole)
@@ -162,7 +162,7 @@ impl House {
 }
 
 /// The language to answer in: the one asked for, else the one the message is written in, else the person's own.
-fn spoken(inbound: &Inbound) -> String {
+fn spoken(inbound: &InboundMessage) -> String {
     let own = &inbound.caller.principal.locale;
     let written = || Language::guess(&inbound.message).filter(|language| *language != Language::of(own));
     inbound.locale.clone().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use werkruf_contract::{CallStatus, Effect, Failure, Principal, ToolErrorType, Uuid};
-use werkruf_store::{BOARDING, CallRow, StoreError};
+use werkruf_store::{CLAIM_WINDOW, CallRow, StoreError};
 
 use crate::corridor::{Asked, Halt, Plan, Prepared, Walk, approval_pending};
 use crate::dedupe::{Earlier, Flight, Joined, Lead, Sameness, judge, permission_version};
@@ -85,10 +85,10 @@ impl Walk<'_> {
     /// The same call in another process. Inside a conversation there is none: its turns run one after another.
     async fn elsewhere(&self, key: &str, job_id: Uuid) -> Result<Option<Uuid>, StoreError> {
         let ground = self.ground;
-        if ground.conversation_id.is_some() || ground.fleet.lease_ttl().is_none() {
+        if ground.conversation_id.is_some() || ground.cluster.lease_ttl().is_none() {
             return Ok(None);
         }
-        let leader = ground.fleet.board(ground.fence.tenant_id, key.to_owned(), job_id).await?;
+        let leader = ground.cluster.claim_key(ground.fence.tenant_id, key.to_owned(), job_id).await?;
         Ok(Some(leader).filter(|leader| *leader != job_id))
     }
 
@@ -96,7 +96,7 @@ impl Walk<'_> {
     pub(crate) async fn landed_elsewhere(&self, leader: Uuid, own: &Lead) -> Option<Ended> {
         let ground = self.ground;
         let (key, job_id) = own.flight();
-        let (mut stirred, boarded, deadline) = (ground.stir.listen(), timer::after(BOARDING), self.deadline());
+        let (mut stirred, boarded, deadline) = (ground.stir.listen(), timer::after(CLAIM_WINDOW), self.deadline());
         loop {
             match ground.records.call(ground.fence.tenant_id, leader).await {
                 Ok(Some(row)) if row.status.is_terminal() => return Some(ended_of(&row).shared(ground.clock.now())),
@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 
     /// A direct call that joined another goes first itself where that one left and never was a row: it was a copy of this very request,
-    /// or could not be recorded. Decided anew as far as that matters; the row that is stored stays the one it is.
+    /// or could not be recorded. DecisionOutcome anew as far as that matters; the row that is stored stays the one it is.
     pub(crate) async fn led(&self, mut prepared: Vec<Prepared>, asked: &Asked) -> Result<Vec<Prepared>, StoreError> {
         let ground = self.ground;
         while let Some(Prepared { mut row, seat, plan }) = prepared.pop() {

@@ -8,7 +8,7 @@ use werkruf_contract::Uuid;
 /// What came with a message besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Brought {
+pub struct ClientRequest {
     /// The client's own system text, after ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
@@ -32,7 +32,7 @@ pub struct Brought {
     /// The server's tools that may be used; `None` for all the assistant has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_tools: Option<Vec<String>>,
-    /// Names everything the client has sent and seen up to and with this request; see [`seen_after`](crate::seen_after).
+    /// Names everything the client has sent and seen up to and with this request; see [`digest_after_answer`](crate::digest_after_answer).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub seen: String,
     /// What the door wants to find again with the turn.
@@ -40,7 +40,7 @@ pub struct Brought {
     pub door: Value,
 }
 
-impl Brought {
+impl ClientRequest {
     /// As a turn keeps it. What cannot be read is left out, and the operator is told: the model hears less than it should.
     pub(crate) fn stored(text: Option<&str>, turn_id: Uuid) -> Option<Self> {
         let read =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use werkruf_contract::{CallKind, State, merge_state};
-use werkruf_llm::{Answer, AskedCall, Message};
+use werkruf_llm::{Answer, Message, ToolCall};
 
 use crate::ground::Draft;
 use crate::turn::Turn;
@@ -42,7 +42,7 @@ impl Turn {
 
 /// A step in which the person, not the model, asked for one call.
 fn call(name: String, arguments: &Value) -> Answer {
-    let call = AskedCall {
+    let call = ToolCall {
         kind: CallKind::Function,
         item_id: None,
         call_id: None,

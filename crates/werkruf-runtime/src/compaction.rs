@@ -85,7 +85,7 @@ impl Turn {
     }
 
     fn summarises(&self) -> bool {
-        self.assistant.compaction == Compaction::Summary && self.provider.writes()
+        self.assistant.compaction == Compaction::Summary && self.provider.writes_text()
     }
 
     /// A summary with all that is left out once the history takes half of the room; where what stays begins. `None` where there is
@@ -113,7 +113,7 @@ impl Turn {
             system: PROMPT.into(),
             messages: Arc::new(vec![Message::User { content: record, parts: Vec::new() }]),
             tool_choice: ToolChoice::None,
-            fewer_tokens: u32::try_from(most).ok(),
+            client_max_tokens: u32::try_from(most).ok(),
             model: question.request.model.clone(),
             max_output_tokens: question.request.max_output_tokens,
             locale: question.request.locale.clone(),

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Grant, Principal, State, ToolContext, Uuid, merge_beside};
+use werkruf_contract::{CallKind, CallStatus, Deadline, Failure, Principal, Scope, State, ToolContext, Uuid, merge_concurrent};
 use werkruf_store::{CallRow, StoreError, crash};
 
 use crate::approve::{Await, Parked};
@@ -207,7 +207,7 @@ impl Walk<'_> {
     }
 
     /// Rights over all roles, as they are now.
-    pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Grant, Failure> {
+    pub(crate) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Scope, Failure> {
         let spec = entry.spec();
         let profile = self.context.safety_mode.as_deref().and_then(|mode| self.ground.setup.safety.get(mode));
         // A mode that is no longer configured allows nothing.
@@ -217,7 +217,7 @@ impl Walk<'_> {
         };
         let granted = match (&spec.permission, principal) {
             (_, None) => None,
-            (None, Some(_)) => Some(Grant::Own),
+            (None, Some(_)) => Some(Scope::Own),
             (Some(need), Some(principal)) => principal.grant(need),
         };
         let granted = granted.filter(|_| !denied);
@@ -322,7 +322,7 @@ impl Walk<'_> {
         let known = draft.write.state_patches.len();
         record(self.ground, draft, row, seat, ended);
         for patch in &mut draft.write.state_patches[known..] {
-            merge_beside(state.get_or_insert_with(|| (**self.state).clone()), self.state, patch);
+            merge_concurrent(state.get_or_insert_with(|| (**self.state).clone()), self.state, patch);
         }
     }
 

@@ -10,7 +10,7 @@ use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
 use werkruf_store::{PartialText, StreamKey};
 
 use crate::ground::json;
-use crate::hub::{Hub, LiveEvent, Shown};
+use crate::hub::{Hub, LiveEvent, PartialAnswer};
 
 /// A stream and its readers.
 pub(crate) struct Course {
@@ -23,7 +23,7 @@ pub(crate) struct Course {
     /// The text that was shown last, as the store marks it.
     partial: Option<String>,
     /// That text: it may end in the middle, and the row that ends the turn comes next.
-    shown: Option<Shown>,
+    shown: Option<PartialAnswer>,
 }
 
 /// When an event is handed out.
@@ -58,7 +58,7 @@ impl Course {
     }
 
     /// A text that was shown, perhaps not to its end, before the row that settles it is told.
-    pub(crate) fn leaves_off(&mut self, shown: Option<Shown>) {
+    pub(crate) fn leaves_off(&mut self, shown: Option<PartialAnswer>) {
         self.shown = shown.or_else(|| self.shown.take());
     }
 
@@ -103,13 +103,13 @@ pub(crate) struct Found {
 }
 
 /// Whether a row is behind this text: one of an earlier step or turn, told again for somebody who joined, says nothing of it.
-fn settles(shown: &Shown, row: &LiveEvent) -> bool {
+fn settles(shown: &PartialAnswer, row: &LiveEvent) -> bool {
     let step = || serde_json::from_str::<serde_json::Value>(&row.data).ok().and_then(|said| said["step"].as_u64());
     row.kind.settles_text() && row.turn_id == shown.turn_id && (row.kind.ends_turn() || step() >= Some(u64::from(shown.step)))
 }
 
 /// The whole text of a turn that was shown in part, as its end says it: whoever heard the part has then heard all of it.
-fn whole(shown: &Shown, end: &LiveEvent) -> Option<LiveEvent> {
+fn whole(shown: &PartialAnswer, end: &LiveEvent) -> Option<LiveEvent> {
     if end.kind != EventType::Final || shown.turn_id != end.turn_id {
         return None;
     }
@@ -147,7 +147,7 @@ impl Hub {
     pub(crate) fn tell_row(&self, stream_id: Uuid, event: &LiveEvent) {
         let mut streams = self.lock();
         let own = streams.writing.get(&stream_id).map(|writing| &writing.shown).filter(|shown| shown.turn_id == event.turn_id);
-        let own = own.map(|shown| Shown { turn_id: shown.turn_id, step: shown.step, content: String::new() });
+        let own = own.map(|shown| PartialAnswer { turn_id: shown.turn_id, step: shown.step, content: String::new() });
         let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) else { return };
         if event.seq == Some(course.told + 1) {
             course.told += 1;
@@ -172,7 +172,7 @@ impl Hub {
             (Some(own), _) => Some(own).filter(|_| was_behind || found.moved),
             (None, Some((mark, text))) => {
                 course.partial = Some(mark);
-                text.map(|text| Shown { turn_id: text.turn_id, step: text.step, content: text.content })
+                text.map(|text| PartialAnswer { turn_id: text.turn_id, step: text.step, content: text.content })
             }
             (None, None) => None,
         };
@@ -180,7 +180,7 @@ impl Hub {
             course.shown.clone_from(&shown);
         }
         audience.readers.retain(|reader| reader.watch.turn_id.is_none_or(|turn_id| !found.parted.contains(&turn_id)));
-        if let Some(Shown { turn_id, step, content }) = shown {
+        if let Some(PartialAnswer { turn_id, step, content }) = shown {
             let data = Arc::from(json(&AssistantSnapshot { content, step, turn_id }));
             streams.hand_out(stream_id, &LiveEvent { seq: None, kind: EventType::AssistantSnapshot, turn_id, data });
         }

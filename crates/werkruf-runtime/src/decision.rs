@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Principal, TurnStatus, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Decided, Page, StoreError, crash};
+use werkruf_store::{ApprovalFilter, ApprovalRow, DecisionOutcome, Page, StoreError, crash};
 
 use crate::inbound::Refusal;
 use crate::runtime::Runtime;
@@ -63,14 +63,14 @@ impl Runtime {
     pub(crate) async fn settle(&self, tenant_id: Uuid, id: Uuid, status: ApprovalStatus, by: String) -> Result<ApprovalRow, Refusal> {
         let now = self.house.parts.clock.now();
         match self.house.parts.approvals.decide(tenant_id, id, status, by, now).await?.ok_or(Refusal::UnknownApproval)? {
-            Decided::Now(row) => {
+            DecisionOutcome::Now(row) => {
                 crash::point("decided");
                 tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
                 self.wake(tenant_id, row.turn_id).await?;
-                self.house.parts.fleet.knock();
+                self.house.parts.cluster.notify();
                 Ok(row)
             }
-            Decided::Before(row) => {
+            DecisionOutcome::Before(row) => {
                 let row = self.as_of_now(row);
                 let message = format!("this approval is {} already; a decision cannot be changed", row.status);
                 Err(Refusal::Conflict { code: "already_decided", message })

@@ -31,12 +31,12 @@ impl Weight {
 
 /// What a reader hears, in order. It ends when the turn has ended, when the reader fell behind, or when the house closes.
 #[derive(Debug)]
-pub struct Feed {
+pub struct Subscription {
     receiver: mpsc::Receiver<LiveEvent>,
     weight: Weight,
 }
 
-impl Feed {
+impl Subscription {
     pub(crate) const fn new(receiver: mpsc::Receiver<LiveEvent>, weight: Weight) -> Self {
         Self { receiver, weight }
     }

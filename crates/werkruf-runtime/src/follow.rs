@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::{TurnStatus, Uuid};
-use werkruf_store::{Bite, EventRow, Position, StoreError};
+use werkruf_store::{EventRow, ReadLimit, StoreError, StreamPosition};
 
 use crate::course::{Found, Pace};
 use crate::hub::LiveEvent;
@@ -16,7 +16,7 @@ use crate::replay::complete_event;
 use crate::runtime::{House, Runtime};
 use crate::stir::LOOK;
 
-const BITE: Bite = Bite { rows: 256, bytes: 64 * 1024 };
+const BITE: ReadLimit = ReadLimit { rows: 256, bytes: 64 * 1024 };
 /// Between two looks, however often somebody knocks.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -51,8 +51,8 @@ impl House {
         }
         for (tenant_id, paces) in by_tenant {
             let streams = paces.iter().map(|pace| pace.stream.stream_id).collect();
-            let found = self.parts.fleet.positions(tenant_id, streams).await?;
-            let found: BTreeMap<Uuid, Position> = found.into_iter().map(|position| (position.stream_id, position)).collect();
+            let found = self.parts.cluster.stream_positions(tenant_id, streams).await?;
+            let found: BTreeMap<Uuid, StreamPosition> = found.into_iter().map(|position| (position.stream_id, position)).collect();
             for pace in paces {
                 let position = found.get(&pace.stream.stream_id);
                 let mark = position.and_then(|position| position.partial.clone()).filter(|_| !pace.writing);
@@ -86,7 +86,7 @@ impl House {
         };
         let (mut up_to, mut settled) = (pace.told, false);
         loop {
-            let rows = self.parts.streams.bite(tenant_id, stream_id, up_to, BITE).await?;
+            let rows = self.parts.streams.read_events(tenant_id, stream_id, up_to, BITE).await?;
             for row in &rows {
                 if row.seq != up_to + 1 {
                     self.hub.skip(stream_id, row.seq - 1);

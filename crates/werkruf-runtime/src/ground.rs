@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, TurnStatus, Uuid, Words};
-use werkruf_store::{Fence, Fleet, NewEvent, People, Records, StoreError, TurnWrite, Turns, Written, crash};
+use werkruf_contract::{AssistantToken, Cancel, Clock, Deadline, EventType, Texts, TurnStatus, Uuid};
+use werkruf_store::{Cluster, Fence, NewEvent, People, Records, StoreError, TurnWrite, Turns, Written, crash};
 
 use crate::dedupe::InFlight;
 use crate::hold::Hold;
@@ -27,7 +27,7 @@ pub(crate) struct Ground {
     pub(crate) turns: Arc<dyn Turns>,
     pub(crate) people: Arc<dyn People>,
     pub(crate) records: Arc<dyn Records>,
-    pub(crate) fleet: Arc<dyn Fleet>,
+    pub(crate) cluster: Arc<dyn Cluster>,
     pub(crate) stir: Stir,
     pub(crate) hub: Arc<Hub>,
     pub(crate) tasks: TaskTracker,
@@ -44,7 +44,7 @@ pub(crate) struct Ground {
     pub(crate) deadline: Deadline,
     pub(crate) debug: bool,
     /// The language the person is answered in.
-    pub(crate) words: Words,
+    pub(crate) words: Texts,
 }
 
 /// The part of a running turn that outsiders may touch: its stop buttons.
@@ -148,7 +148,7 @@ impl Ground {
                 let released = self.turns.release(self.fence.clone()).await;
                 self.live.hold.give_back();
                 self.hub.forsake(self.stream_id());
-                self.fleet.knock();
+                self.cluster.notify();
                 tracing::info!(turn_id = %self.turn_id, ok = released.is_ok(), "the turn was released");
             }
         }
@@ -157,7 +157,7 @@ impl Ground {
     /// Passes while the lease is surely ours. Past that nothing may begin any more: the turn stops here, where it cannot be told
     /// from one that another process has taken over.
     pub(crate) async fn still_ours(&self) {
-        if self.fleet.lease_ttl().is_none_or(|ttl| self.live.hold.is_sure(ttl)) {
+        if self.cluster.lease_ttl().is_none_or(|ttl| self.live.hold.is_sure(ttl)) {
             return;
         }
         tracing::warn!(turn_id = %self.turn_id, "the lease was not renewed in time; nothing more begins under it");
@@ -186,7 +186,7 @@ impl Ground {
             self.hub.publish(self.stream_id(), &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data });
         }
         if given_back || !written.event_seqs.is_empty() {
-            self.fleet.knock();
+            self.cluster.notify();
         }
         Ok(written)
     }

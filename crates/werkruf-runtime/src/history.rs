@@ -8,7 +8,7 @@ use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
 use werkruf_llm::{HistoryCall, Message};
 use werkruf_store::MessageRow;
 
-use crate::brought::Brought;
+use crate::brought::ClientRequest;
 
 /// What a provider reads where a result is missing: a crash came between, and recovery has not been here.
 const INTERRUPTED: &str =
@@ -39,7 +39,7 @@ pub(crate) fn begins_elsewhere(rows: &[MessageRow]) -> bool {
 }
 
 /// A client's own history as rows that were never stored; what cannot be read is left out.
-pub(crate) fn brought_rows(brought: &Brought) -> Vec<MessageRow> {
+pub(crate) fn brought_rows(brought: &ClientRequest) -> Vec<MessageRow> {
     let mut number = 0;
     let mut fresh = || {
         number += 1;

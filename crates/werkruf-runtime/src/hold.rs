@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use werkruf_contract::Uuid;
-use werkruf_store::{Fence, Renewed};
+use werkruf_store::{Fence, LeaseReport};
 
 use crate::timer;
 
@@ -106,6 +106,6 @@ impl Drop for Asking<'_> {
 }
 
 /// The leases an answer names, by stream.
-pub(crate) fn leases(renewed: &Renewed) -> HashMap<Uuid, i64> {
+pub(crate) fn leases(renewed: &LeaseReport) -> HashMap<Uuid, i64> {
     renewed.held.iter().map(|(key, epoch)| (key.stream_id, *epoch)).collect()
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as Turnstile, MutexGuard as Passage, Notify, mpsc};
 use werkruf_contract::{AssistantToken, EventType, Uuid};
-use werkruf_store::{Fence, Partial, StreamKey};
+use werkruf_store::{Fence, NewPartial, StreamKey};
 
 use crate::course::{Course, Telling};
-use crate::feed::{Feed, Weight};
+use crate::feed::{Subscription, Weight};
 use crate::ground::json;
 
 /// Tokens of a fast model while a client's socket is full for a moment; beyond that the client is gone.
@@ -32,7 +32,7 @@ pub struct LiveEvent {
 
 /// What a reader wants to hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watch {
+pub struct SubscribeOptions {
     /// Only this turn; `None` hears the whole conversation.
     pub turn_id: Option<Uuid>,
     pub debug: bool,
@@ -42,14 +42,14 @@ pub struct Watch {
 
 /// The text of a step that is still being written: what somebody who joins now has missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct PartialAnswer {
     pub turn_id: Uuid,
     pub step: u32,
     pub content: String,
 }
 
 pub(crate) struct Reader {
-    pub(crate) watch: Watch,
+    pub(crate) watch: SubscribeOptions,
     pub(crate) sender: mpsc::Sender<LiveEvent>,
     weight: Weight,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Audience {
 
 /// A text under way, and how much of it is kept.
 pub(crate) struct Writing {
-    pub(crate) shown: Shown,
+    pub(crate) shown: PartialAnswer,
     fence: Fence,
     ticks: u32,
     kept: usize,
@@ -99,7 +99,7 @@ impl Hub {
     }
 
     /// Listens to a conversation (or a turn without one) from now on; also the text that is being written right now.
-    pub(crate) fn watch(&self, stream: StreamKey, watch: Watch) -> (Feed, Option<Shown>) {
+    pub(crate) fn watch(&self, stream: StreamKey, watch: SubscribeOptions) -> (Subscription, Option<PartialAnswer>) {
         let stream_id = stream.stream_id;
         let (sender, receiver) = mpsc::channel(EVENTS);
         let weight = Weight::default();
@@ -113,7 +113,7 @@ impl Hub {
                 self.behind.notify_one();
             }
         }
-        (Feed::new(receiver, weight), streams.writing.get(&stream_id).map(|writing| writing.shown.clone()))
+        (Subscription::new(receiver, weight), streams.writing.get(&stream_id).map(|writing| writing.shown.clone()))
     }
 
     /// Hands an event to everybody who wants it, and forgets readers that left or fell behind.
@@ -123,7 +123,7 @@ impl Hub {
             let shown = streams.writing.remove(&stream_id).map(|writing| writing.shown);
             if let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) {
                 // Readers that are behind have not heard all of it; one that is not is told all there is right here.
-                course.leaves_off(shown.map(|shown| Shown { content: String::new(), ..shown }));
+                course.leaves_off(shown.map(|shown| PartialAnswer { content: String::new(), ..shown }));
             }
         }
         self.tell(&mut streams, stream_id, event);
@@ -148,8 +148,12 @@ impl Hub {
     pub(crate) fn publish_token(&self, fence: &Fence, turn_id: Uuid, token: &AssistantToken) {
         let stream_id = fence.stream_id;
         let mut streams = self.lock();
-        let begin =
-            || Writing { shown: Shown { turn_id, step: token.step, content: String::new() }, fence: fence.clone(), ticks: 0, kept: 0 };
+        let begin = || Writing {
+            shown: PartialAnswer { turn_id, step: token.step, content: String::new() },
+            fence: fence.clone(),
+            ticks: 0,
+            kept: 0,
+        };
         let writing = streams.writing.entry(stream_id).or_insert_with(begin);
         if (writing.shown.turn_id, writing.shown.step, writing.fence.epoch) != (turn_id, token.step, fence.epoch) {
             *writing = begin();
@@ -171,7 +175,7 @@ impl Hub {
     }
 
     /// The texts that are to be kept now. Asked once per tick.
-    pub(crate) fn due(&self) -> Vec<Partial> {
+    pub(crate) fn due(&self) -> Vec<NewPartial> {
         let mut due = Vec::new();
         for writing in self.lock().writing.values_mut() {
             writing.ticks += 1;
@@ -179,8 +183,8 @@ impl Hub {
                 continue;
             }
             (writing.ticks, writing.kept) = (0, writing.shown.content.len());
-            let Shown { turn_id, step, ref content } = writing.shown;
-            due.push(Partial { fence: writing.fence.clone(), turn_id, step, content: content.clone() });
+            let PartialAnswer { turn_id, step, ref content } = writing.shown;
+            due.push(NewPartial { fence: writing.fence.clone(), turn_id, step, content: content.clone() });
         }
         due
     }
@@ -234,7 +238,7 @@ impl Hub {
         let shown = streams.writing.remove(&stream_id).map(|writing| writing.shown);
         if let Some(course) = streams.readers.get_mut(&stream_id).and_then(|audience| audience.course.as_mut()) {
             // Whoever goes on with the turn may not know that anything was shown, and then says nothing of it.
-            course.leaves_off(shown.map(|shown| Shown { content: String::new(), ..shown }));
+            course.leaves_off(shown.map(|shown| PartialAnswer { content: String::new(), ..shown }));
             course.fall_behind();
             self.behind.notify_one();
         }

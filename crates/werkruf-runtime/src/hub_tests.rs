@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
 use werkruf_contract::{AssistantToken, EventType, Uuid};
-use werkruf_store::{Fence, Partial, StreamKey};
+use werkruf_store::{Fence, NewPartial, StreamKey};
 
-use super::{EVENTS, Hub, LiveEvent, Shown, TICKS, WEIGHT, Watch};
+use super::{EVENTS, Hub, LiveEvent, PartialAnswer, SubscribeOptions, TICKS, WEIGHT};
 
 const STREAM: Uuid = Uuid::from_u128(1);
 const TURN: Uuid = Uuid::from_u128(2);
 const KEY: StreamKey = StreamKey { tenant_id: Uuid::from_u128(9), stream_id: STREAM };
-const ALL: Watch = Watch { turn_id: None, debug: false, after: 0 };
+const ALL: SubscribeOptions = SubscribeOptions { turn_id: None, debug: false, after: 0 };
 
 fn fence(epoch: i64) -> Fence {
     Fence { tenant_id: Uuid::from_u128(9), stream_id: STREAM, owner: "me".to_owned(), epoch }
@@ -27,7 +27,7 @@ fn who_joins_late_gets_the_text_so_far_and_then_only_what_follows() {
     let hub = Hub::default();
     say(&hub, "Hel", 1);
     let (mut events, shown) = hub.watch(KEY, ALL);
-    assert_eq!(shown, Some(Shown { turn_id: TURN, step: 1, content: "Hel".to_owned() }));
+    assert_eq!(shown, Some(PartialAnswer { turn_id: TURN, step: 1, content: "Hel".to_owned() }));
     say(&hub, "lo", 1);
     assert_eq!(&*events.try_recv().unwrap().data, r#"{"content":"lo","step":1}"#);
     row(&hub, EventType::Final, "{}");
@@ -79,7 +79,7 @@ fn what_waits_for_a_reader_is_bounded_in_bytes_as_well() {
 #[test]
 fn text_is_due_after_a_while_and_then_only_when_it_has_grown() {
     let hub = Hub::default();
-    let kept = |content: &str| vec![Partial { fence: fence(1), turn_id: TURN, step: 1, content: content.to_owned() }];
+    let kept = |content: &str| vec![NewPartial { fence: fence(1), turn_id: TURN, step: 1, content: content.to_owned() }];
     let tick = || (0..TICKS).flat_map(|_| hub.due()).collect::<Vec<_>>();
     say(&hub, "Hel", 1);
     assert_eq!(hub.due(), [], "a short turn is never written");

@@ -6,8 +6,8 @@ use serde_json::Value;
 use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
 use werkruf_store::StoreError;
 
-use crate::brought::{Brought, ClientResult};
-use crate::feed::Feed;
+use crate::brought::{ClientRequest, ClientResult};
+use crate::feed::Subscription;
 
 /// Who stands at the door, as the channel authenticated them.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Idempotency {
 
 /// A message for an assistant.
 #[derive(Debug, Clone)]
-pub struct Inbound {
+pub struct InboundMessage {
     pub caller: Caller,
     pub conversation_id: Option<Uuid>,
     pub message: String,
@@ -44,7 +44,7 @@ pub struct Inbound {
     /// Pictures and files of the message, as content parts of Chat Completions.
     pub parts: Vec<Value>,
     /// What a client of the OpenAI doors brings along; `message` may be empty where `results` are not.
-    pub brought: Option<Arc<Brought>>,
+    pub brought: Option<Arc<ClientRequest>>,
     /// Results of calls that the client ran. Calls it leaves out are canceled.
     pub results: Vec<ClientResult>,
     /// The newest turn of the conversation as the client knows it; where it has gone on since, nothing is begun.
@@ -53,12 +53,12 @@ pub struct Inbound {
 
 /// A stored message: the turn exists and will reach an end.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedTurn {
     pub conversation_id: Uuid,
     pub turn_id: Uuid,
     pub created: bool,
     /// Everything the turn says, `init` first. Ends after `final` or `error`, or early when the reader is too slow.
-    pub events: Feed,
+    pub events: Subscription,
 }
 
 /// One tool, called directly.
@@ -75,14 +75,14 @@ pub struct Invoke {
 
 /// What came of it.
 #[derive(Debug, Clone)]
-pub struct Invoked {
+pub struct InvokeResult {
     pub job_id: Uuid,
-    pub outcome: Outcome,
+    pub outcome: InvokeOutcome,
 }
 
 /// How a direct call stands when its caller hears of it.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum InvokeOutcome {
     Done(Box<ToolOutput>),
     /// A person must decide first.
     Awaiting {
@@ -98,7 +98,7 @@ pub enum Refusal {
     #[error("there is no such conversation")]
     UnknownConversation,
     #[error("the conversation has gone on")]
-    GoneOn,
+    Superseded,
     #[error("there is no tool named {0}")]
     UnknownTool(String),
     #[error("there is no such call")]

@@ -12,7 +12,7 @@ use crate::approve::park;
 use crate::corridor::{Arguments, Asked, Finished, Plan, Prepared, Walk, Walked};
 use crate::ground::{Ground, json};
 use crate::hub::LiveEvent;
-use crate::inbound::{Caller, Idempotency, Invoke, Invoked, Outcome, Refusal};
+use crate::inbound::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
 use crate::lane::Ticket;
 use crate::provided::is_provided;
 use crate::record::started;
@@ -36,7 +36,7 @@ struct Direct {
 
 impl Runtime {
     /// Calls a tool and waits for its outcome. A caller who leaves does not cancel it.
-    pub async fn invoke(&self, invoke: Invoke) -> Result<Invoked, Refusal> {
+    pub async fn invoke(&self, invoke: Invoke) -> Result<InvokeResult, Refusal> {
         if self.setup().registry.find(&invoke.tool).is_none() {
             return Err(Refusal::UnknownTool(invoke.tool));
         }
@@ -54,7 +54,7 @@ impl Runtime {
         let (job_id, ended) = Box::pin(self.enter(direct)).await?;
         let gone = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
         let outcome = ended.await.map_err(|_| gone())?;
-        Ok(Invoked { job_id, outcome })
+        Ok(InvokeResult { job_id, outcome })
     }
 
     /// Tries a call again that did not go well, for the person it was made for. The answer is the new call's id.
@@ -107,7 +107,7 @@ impl Runtime {
     }
 
     /// Waits for the conversation, decides, makes the turn and its call durable in one commit, and lets it run.
-    async fn enter(&self, direct: Direct) -> Result<(Uuid, oneshot::Receiver<Outcome>), Refusal> {
+    async fn enter(&self, direct: Direct) -> Result<(Uuid, oneshot::Receiver<InvokeOutcome>), Refusal> {
         let house = Arc::clone(&self.house);
         let tenant_id = direct.caller.principal.tenant_id;
         let turn_id = house.parts.clock.new_id();
@@ -188,7 +188,7 @@ impl Entered {
                 calls: vec![call.row.clone()],
                 approvals: wish(&call.plan),
                 client: None,
-                sent: None,
+                request_digest: None,
                 results: Vec::new(),
                 unanswered: None,
                 after: None,
@@ -204,7 +204,7 @@ impl Entered {
                     ground.hub.publish(ground.stream_id(), &event);
                 }
                 ground.live.hold.take(&fence, asked);
-                ground.fleet.knock();
+                ground.cluster.notify();
                 if let Some(ground) = Arc::get_mut(ground) {
                     ground.fence = fence;
                 }
@@ -215,18 +215,18 @@ impl Entered {
                 // The copy that became a turn may be waiting for this one.
                 if let (Plan::Run(_, lead), None) = (&call.plan, ground.conversation_id) {
                     let (key, job_id) = lead.flight();
-                    ground.fleet.leave(ground.fence.tenant_id, key.to_owned(), job_id).await?;
-                    ground.fleet.knock();
+                    ground.cluster.release_key(ground.fence.tenant_id, key.to_owned(), job_id).await?;
+                    ground.cluster.notify();
                 }
                 Err(Refusal::Duplicate { turn_id, same_body })
             }
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
-            Opened::GoneOn => Err(Refusal::GoneOn),
+            Opened::Superseded => Err(Refusal::Superseded),
         }
     }
 
     /// Waits for the call it joined, if it did, and goes on from there.
-    async fn go(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, asked: &Asked, tell: impl FnOnce(Outcome)) {
+    async fn go(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, asked: &Asked, tell: impl FnOnce(InvokeOutcome)) {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         match walk.led(prepared, asked).await {
             Ok(prepared) => self.finish(ground, prepared, tell).await,
@@ -235,7 +235,7 @@ impl Entered {
     }
 
     /// Runs the call to its end and tells whoever still listens.
-    pub(crate) async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, tell: impl FnOnce(Outcome)) {
+    pub(crate) async fn finish(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>, tell: impl FnOnce(InvokeOutcome)) {
         match self.run(ground, prepared).await {
             Ok(outcome) => tell(outcome),
             Err(error) => tracing::error!(turn_id = %ground.turn_id, %error, "the call could not be brought to an end"),
@@ -243,12 +243,12 @@ impl Entered {
     }
 
     /// Commits C and D in one.
-    async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<Outcome, StoreError> {
+    async fn run(&self, ground: &Arc<Ground>, prepared: Vec<Prepared>) -> Result<InvokeOutcome, StoreError> {
         let walk = Walk { ground, step: 1, state: &self.state, context: &self.context, earlier: &[] };
         let Finished { walked, parked, mut draft, .. } = walk.finish(prepared).await?;
         if let Some(approval_id) = parked.first().and_then(|call| call.approval_id) {
             park(ground, draft, 1, parked, None).await?;
-            return Ok(Outcome::Awaiting { approval_id });
+            return Ok(InvokeOutcome::Awaiting { approval_id });
         }
         let Some(Walked { row, ended, .. }) = walked.into_iter().next() else {
             return Err(StoreError::Broken("a call vanished on its way".to_owned()));
@@ -256,8 +256,13 @@ impl Entered {
         match &ended.result {
             Ok(success) => {
                 let content = success.message.clone().unwrap_or_default();
-                draft.write.turn =
-                    Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: success.message.clone(), seen: None });
+                draft.write.turn = Some(TurnChange {
+                    status: TurnStatus::Completed,
+                    step: 1,
+                    error: None,
+                    message: success.message.clone(),
+                    transcript_digest: None,
+                });
                 if let Some(conversation_id) = ground.conversation_id {
                     let stored = StoredFinal {
                         conversation_id,
@@ -279,7 +284,7 @@ impl Entered {
             }
         }
         ground.commit(draft).await?;
-        Ok(Outcome::Done(Box::new(output_of(&concluded(row, &ended)))))
+        Ok(InvokeOutcome::Done(Box::new(output_of(&concluded(row, &ended)))))
     }
 }
 

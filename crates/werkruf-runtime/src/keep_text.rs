@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 impl Runtime {
     /// Keeps text until the last turn of a drained house has ended.
-    pub async fn keep_text(&self) {
+    pub async fn save_partial_text(&self) {
         let mut ticks = interval(EVERY / TICKS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -34,8 +34,8 @@ impl House {
             return;
         }
         crash::point("before_partial");
-        match self.parts.streams.keep_partials(due, self.parts.clock.now()).await {
-            Ok(_) => self.parts.fleet.knock(),
+        match self.parts.streams.save_partials(due, self.parts.clock.now()).await {
+            Ok(_) => self.parts.cluster.notify(),
             Err(error) => {
                 tracing::warn!(%error, "the text that is being written could not be kept; trying again");
                 self.hub.due_again();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
-    CallResult, CallStatus, Effect, Failure, Happened, Reply, State, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid, Words,
+    CallResult, CallStatus, Effect, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid,
 };
 use werkruf_store::{CallEnd, CallRow};
 
@@ -116,11 +116,11 @@ impl Ended {
     }
 
     /// What the corridor itself found wrong gets its words here, in the person's language; a tool brings its own.
-    pub(crate) fn in_words(mut self, words: &Words) -> Self {
+    pub(crate) fn in_words(mut self, words: &Texts) -> Self {
         if let Err(failure) = &mut self.result
             && failure.message.is_empty()
         {
-            failure.message = words.say(&format!("call-{}", failure.code), &[]);
+            failure.message = words.text(&format!("call-{}", failure.code), &[]);
         }
         self
     }

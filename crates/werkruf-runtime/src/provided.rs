@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use werkruf_contract::{CallKind, CallStatus, Failure, ToolContext, ToolErrorType};
 use werkruf_llm::{Answer, ProviderItem};
-use werkruf_store::{CallHeard, CallRow};
+use werkruf_store::{CallRow, ProviderCallUpdate};
 
 use crate::corridor::{Arguments, Asked};
 use crate::ground::{Draft, Ground};
@@ -143,7 +143,7 @@ fn request(item: &ProviderItem) -> Option<String> {
 
 /// What the item says in the end wins over what it said when it began.
 fn conclude(ground: &Ground, draft: &mut Draft, row: &mut CallRow, item: &ProviderItem) {
-    let heard = CallHeard {
+    let heard = ProviderCallUpdate {
         id: row.id,
         tool_name: shown(&name(item)),
         response_id: item.response_id.clone(),
@@ -154,7 +154,7 @@ fn conclude(ground: &Ground, draft: &mut Draft, row: &mut CallRow, item: &Provid
     };
     row.tool_name.clone_from(&heard.tool_name);
     row.call_id = heard.call_id.clone().or(row.call_id.take());
-    draft.write.heard.push(heard);
+    draft.write.provider_updates.push(heard);
     let ended = outcome(ground, item);
     record(ground, draft, row, None, &ended);
     if let Some(end) = draft.write.ends.last_mut() {

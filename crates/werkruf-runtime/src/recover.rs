@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use werkruf_contract::{CallStatus, EventType, Init, State, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid, Words};
+use werkruf_contract::{CallStatus, EventType, Init, State, Texts, ToolContext, ToolErrorType, TurnError, TurnStatus, Uuid};
 use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, Order, Page, StoreError, TurnRow, crash};
 
 use crate::begun::Begun;
-use crate::brought::Brought;
+use crate::brought::ClientRequest;
 use crate::corridor::Walk;
 use crate::history::{self, Past};
-use crate::inbound::{Caller, Inbound};
+use crate::inbound::{Caller, InboundMessage};
 use crate::invoke::Entered;
 use crate::lane::Ticket;
 use crate::resume::{Left, poison};
@@ -56,8 +56,8 @@ impl Runtime {
 
     /// Looks again and again until the house drains. Beside other processes it also keeps its leases and follows their streams,
     /// until its last turn has ended.
-    pub async fn watch_over(&self) {
-        match self.house.parts.fleet.lease_ttl() {
+    pub async fn run_background(&self) {
+        match self.house.parts.cluster.lease_ttl() {
             None => self.scan().await,
             Some(ttl) => {
                 tokio::join!(self.scan(), self.keep_leases(ttl), self.follow_others(), self.hear_knocks());
@@ -147,7 +147,7 @@ impl Orphan {
         let waiting =
             Waiting { house: &self.house, tenant_id, turn_id, stream_id: conversation_id.unwrap_or(turn_id), live: Some(&alive.live) };
         // Whose language it was is not known before the turn begins.
-        waiting.called(ticket, || Words::of("")).await
+        waiting.called(ticket, || Texts::of("")).await
     }
 
     async fn go_on(mut self, alive: Alive, ticket: Ticket) -> Result<(), StoreError> {
@@ -198,13 +198,13 @@ impl Orphan {
         let mut history = self.house.whole_history(tenant_id, conversation_id).await?;
         history::own_last(&mut history, turn_id);
         let approvals = self.approvals().await?;
-        let brought = parts.clients.brought(tenant_id, turn_id).await?;
+        let brought = parts.clients.client_request(tenant_id, turn_id).await?;
         let state = parts.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
         let events = parts.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
         let created = events.first().filter(|event| event.kind == EventType::Init);
         let created = created.and_then(|event| serde_json::from_str::<Init>(&event.data).ok()).is_some_and(|init| init.created);
         let message = history.iter().find(|row| row.turn_id == Some(turn_id) && row.role == "user").map(|row| row.content.clone());
-        let inbound = Inbound {
+        let inbound = InboundMessage {
             caller,
             conversation_id: Some(conversation_id),
             message: message.unwrap_or_default(),
@@ -215,7 +215,7 @@ impl Orphan {
             idempotency: None,
             trace_id: None,
             parts: Vec::new(),
-            brought: Brought::stored(brought.as_deref(), turn_id).map(Arc::new),
+            brought: ClientRequest::stored(brought.as_deref(), turn_id).map(Arc::new),
             results: Vec::new(),
             after: None,
         };
@@ -258,7 +258,7 @@ impl Orphan {
             let (call, status, error) = if left.is_poison() {
                 (CallStatus::Failed, TurnStatus::Failed, poison(&ground.words))
             } else {
-                let message = ground.words.say("error-canceled", &[]);
+                let message = ground.words.text("error-canceled", &[]);
                 (CallStatus::Canceled, TurnStatus::Canceled, TurnError::new(ToolErrorType::Fatal, "canceled", message))
             };
             let mut draft = left.close(&ground, call);
@@ -304,7 +304,7 @@ impl Orphan {
         ground.fence = fence;
         let approvals = self.approvals().await?;
         let mut draft = Left { turn: turn.clone(), calls, history, approvals }.close(&ground, CallStatus::Failed);
-        let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", ground.words.say("error-unknown_user", &[]));
+        let error = TurnError::new(ToolErrorType::Fatal, "unknown_user", ground.words.text("error-unknown_user", &[]));
         fail(&ground, &mut draft, TurnStatus::Failed, turn.step, error);
         ground.commit(draft).await.map(|_| ())
     }

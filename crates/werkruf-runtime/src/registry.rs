@@ -10,7 +10,7 @@ use werkruf_contract::{Shape, Tool, ToolObject, ToolSpec, Typed, strict};
 use werkruf_llm::ToolDefinition;
 
 use crate::assistant::Assistant;
-use crate::brought::Brought;
+use crate::brought::ClientRequest;
 
 /// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +124,7 @@ impl Registry {
     }
 
     /// The same with a client's own tools, and without those of ours it does not want or has under the same name.
-    pub(crate) fn offer_with(&self, assistant: &Assistant, brought: &Brought) -> Offer {
+    pub(crate) fn offer_with(&self, assistant: &Assistant, brought: &ClientRequest) -> Offer {
         let wanted = |name: &str| brought.server_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
         let theirs = |name: &str| brought.tools.iter().any(|tool| tool.name == name);
         let own = self.entries.iter().filter(|entry| {

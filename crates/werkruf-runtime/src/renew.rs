@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use werkruf_contract::Uuid;
-use werkruf_store::Renewed;
+use werkruf_store::LeaseReport;
 
 use crate::hold::leases;
 use crate::runtime::{House, Runtime};
@@ -36,7 +36,7 @@ impl Runtime {
             // What a tick will have missed by the next is renewed now.
             let renews = asked + LOOK.min(every) > due;
             let owner = house.owner.clone();
-            let question = if renews { house.parts.fleet.renew(owner) } else { house.parts.fleet.wishes(owner) };
+            let question = if renews { house.parts.cluster.renew_leases(owner) } else { house.parts.cluster.pending_cancels(owner) };
             match timeout(every, question).await {
                 Ok(Ok(answer)) => {
                     if renews {
@@ -57,7 +57,7 @@ impl Runtime {
             tokio::select! {
                 biased;
                 () = self.house.tasks.wait() => return,
-                () = self.house.parts.fleet.knocked() => {}
+                () = self.house.parts.cluster.notified() => {}
             }
             self.house.stir.now();
             tokio::time::sleep(PAUSE).await;
@@ -67,7 +67,7 @@ impl Runtime {
 
 impl House {
     /// Stops what was lost, and what others want stopped.
-    fn heed(&self, asked: Instant, renewed: bool, answer: &Renewed) {
+    fn heed(&self, asked: Instant, renewed: bool, answer: &LeaseReport) {
         let held = leases(answer);
         for (turn_id, live) in self.lives() {
             if answer.canceled_turns.contains(&turn_id) {
@@ -84,7 +84,7 @@ impl House {
 
     /// Whether other processes work on the same database.
     pub(crate) fn is_shared(&self) -> bool {
-        self.parts.fleet.lease_ttl().is_some()
+        self.parts.cluster.lease_ttl().is_some()
     }
 
     /// The turns of this process, in order.

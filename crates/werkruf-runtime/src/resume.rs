@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use werkruf_contract::{
-    AssistantReset, CallStatus, ClientCall, Effect, EventType, Failure, Happened, Principal, ToolContext, ToolErrorDetail, ToolErrorType,
-    TurnError, TurnStatus, Uuid, Words,
+    AssistantReset, CallStatus, ClientCall, Effect, EventType, Failure, Happened, Principal, Texts, ToolContext, ToolErrorDetail,
+    ToolErrorType, TurnError, TurnStatus, Uuid,
 };
 use werkruf_llm::HistoryCall;
 use werkruf_store::{ApprovalRow, CallRetry, CallRow, MessageRow, Replacement, StoreError, TurnRow, crash};
@@ -237,8 +237,8 @@ impl Turn {
     }
 }
 
-pub(crate) fn poison(words: &Words) -> TurnError {
-    TurnError::new(ToolErrorType::Fatal, "poison", words.say("error-poison", &[]))
+pub(crate) fn poison(words: &Texts) -> TurnError {
+    TurnError::new(ToolErrorType::Fatal, "poison", words.text("error-poison", &[]))
 }
 
 /// Under which id the history knows a call: our own spelling, else the wire's.
@@ -346,7 +346,7 @@ impl Walk<'_> {
         if row.status == CallStatus::Running {
             let (now, started_at) = (ground.clock.now(), row.started_at.unwrap_or(row.created_at));
             let mut failure = interrupted();
-            failure.message = ground.words.say("call-interrupted", &[]);
+            failure.message = ground.words.text("call-interrupted", &[]);
             let error = serde_json::to_string(&failure.into_detail(row.attempt)).unwrap_or_default();
             let (id, attempt) = (row.id, row.attempt);
             let retry = CallRetry { id, attempt, started_at, finished_at: now, status: CallStatus::Failed, error, next_started_at: now };
@@ -411,7 +411,7 @@ impl Walk<'_> {
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     approval: Option<&'a ApprovalRow>,
-    /// Clients know that it waits.
+    /// ClientRequests know that it waits.
     heard: bool,
 }
 

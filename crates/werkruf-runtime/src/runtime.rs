@@ -6,20 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, TurnStatus, Uuid, Words};
+use werkruf_contract::{ApprovalStatus, Cancel, Clock, Init, Texts, TurnStatus, Uuid};
 use werkruf_llm::Provider;
 use werkruf_llm::prices::PriceTable;
 use werkruf_store::{
-    ApprovalFilter, ApprovalRow, Approvals, Clients, Fence, Fleet, Page, People, Records, StoreError, StreamKey, Streams, Turns, crash,
+    ApprovalFilter, ApprovalRow, Approvals, ClientRequests, Cluster, Fence, Page, People, Records, StoreError, StreamKey, Streams, Turns,
+    crash,
 };
 
 use crate::admission::Admission;
 use crate::assistant::Assistants;
 use crate::dedupe::InFlight;
-use crate::feed::Feed;
+use crate::feed::Subscription;
 use crate::ground::{Ground, Live};
-use crate::hub::{Hub, Shown, Watch};
-use crate::inbound::{Accepted, Caller, Inbound, Refusal};
+use crate::hub::{Hub, PartialAnswer, SubscribeOptions};
+use crate::inbound::{AcceptedTurn, Caller, InboundMessage, Refusal};
 use crate::lane::Lanes;
 use crate::limits::Limits;
 use crate::registry::Registry;
@@ -31,14 +32,14 @@ use crate::waiting::Waiting;
 const RELEASE_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What the house is built from.
-pub struct Parts {
+pub struct Services {
     pub turns: Arc<dyn Turns>,
     pub records: Arc<dyn Records>,
     pub people: Arc<dyn People>,
     pub approvals: Arc<dyn Approvals>,
-    pub clients: Arc<dyn Clients>,
+    pub clients: Arc<dyn ClientRequests>,
     pub streams: Arc<dyn Streams>,
-    pub fleet: Arc<dyn Fleet>,
+    pub cluster: Arc<dyn Cluster>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     pub limits: Limits,
@@ -60,7 +61,7 @@ pub struct Runtime {
 }
 
 pub(crate) struct House {
-    pub(crate) parts: Parts,
+    pub(crate) parts: Services,
     pub(crate) limits: Arc<Limits>,
     setup: RwLock<Arc<Setup>>,
     pub(crate) hub: Arc<Hub>,
@@ -85,11 +86,11 @@ pub(crate) struct House {
 
 impl Runtime {
     /// Puts the house together.
-    pub fn new(parts: Parts, setup: Setup) -> Self {
+    pub fn new(parts: Services, setup: Setup) -> Self {
         let house = House {
             limits: Arc::new(parts.limits.clone()),
             setup: RwLock::new(Arc::new(setup)),
-            hub: Arc::new(Hub::new(parts.fleet.lease_ttl().is_some())),
+            hub: Arc::new(Hub::new(parts.cluster.lease_ttl().is_some())),
             lanes: Lanes::default(),
             in_flight: InFlight::default(),
             tasks: TaskTracker::new(),
@@ -117,7 +118,7 @@ impl Runtime {
     }
 
     /// Takes a message: when this resolves it is durable, and its turn will reach an end.
-    pub async fn chat(&self, inbound: Inbound) -> Result<Accepted, Refusal> {
+    pub async fn chat(&self, inbound: InboundMessage) -> Result<AcceptedTurn, Refusal> {
         let house = &self.house;
         house.admit(&inbound.caller)?;
         let setup = self.setup();
@@ -146,7 +147,7 @@ impl Runtime {
 
     /// Listens to a conversation from now on; also the text that is being written right now. Turns tell their events as soon as
     /// they are stored, each its own in order: a number left out is told later or stands in the rows only.
-    pub fn watch(&self, stream: StreamKey, watch: Watch) -> (Feed, Option<Shown>) {
+    pub fn subscribe(&self, stream: StreamKey, watch: SubscribeOptions) -> (Subscription, Option<PartialAnswer>) {
         self.house.hub.watch(stream, watch)
     }
 
@@ -158,7 +159,7 @@ impl Runtime {
                 live.cancel_all();
             }
             self.house.end_waiting(tenant_id, turn_id).await?;
-            self.house.parts.fleet.knock();
+            self.house.parts.cluster.notify();
             // One that waits for a person's word has nobody to hear the wish.
             self.wake(tenant_id, turn_id).await?;
         }
@@ -175,8 +176,8 @@ impl Runtime {
         let filter = ApprovalFilter { turn_id: Some(call.turn_id), status: Some(ApprovalStatus::Pending), roles: None };
         let Some(approval) = self.house.wish_for(tenant_id, call_id, filter).await? else {
             // It may run in another process.
-            let asked = self.house.parts.fleet.request_call_cancel(tenant_id, call_id).await?;
-            self.house.parts.fleet.knock();
+            let asked = self.house.parts.cluster.request_call_cancel(tenant_id, call_id).await?;
+            self.house.parts.cluster.notify();
             return Ok(asked);
         };
         match self.settle(tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
@@ -263,7 +264,7 @@ impl House {
         };
         let stream_id = turn.conversation_id.unwrap_or(turn_id);
         let principal = self.parts.people.principal(tenant_id, turn.user_id).await?;
-        let words = Words::of(principal.as_ref().map_or("", |person| &person.locale));
+        let words = Texts::of(principal.as_ref().map_or("", |person| &person.locale));
         Waiting { house: self, tenant_id, turn_id, stream_id, live: None }.cancel(&words).await.map(|_| ())
     }
 
@@ -296,12 +297,12 @@ impl House {
             owner: self.owner.clone(),
             epoch: 0,
         };
-        let words = Words::of(&caller.principal.locale);
+        let words = Texts::of(&caller.principal.locale);
         Ground {
             turns: Arc::clone(&self.parts.turns),
             people: Arc::clone(&self.parts.people),
             records: Arc::clone(&self.parts.records),
-            fleet: Arc::clone(&self.parts.fleet),
+            cluster: Arc::clone(&self.parts.cluster),
             stir: self.stir.clone(),
             hub: Arc::clone(&self.hub),
             tasks: self.tasks.clone(),

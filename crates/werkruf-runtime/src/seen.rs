@@ -6,17 +6,17 @@ use sha2::{Digest, Sha256};
 use werkruf_contract::hex;
 
 /// After a message of the person.
-pub fn seen_said(seen: &str, text: &str) -> String {
+pub fn digest_after_message(seen: &str, text: &str) -> String {
     fold(seen, "user", text, &[])
 }
 
 /// After the result of a call that the client ran.
-pub fn seen_result(seen: &str, call_id: &str) -> String {
+pub fn digest_after_result(seen: &str, call_id: &str) -> String {
     fold(seen, "tool", call_id, &[])
 }
 
 /// After an answer: all its text, and the calls it left to the client.
-pub fn seen_after(seen: &str, text: &str, call_ids: &[&str]) -> String {
+pub fn digest_after_answer(seen: &str, text: &str, call_ids: &[&str]) -> String {
     fold(seen, "assistant", text, call_ids)
 }
 
@@ -32,14 +32,14 @@ fn fold(seen: &str, who: &str, text: &str, ids: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{seen_after, seen_result, seen_said};
+    use super::{digest_after_answer, digest_after_message, digest_after_result};
 
     #[test]
     fn the_same_words_give_the_same_sight_and_others_another() {
-        let sight = |text: &str, ids: &[&str]| seen_after(&seen_said("", "hi"), text, ids);
+        let sight = |text: &str, ids: &[&str]| digest_after_answer(&digest_after_message("", "hi"), text, ids);
         assert_eq!(sight("Hello", &[]), sight(" Hello\n", &[]));
         assert_ne!(sight("Hello", &[]), sight("Hello", &["a"]));
         assert_ne!(sight("Hello", &["a", "b"]), sight("Hello", &["ab"]));
-        assert_ne!(seen_said("", "x"), seen_result("", "x"));
+        assert_ne!(digest_after_message("", "x"), digest_after_result("", "x"));
     }
 }

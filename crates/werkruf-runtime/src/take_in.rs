@@ -9,8 +9,8 @@ use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, Op
 use crate::begun::Begun;
 use crate::brought::ClientResult;
 use crate::ground::json;
-use crate::hub::{LiveEvent, Watch};
-use crate::inbound::{Accepted, Caller, Idempotency, Inbound, Refusal};
+use crate::hub::{LiveEvent, SubscribeOptions};
+use crate::inbound::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::lane::Ticket;
 use crate::runtime::{House, Setup};
 use crate::timer;
@@ -26,10 +26,10 @@ impl House {
     pub(crate) async fn take_in(
         self: Arc<Self>,
         setup: Arc<Setup>,
-        inbound: Inbound,
+        inbound: InboundMessage,
         init: Init,
         ticket: Ticket,
-    ) -> Result<(Accepted, Begun, Option<Fence>, State), Refusal> {
+    ) -> Result<(AcceptedTurn, Begun, Option<Fence>, State), Refusal> {
         let Init { conversation_id, turn_id, created, .. } = init;
         // Known as ours before it is stored: the recovery scan must never meet it as nobody's.
         let alive = self.go_live(inbound.caller.principal.tenant_id, turn_id);
@@ -40,7 +40,7 @@ impl House {
             Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
             Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
             Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
-            Opened::GoneOn => return Err(Refusal::GoneOn),
+            Opened::Superseded => return Err(Refusal::Superseded),
         };
         if let Some(fence) = &fence {
             alive.live.hold.take(fence, asked);
@@ -48,16 +48,16 @@ impl House {
         crash::point("after_a");
         let (tenant_id, after) = (inbound.caller.principal.tenant_id, seqs.first().map_or(0, |seq| seq - 1));
         let stream = StreamKey { tenant_id, stream_id: conversation_id };
-        let (events, _) = self.hub.watch(stream, Watch { turn_id: Some(turn_id), debug: inbound.debug, after });
+        let (events, _) = self.hub.watch(stream, SubscribeOptions { turn_id: Some(turn_id), debug: inbound.debug, after });
         let heard = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
         self.hub.publish(conversation_id, &heard);
-        self.parts.fleet.knock();
-        let accepted = Accepted { conversation_id, turn_id, created, events };
+        self.parts.cluster.notify();
+        let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
         Ok((accepted, Begun { house: self, setup, inbound, init, alive, ticket, assistant }, fence, state))
     }
 
     /// Commit A.
-    fn open_chat(&self, inbound: &Inbound, init: &Init, start: bool) -> OpenTurn {
+    fn open_chat(&self, inbound: &InboundMessage, init: &Init, start: bool) -> OpenTurn {
         let now = self.parts.clock.now();
         let conversation = if init.created {
             let title = inbound.message.chars().take(TITLE_CHARS).collect();
@@ -80,7 +80,7 @@ impl House {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: inbound.brought.as_ref().map(json),
-            sent: inbound.brought.as_ref().map(|brought| brought.seen.clone()).filter(|seen| !seen.is_empty()),
+            request_digest: inbound.brought.as_ref().map(|brought| brought.seen.clone()).filter(|seen| !seen.is_empty()),
             results: inbound.results.iter().map(answered).collect(),
             unanswered: (!init.created).then(|| UNANSWERED.to_owned()),
             after: inbound.after,
@@ -90,7 +90,7 @@ impl House {
     }
 
     /// The person's own message; a client that only sends results has none.
-    fn spoken(&self, inbound: &Inbound) -> Option<NewMessage> {
+    fn spoken(&self, inbound: &InboundMessage) -> Option<NewMessage> {
         let silent = inbound.message.is_empty() && inbound.parts.is_empty();
         if silent && !inbound.results.is_empty() {
             return None;

@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use werkruf_contract::{
-    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, State, ToolContext, ToolErrorType, TurnError,
-    TurnStatus, Usage, Uuid, Words,
+    AssistantToken, CallStatus, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, State, Texts, ToolContext, ToolErrorType,
+    TurnError, TurnStatus, Usage, Uuid,
 };
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, Provider, TokenUsage, ToolChoice};
 use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
@@ -17,7 +17,7 @@ use werkruf_store::{NewMessage, NewUsage, StoreError, TurnChange, crash};
 use crate::act::Acted;
 use crate::ask::{Question, Stop};
 use crate::assistant::Assistant;
-use crate::brought::{Brought, ClientChoice};
+use crate::brought::{ClientChoice, ClientRequest};
 use crate::corridor::Walked;
 use crate::ground::{Draft, Ground, json};
 use crate::history::Origin;
@@ -26,7 +26,7 @@ use crate::record::object;
 use crate::registry::Offer;
 use crate::replay::StoredFinal;
 use crate::runtime::House;
-use crate::seen::seen_after;
+use crate::seen::digest_after_answer;
 use crate::timer;
 
 /// How often the same call may come in one turn, and how often a model may get its calls wrong.
@@ -54,7 +54,7 @@ pub(crate) struct Turn {
     pub(crate) trimmed: bool,
     pub(crate) created: bool,
     /// What a client of the OpenAI doors brought along.
-    pub(crate) brought: Option<Arc<Brought>>,
+    pub(crate) brought: Option<Arc<ClientRequest>>,
     /// Its other wishes for the model.
     pub(crate) options: Arc<Map<String, Value>>,
     pub(crate) progress: Progress,
@@ -130,7 +130,7 @@ impl Limit {
             Self::Repeats => (ToolErrorType::Fatal, "repeat_limit"),
             Self::Deadline => (ToolErrorType::Timeout, "turn_deadline"),
         };
-        TurnError::new(kind, code, Words::of(locale).say(&format!("error-{code}"), &[]))
+        TurnError::new(kind, code, Texts::of(locale).text(&format!("error-{code}"), &[]))
     }
 }
 
@@ -189,7 +189,7 @@ impl Turn {
             }
             if cut {
                 // Cut off by a length limit: what it asked for may be half of what it meant.
-                let message = Words::of(&self.locale).say("error-model_cut", &[]);
+                let message = Texts::of(&self.locale).text("error-model_cut", &[]);
                 return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
             }
             if answer.calls.is_empty() {
@@ -258,7 +258,7 @@ impl Turn {
             today: self.today,
             temperature: brought.and_then(|brought| brought.temperature).or(self.assistant.temperature),
             max_output_tokens: self.assistant.max_output_tokens,
-            fewer_tokens: brought.and_then(|brought| brought.max_output_tokens),
+            client_max_tokens: brought.and_then(|brought| brought.max_output_tokens),
             options: self.options.clone(),
         };
         let deadline = match self.progress.last_word {
@@ -338,7 +338,7 @@ impl Turn {
         match ended {
             Ok(said) => self.complete(&mut draft, said),
             Err(Stop::Canceled) => {
-                let error = TurnError::new(ToolErrorType::Fatal, "canceled", Words::of(&self.locale).say("error-canceled", &[]));
+                let error = TurnError::new(ToolErrorType::Fatal, "canceled", Texts::of(&self.locale).text("error-canceled", &[]));
                 fail(&ground, &mut draft, TurnStatus::Canceled, self.progress.step, error);
             }
             Err(Stop::Failed(error)) => fail(&ground, &mut draft, TurnStatus::Failed, self.progress.step, error),
@@ -364,9 +364,14 @@ impl Turn {
             draft.write.messages.push(message);
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
-        let seen = self.brought.as_ref().map(|brought| seen_after(&brought.seen, &self.progress.said, &ids));
-        draft.write.turn =
-            Some(TurnChange { status: TurnStatus::Completed, step: self.progress.step, error: None, message: Some(text.clone()), seen });
+        let seen = self.brought.as_ref().map(|brought| digest_after_answer(&brought.seen, &self.progress.said, &ids));
+        draft.write.turn = Some(TurnChange {
+            status: TurnStatus::Completed,
+            step: self.progress.step,
+            error: None,
+            message: Some(text.clone()),
+            transcript_digest: seen,
+        });
         let stored = StoredFinal {
             conversation_id: ground.stream_id(),
             turn_id: ground.turn_id,
@@ -412,7 +417,8 @@ pub(crate) fn assistant_message(
 
 /// The turn ends without an answer, and says so.
 pub(crate) fn fail(ground: &Ground, draft: &mut Draft, status: TurnStatus, step: u32, error: TurnError) {
-    draft.write.turn = Some(TurnChange { status, step, error: Some((json(&error), error.code.clone())), message: None, seen: None });
+    draft.write.turn =
+        Some(TurnChange { status, step, error: Some((json(&error), error.code.clone())), message: None, transcript_digest: None });
     let event = ErrorEvent {
         kind: error.kind,
         code: error.code,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::{ErrorEvent, EventType, ToolErrorType, TurnError, Uuid, Words};
+use werkruf_contract::{ErrorEvent, EventType, Texts, ToolErrorType, TurnError, Uuid};
 use werkruf_store::{Fence, NewEvent, StoreError};
 
 use crate::ground::{Live, json};
@@ -48,7 +48,7 @@ impl House {
 
 impl Waiting<'_> {
     /// Waits for its place. False when it was canceled before and has ended.
-    pub(crate) async fn called(&self, ticket: &mut Ticket, words: impl FnOnce() -> Words) -> bool {
+    pub(crate) async fn called(&self, ticket: &mut Ticket, words: impl FnOnce() -> Texts) -> bool {
         tokio::select! {
             biased;
             () = ticket.called() => return true,
@@ -65,9 +65,9 @@ impl Waiting<'_> {
     }
 
     /// False when the store does not know it as waiting.
-    pub(crate) async fn cancel(&self, words: &Words) -> Result<bool, StoreError> {
+    pub(crate) async fn cancel(&self, words: &Texts) -> Result<bool, StoreError> {
         let (parts, turn_id) = (&self.house.parts, self.turn_id);
-        let error = TurnError::new(ToolErrorType::Fatal, "canceled", words.say("error-canceled", &[]));
+        let error = TurnError::new(ToolErrorType::Fatal, "canceled", words.text("error-canceled", &[]));
         let stored = (json(&error), error.code.clone());
         let TurnError { kind, code, message, retry_after_ms } = error;
         let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
@@ -77,7 +77,7 @@ impl Waiting<'_> {
         };
         let heard = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
         self.house.hub.publish_beside(self.stream_id, &heard);
-        parts.fleet.knock();
+        parts.cluster.notify();
         Ok(true)
     }
 }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
-use crate::{Answer, JsonText, Page};
+use crate::{JsonText, Page, StoreFuture};
 
 /// A wish for a person's word, written with the call it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct ApprovalFilter {
 
 /// What came of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decided {
+pub enum DecisionOutcome {
     /// It stands, and the row says so.
     Now(ApprovalRow),
     /// Somebody, or the clock, was first.
@@ -64,12 +64,19 @@ pub enum Decided {
 
 /// Approvals, looked up and decided.
 pub trait Approvals: Send + Sync {
-    fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>>;
-    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> Answer<'_, Vec<ApprovalRow>>;
+    fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>>;
+    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>>;
     /// Decides a pending one whose time has not run out; `None` without such a row.
-    fn decide(&self, tenant_id: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> Answer<'_, Option<Decided>>;
+    fn decide(
+        &self,
+        tenant_id: Uuid,
+        id: Uuid,
+        status: ApprovalStatus,
+        by: String,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<DecisionOutcome>>;
     /// Ends every pending one whose time has run out; how many there were.
-    fn expire_approvals(&self, now: Timestamp) -> Answer<'_, u64>;
+    fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64>;
     /// Ids that begin with the prefix: at most two, so "unique" can be told.
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>>;
+    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
 }

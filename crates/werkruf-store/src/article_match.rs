@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use werkruf_contract::fold;
 
-use crate::{ArticleRow, Found};
+use crate::{ArticleRow, Listing};
 
-/// Words of a search that are looked at; nobody types more, and a model's rambling costs nothing.
+/// Texts of a search that are looked at; nobody types more, and a model's rambling costs nothing.
 const MOST_WORDS: usize = 16;
 
 /// Endings of plurals and cases in German, English and Spanish: "Notfällen" means "Notfall".
@@ -94,9 +94,9 @@ impl Ranking {
         self.best.truncate(self.limit);
     }
 
-    pub(crate) fn into_found(mut self) -> Found<ArticleRow> {
+    pub(crate) fn into_found(mut self) -> Listing<ArticleRow> {
         self.cut();
-        Found { rows: self.best.into_iter().map(|(_, article)| article).collect(), truncated: self.dropped }
+        Listing { rows: self.best.into_iter().map(|(_, article)| article).collect(), truncated: self.dropped }
     }
 }
 

@@ -60,7 +60,7 @@ impl Left<'_> {
             step: turn.step,
             error: Some((text(&error)?, ending.code.to_owned())),
             message: None,
-            seen: None,
+            transcript_digest: None,
         });
         let told = ErrorEvent { kind: error.kind, code: error.code, message: error.message, retry_after_ms: None, turn_id: turn.id };
         write.events.push(event(EventType::Error, &told)?);

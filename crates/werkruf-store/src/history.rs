@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
-use crate::{Answer, ConversationRow, NewMessage};
+use crate::{ConversationRow, NewMessage, StoreFuture};
 
 /// What is taken over from elsewhere.
-pub trait Histories: Send + Sync {
+pub trait HistoryImport: Send + Sync {
     /// A conversation with all its messages, in one transaction. No turn made them, so they belong to none.
-    fn put_history(&self, history: NewHistory) -> Answer<'_, ConversationRow>;
+    fn put_history(&self, history: NewHistory) -> StoreFuture<'_, ConversationRow>;
 }
 
 /// A conversation that was held elsewhere.

@@ -21,7 +21,7 @@ use crate::StoreError;
 /// Taking over an older program's database.
 pub trait Legacy: Send + Sync {
     /// Reads the other file and writes what is not here yet: every row it has is written or skipped with a reason.
-    fn take_in(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>>;
+    fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>>;
 }
 
 /// What to take over, and for whom.

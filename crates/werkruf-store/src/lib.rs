@@ -9,19 +9,19 @@
 
 mod approvals;
 mod article_match;
-mod clients;
+mod client_requests;
+mod cluster;
 pub mod crash;
 mod ending;
 mod error;
-mod fleet;
 mod history;
-mod keeping;
 mod keys;
 pub mod knowledge;
-mod ledger;
 mod legacy;
+mod maintenance;
 mod moving;
 mod postgres;
+mod provider_accounts;
 mod reading;
 mod retention;
 mod rows;
@@ -39,18 +39,18 @@ mod workspace_file;
 mod workspace_lines;
 mod write;
 
-pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval};
-pub use clients::{Clients, Resumed};
+pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, NewApproval};
+pub use client_requests::{ClientRequests, ResumePoint};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition};
 pub use error::StoreError;
-pub use fleet::{BOARDING, Fleet, Position, Renewed};
-pub use history::{Histories, NewHistory};
-pub use keeping::{Backup, Counts, Erased, Held, Keeping, KeepingError, Kept, Restored};
+pub use history::{HistoryImport, NewHistory};
 pub use keys::{KeyDigest, NewKey, Scopes};
 pub use knowledge::Knowledge;
-pub use ledger::{Ledger, ProviderAccount, SealedToken};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
+pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use moving::{Moved, TableSum};
 pub use postgres::{PostgresOptions, PostgresStore};
+pub use provider_accounts::{ProviderAccount, ProviderAccounts, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, Summary, TenantRow,
@@ -58,16 +58,16 @@ pub use rows::{
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
-pub use streams::{Bite, Forgotten, Partial, PartialText, StreamKey, Streams};
+pub use streams::{DeletedEvents, NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use workspace::{
-    ArticleQuery, ArticleRow, DateSpan, Found, ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow, Reach,
-    RequestDraft, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, DateSpan, ImportFault, ImportReport, Listing, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow,
+    RequestDraft, RowScope, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 pub use workspace_file::parse_batch;
 pub use workspace_lines::add_lines;
 pub use write::{
-    CallEnd, CallHeard, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    Replacement, TurnChange, TurnKind, TurnWrite, Written,
+    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
+    ProviderCallUpdate, Replacement, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;
@@ -77,7 +77,7 @@ use serde::Deserialize;
 use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 
 /// What every method answers: boxed, because the house holds its store as `Arc<dyn …>`.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Everything a database does: what the house opens once and hands out by the part.
 pub trait Store:
@@ -85,15 +85,15 @@ pub trait Store:
     + Records
     + People
     + Workspace
-    + Keeping
+    + Maintenance
     + Approvals
     + Streams
-    + Clients
-    + Histories
+    + ClientRequests
+    + HistoryImport
     + Legacy
-    + Fleet
+    + Cluster
     + Knowledge
-    + Ledger
+    + ProviderAccounts
     + Retention
     + std::fmt::Debug
     + 'static
@@ -105,15 +105,15 @@ impl<S> Store for S where
         + Records
         + People
         + Workspace
-        + Keeping
+        + Maintenance
         + Approvals
         + Streams
-        + Clients
-        + Histories
+        + ClientRequests
+        + HistoryImport
         + Legacy
-        + Fleet
+        + Cluster
         + Knowledge
-        + Ledger
+        + ProviderAccounts
         + Retention
         + std::fmt::Debug
         + 'static
@@ -124,14 +124,14 @@ impl<S> Store for S where
 pub trait Turns: Send + Sync {
     /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
     /// conversation is open the new one waits; one that comes with calls is refused as [`StoreError::Busy`] and leaves nothing.
-    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened>;
+    fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened>;
     /// A turn that waited behind another begins: it takes the lease and its message gets its place. [`StoreError::Busy`] while
     /// a turn of the conversation that has begun is not over, whoever works on it or nobody.
-    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence>;
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence>;
     /// Commits B, C, D: whatever a turn has to say at once, or nothing at all.
-    fn write(&self, write: TurnWrite) -> Answer<'_, Written>;
+    fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written>;
     /// Leaves a wish to stop; whoever owns the turn obeys. False when there is no such running turn.
-    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool>;
+    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool>;
     /// Ends a turn that waits behind another, with this error and its event; nobody else's lease is touched. The event's number,
     /// or `None` when the turn does not wait (any more). `error` is a `TurnError` and its code.
     fn cancel_waiting(
@@ -141,72 +141,72 @@ pub trait Turns: Send + Sync {
         error: (JsonText, String),
         event: NewEvent,
         now: Timestamp,
-    ) -> Answer<'_, Option<i64>>;
+    ) -> StoreFuture<'_, Option<i64>>;
     /// Merges into the session state from outside a turn; the merged state, or `None` without such a conversation.
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>>;
+    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>>;
     /// The messages with a place in the conversation, in order.
-    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>>;
+    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>>;
     /// Which of these ids a result in the conversation already bears.
-    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>>;
+    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>>;
     /// The newest call with this key that may answer again, of the conversation or of none: see [`Reusable`].
-    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>>;
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> StoreFuture<'_, Option<Reusable>>;
     /// Turns that have not ended and that nobody but `owner` holds, oldest first. Whether a task still lives is for the caller to know.
-    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>>;
+    fn unfinished_turns(&self, owner: String) -> StoreFuture<'_, Vec<TurnRow>>;
     /// Claims the lease of a turn that had begun before; its message has its place already.
-    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence>;
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> StoreFuture<'_, Fence>;
     /// Gives the lease back without ending the turn: it goes on elsewhere or after a restart, and it does not count as a takeover.
-    fn release(&self, fence: Fence) -> Answer<'_, ()>;
+    fn release(&self, fence: Fence) -> StoreFuture<'_, ()>;
     /// What was said before the part of the conversation that is still sent, if anybody has put it in few words.
-    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>>;
+    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>>;
     /// What the turn's own requests to its model have cost so far; what its tools asked is billed to it and not counted here.
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage>;
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
-    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool>;
+    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool>;
 }
 
 /// What people and programs look up afterwards.
 pub trait Records: Send + Sync {
-    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>>;
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>>;
     /// `user_id` narrows to that person's conversations.
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>>;
-    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>>;
-    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>>;
-    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>>;
-    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>>;
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>>;
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>>;
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>>;
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>>;
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>>;
     /// The attempts before the one in the call row itself.
-    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>>;
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>>;
     /// Events after `after`, oldest first; `turn_id` narrows to one turn.
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>>;
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>>;
     /// Ids in this table that begin with the prefix: at most two, so "unique" can be told.
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>>;
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>>;
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
     /// Whether the writer and the file answer.
-    fn ping(&self) -> Answer<'_, ()>;
+    fn ping(&self) -> StoreFuture<'_, ()>;
 }
 
 /// Who exists and what they may do.
 pub trait People: Send + Sync {
     /// By slug or id.
-    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>>;
-    fn tenants(&self) -> Answer<'_, Vec<TenantRow>>;
+    fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>>;
+    fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>>;
     /// Makes the tenant when it is new.
-    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow>;
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow>;
     /// A person with all roles and the permissions of all of them, as of now; what a token said counts until it ends.
-    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>>;
-    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>>;
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
     /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow>;
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
     /// What a token says about a person's roles; it stands until the token ends, another one comes, or the person is written.
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()>;
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
     /// Branches, roles and users in one transaction; the same id replaces, and ends what a token said about that user.
-    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()>;
-    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow>;
-    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>>;
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool>;
-    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>>;
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
+    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow>;
+    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>>;
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool>;
+    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>>;
     /// A fact about the installation itself, such as whether sample data was written.
-    fn setting(&self, name: String) -> Answer<'_, Option<String>>;
-    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()>;
+    fn setting(&self, name: String) -> StoreFuture<'_, Option<String>>;
+    fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()>;
 }
 
 /// The people part of an import file.

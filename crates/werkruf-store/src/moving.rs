@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use werkruf_contract::hex;
 
-use crate::{KeepingError, StoreError};
+use crate::{MaintenanceError, StoreError};
 
 /// What was moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -100,7 +100,7 @@ impl Sum {
 }
 
 /// The same for both sides, or which table differs.
-pub(crate) fn compare(from: &BTreeMap<String, TableSum>, to: &BTreeMap<String, TableSum>) -> Result<(), KeepingError> {
+pub(crate) fn compare(from: &BTreeMap<String, TableSum>, to: &BTreeMap<String, TableSum>) -> Result<(), MaintenanceError> {
     let differs = from.iter().find(|(table, sum)| to.get(*table) != Some(sum)).map(|(table, _)| table);
     match differs.or_else(|| to.keys().find(|table| !from.contains_key(*table))) {
         None => Ok(()),

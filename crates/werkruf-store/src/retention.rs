@@ -7,12 +7,12 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
-use crate::Answer;
+use crate::StoreFuture;
 
 /// What concerns all tenants at once: old rows.
 pub trait Retention: Send + Sync {
     /// Looks at the next rows after `after` and deletes those that may go; with `dry_run` it only counts them.
-    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> Answer<'_, Swept>;
+    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
 }
 
 /// Which rows a sweep is about.

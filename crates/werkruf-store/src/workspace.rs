@@ -1,18 +1,18 @@
-//! The customer's own rows: requests, tasks, working times, articles, people. Read through a [`Reach`], never around it.
+//! The customer's own rows: requests, tasks, working times, articles, people. Read through a [`RowScope`], never around it.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Grant, Uuid};
+use werkruf_contract::{Scope, Uuid};
 
-use crate::{Answer, Branch, NewUser, RoleWithPermissions};
+use crate::{Branch, NewUser, RoleWithPermissions, StoreFuture};
 
 /// Whose rows a query may touch. Built from the principal and the corridor's grant; the arguments only choose inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reach {
+pub struct RowScope {
     pub caller: i64,
     pub caller_branch: Option<i64>,
-    pub grant: Grant,
+    pub grant: Scope,
     pub target: Target,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Bound {
     pub(crate) branch: Option<i64>,
 }
 
-impl Reach {
+impl RowScope {
     /// `None` where the grant does not cover the target: no rows, whatever is stored.
     pub(crate) fn bound(&self) -> Option<Bound> {
         match (self.target, self.grant) {
             (Target::Own, _) => Some(Bound { person: Some(self.caller), branch: None }),
             // Naming oneself is no less than naming nobody.
             (Target::User(user), _) if user == self.caller => Some(Bound { person: Some(user), branch: None }),
-            (Target::User(_) | Target::Branch(_), Grant::Own) => None,
-            (Target::User(user), Grant::Branch) => Some(Bound { person: Some(user), branch: Some(self.caller_branch?) }),
-            (Target::User(user), Grant::All) => Some(Bound { person: Some(user), branch: None }),
-            (Target::Branch(branch), Grant::Branch) if self.caller_branch != Some(branch) => None,
-            (Target::Branch(branch), Grant::Branch | Grant::All) => Some(Bound { person: None, branch: Some(branch) }),
+            (Target::User(_) | Target::Branch(_), Scope::Own) => None,
+            (Target::User(user), Scope::Branch) => Some(Bound { person: Some(user), branch: Some(self.caller_branch?) }),
+            (Target::User(user), Scope::All) => Some(Bound { person: Some(user), branch: None }),
+            (Target::Branch(branch), Scope::Branch) if self.caller_branch != Some(branch) => None,
+            (Target::Branch(branch), Scope::Branch | Scope::All) => Some(Bound { person: None, branch: Some(branch) }),
         }
     }
 }
@@ -60,7 +60,7 @@ pub struct DateSpan {
 /// Which requests or tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkQuery {
-    pub reach: Reach,
+    pub reach: RowScope,
     pub status: Option<String>,
     pub due: DateSpan,
     pub limit: u32,
@@ -68,7 +68,7 @@ pub struct WorkQuery {
 
 /// Rows and whether there were more than the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found<T> {
+pub struct Listing<T> {
     pub rows: Vec<T>,
     pub truncated: bool,
 }
@@ -88,7 +88,7 @@ pub struct WorkRow {
 /// Working times that overlap the span of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorktimeQuery {
-    pub reach: Reach,
+    pub reach: RowScope,
     /// From (included) and to (excluded).
     pub from: Timestamp,
     pub to: Timestamp,
@@ -107,7 +107,7 @@ pub struct WorktimeRow {
 /// Articles by words and tags. Articles without a branch are for every branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArticleQuery {
-    pub reach: Reach,
+    pub reach: RowScope,
     pub search: Option<String>,
     pub tags: Vec<String>,
     pub limit: u32,
@@ -236,14 +236,15 @@ pub struct ImportFault {
 
 /// The workspace's rows.
 pub trait Workspace: Send + Sync {
-    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>>;
-    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>>;
-    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> Answer<'_, Found<WorktimeRow>>;
-    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Answer<'_, Found<ArticleRow>>;
+    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>>;
+    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>>;
+    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>>;
+    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>>;
     /// A person the reach covers; `None` alike for one outside it and one that does not exist.
-    fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>>;
+    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>>;
     /// Writes an open request; `None` when nobody has the number of the one who is to be responsible.
-    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>>;
+    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>>;
     /// One transaction: everything or, with faults, nothing. `new_tenant_id` is used when the tenant is new.
-    fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>>;
+    fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp)
+    -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>>;
 }

@@ -101,7 +101,7 @@ pub struct OpenTurn {
     /// What a client of the OpenAI doors brought along.
     pub client: Option<JsonText>,
     /// Everything that client had sent and seen with it, as a digest.
-    pub sent: Option<String>,
+    pub request_digest: Option<String>,
     /// Results of calls that the client ran.
     pub results: Vec<Replacement>,
     /// What stands for results the client owes and does not send; `None` where the door knows no such calls.
@@ -122,7 +122,7 @@ pub enum Opened {
     /// No such conversation for this person.
     UnknownConversation,
     /// Another turn came after the one the client knows.
-    GoneOn,
+    Superseded,
 }
 
 /// A queued call begins.
@@ -164,7 +164,7 @@ pub struct CallEnd {
 
 /// What a provider says in the end of a call it runs itself: the row was written when it began. What is left out stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallHeard {
+pub struct ProviderCallUpdate {
     pub id: Uuid,
     pub tool_name: String,
     pub response_id: Option<String>,
@@ -210,7 +210,7 @@ pub struct TurnChange {
     /// The final text.
     pub message: Option<String>,
     /// What the client has seen after it.
-    pub seen: Option<String>,
+    pub transcript_digest: Option<String>,
 }
 
 /// Commits B, C and D. A `turn` change that ends the turn, or lets it wait for a person's word, also gives the lease back.
@@ -233,7 +233,7 @@ pub struct TurnWrite {
     pub starts: Vec<CallStart>,
     pub retries: Vec<CallRetry>,
     /// Before they end.
-    pub heard: Vec<CallHeard>,
+    pub provider_updates: Vec<ProviderCallUpdate>,
     pub ends: Vec<CallEnd>,
     /// Merged one after the other, in order.
     pub state_patches: Vec<State>,
@@ -266,7 +266,7 @@ impl TurnWrite {
             withdrawn: Vec::new(),
             starts: Vec::new(),
             retries: Vec::new(),
-            heard: Vec::new(),
+            provider_updates: Vec::new(),
             ends: Vec::new(),
             state_patches: Vec::new(),
             usage: Vec::new(),

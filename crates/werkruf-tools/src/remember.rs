@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, Words, fold};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
 const MEMORY: &str = "memory";
 /// The oldest go first.
@@ -67,7 +67,7 @@ impl Tool for Remember {
 
 impl Remember {
     fn keep(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
-        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         if content.is_empty() || content.chars().count() > LONGEST {
             return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {LONGEST} characters.")));
@@ -77,7 +77,7 @@ impl Remember {
         memory.push(json!({"type": "note", "content": content, "created_at": self.0.now()}));
         let over = memory.len().saturating_sub(MOST);
         memory.drain(..over);
-        let message = words.say("remembered", &[("content", content.into())]);
+        let message = words.text("remembered", &[("content", content.into())]);
         let mut reply = Reply::new(Remembered { memory: memory.clone(), message: message.clone() });
         reply.message = Some(message);
         reply.state_patch = Some(State::from_iter([(MEMORY.to_owned(), json!(memory))]));

@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, Words, fold};
+use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
 use crate::search_flights::{Flights, SHOWN};
 
@@ -65,7 +65,7 @@ impl Tool for SelectItinerary {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Selected>, Failure> {
-        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
         let mut chosen = shown(args.index, &invocation, &words)?;
         self.look_behind(&mut chosen, &invocation).await;
         Ok(select(chosen, &invocation, &words))
@@ -100,22 +100,22 @@ fn list(invocation: &Invocation, name: &str) -> Vec<Value> {
 }
 
 /// The flight that was shown under this number.
-fn shown(index: i64, invocation: &Invocation, words: &Words) -> Result<Value, Failure> {
+fn shown(index: i64, invocation: &Invocation, words: &Texts) -> Result<Value, Failure> {
     let shown = list(invocation, SHOWN);
     let found = shown.iter().find(|entry| entry["index"].as_i64() == Some(index)).cloned();
     found.ok_or_else(|| {
         let key = if shown.is_empty() { "flights-none-shown" } else { "flights-no-such" };
-        Failure::validation("unknown_itinerary", words.say(key, &[("count", shown.len().into())]))
+        Failure::validation("unknown_itinerary", words.text(key, &[("count", shown.len().into())]))
     })
 }
 
-fn select(chosen: Value, invocation: &Invocation, words: &Words) -> Reply<Selected> {
+fn select(chosen: Value, invocation: &Invocation, words: &Texts) -> Reply<Selected> {
     let mut selected = list(invocation, SELECTED);
     selected.retain(|entry| (&entry["kind"], &entry["id"]) != (&chosen["kind"], &chosen["id"]));
     selected.push(chosen.clone());
     let over = selected.len().saturating_sub(MOST);
     selected.drain(..over);
-    let mut message = words.say("flights-selected", &[("flight", chosen["text"].as_str().unwrap_or_default().into())]);
+    let mut message = words.text("flights-selected", &[("flight", chosen["text"].as_str().unwrap_or_default().into())]);
     let links = chosen["booking_links"].as_array().into_iter().flatten();
     if let Some(link) = links.max_by_key(|link| link["primary"] == json!(true)) {
         let part = |name: &str| link[name].as_str().unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ fn select(chosen: Value, invocation: &Invocation, words: &Words) -> Reply<Select
     }
     if chosen["sandbox"] == json!(true) {
         message.push_str("\n\n");
-        message.push_str(&words.say("flights-sandbox", &[]));
+        message.push_str(&words.text("flights-sandbox", &[]));
     }
     let mut reply = Reply::new(Selected { selected: chosen, selected_itineraries: selected.clone(), message: message.clone() });
     reply.message = Some(message);

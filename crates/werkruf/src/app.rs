@@ -11,10 +11,10 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{Parts, Runtime};
+use werkruf_runtime::{Runtime, Services};
 use werkruf_store::{
-    Approvals, Clients, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store, StoreError,
-    Streams, Turns,
+    Approvals, ClientRequests, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
+    StoreError, Streams, Turns,
 };
 use werkruf_tools::{Flights, KnowledgeBase};
 
@@ -143,14 +143,14 @@ impl App {
         let setup = setup::build(&config, &client, &rooms, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         settle(&config, store.as_ref(), started_at).await?;
-        let parts = Parts {
+        let parts = Services {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
             approvals: store.clone(),
             clients: store.clone(),
             streams: store.clone(),
-            fleet: store.clone(),
+            cluster: store.clone(),
             provider,
             clock: clock.clone(),
             limits: config.limits.clone(),
@@ -189,7 +189,7 @@ impl App {
     }
 
     /// What clients of the OpenAI doors brought and saw.
-    pub fn clients(&self) -> &dyn Clients {
+    pub fn clients(&self) -> &dyn ClientRequests {
         self.store.as_ref()
     }
 

@@ -7,8 +7,8 @@
 pub mod api;
 pub mod app;
 pub mod cli;
-mod closed;
 pub mod config;
+mod config_check_store;
 pub mod identity;
 mod knowledge;
 pub mod listen;

@@ -45,9 +45,9 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     // What an earlier process left unfinished goes on before anything new comes in.
     app.runtime.recover().await?;
     let watcher = app.runtime.clone();
-    app.tasks.spawn(async move { watcher.watch_over().await });
+    app.tasks.spawn(async move { watcher.run_background().await });
     let keeper = app.runtime.clone();
-    app.tasks.spawn(async move { keeper.keep_text().await });
+    app.tasks.spawn(async move { keeper.save_partial_text().await });
 
     let stop = CancellationToken::new();
     if app.config.database.file().is_none() {

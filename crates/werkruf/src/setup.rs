@@ -9,8 +9,8 @@ use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
 use werkruf_tools::{Flights, HttpTool, KnowledgeBase, Oracle, flight_tools, knowledge_tools, test_tools, workspace_tools};
 
-use crate::closed::{ClosedLedger, ClosedWorkspace};
 use crate::config::{Config, ConfigViolation, Environment, Flags};
+use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
 
 /// What the tools look into.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Rooms {
 impl Rooms {
     /// Rooms nobody opened: the tools have names, but nothing behind them.
     fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
-        let flights = Flights::new(config.flights, client, Arc::new(ClosedLedger), None, clock.clone());
+        let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
         let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
         Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge), oracle: Arc::default() }
     }

@@ -12,7 +12,7 @@ use super::decode::{CallFragment, Chunk, decode};
 use crate::reading::{Standing, Wire};
 use crate::refusal::StreamError;
 use crate::sse::SseEvent;
-use crate::{Answer, AskedCall, Delta, TokenUsage};
+use crate::{Answer, Delta, TokenUsage, ToolCall};
 
 /// An answer in the making.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl Wire for Assembly {
     /// Only where the provider was done does an absence of arguments mean no arguments.
     fn into_answer(self, executable: bool) -> Answer {
         let carry = self.carry().map(Value::Object);
-        let calls = self.calls.into_iter().zip(0..).map(|(call, output_index)| AskedCall {
+        let calls = self.calls.into_iter().zip(0..).map(|(call, output_index)| ToolCall {
             kind: CallKind::Function,
             item_id: None,
             call_id: call.id,

@@ -28,7 +28,7 @@ fn request() -> ModelRequest {
         temperature: Some(0.5),
         max_output_tokens: None,
         options: Default::default(),
-        fewer_tokens: None,
+        client_max_tokens: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The planner's sentences: results in the order of their calls, refusals in polite words, and what it can do.
 
 use serde_json::Value;
-use werkruf_contract::Words;
+use werkruf_contract::Texts;
 
 use crate::{Message, ToolDefinition};
 
@@ -31,28 +31,28 @@ pub(super) fn results(messages: &[Message]) -> Vec<Outcome<'_>> {
 }
 
 /// All results in the tools' own words. The first answer of a conversation says who is speaking.
-pub(super) fn compose(words: &Words, messages: &[Message], outcomes: &[Outcome<'_>]) -> String {
+pub(super) fn compose(words: &Texts, messages: &[Message], outcomes: &[Outcome<'_>]) -> String {
     let mut parts: Vec<String> = outcomes.iter().map(|outcome| tell(words, outcome)).collect();
     let spoke = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
     if !messages.iter().any(spoke) {
-        parts.push(words.say("offline-notice", &[]));
+        parts.push(words.text("offline-notice", &[]));
     }
     parts.join("\n\n")
 }
 
-fn tell(words: &Words, outcome: &Outcome<'_>) -> String {
+fn tell(words: &Texts, outcome: &Outcome<'_>) -> String {
     let value: Value = serde_json::from_str(outcome.content).unwrap_or(Value::Null);
     if let Some(error) = value.get("error") {
         return refuse(words, error);
     }
     match value.get("message").and_then(Value::as_str) {
         Some(message) if !message.is_empty() => message.to_owned(),
-        Some(_) | None => words.say("offline-done", &[("tool", outcome.tool.into())]),
+        Some(_) | None => words.text("offline-done", &[("tool", outcome.tool.into())]),
     }
 }
 
 /// An error by its code. A tool that refuses what it was given says why in the person's words; anything else nobody has words for is named.
-fn refuse(words: &Words, error: &Value) -> String {
+fn refuse(words: &Texts, error: &Value) -> String {
     let code = error.get("code").and_then(Value::as_str).unwrap_or("error");
     let reason = error.get("message").and_then(Value::as_str).unwrap_or(code);
     let key = format!("call-{code}");
@@ -60,22 +60,22 @@ fn refuse(words: &Words, error: &Value) -> String {
         return reason.to_owned();
     }
     let key = if words.knows(&key) { key.as_str() } else { "call-other" };
-    words.say(key, &[("code", code.into()), ("reason", reason.into())])
+    words.text(key, &[("code", code.into()), ("reason", reason.into())])
 }
 
 /// What is said when no tool knows the text.
-pub(super) fn lost(words: &Words, tools: &[ToolDefinition]) -> String {
+pub(super) fn lost(words: &Texts, tools: &[ToolDefinition]) -> String {
     // A tool without words of its own is offered to models, and not to people.
     let things: Vec<String> = tools
         .iter()
         .map(|tool| format!("offline-thing-{}", tool.name))
         .filter(|key| words.knows(key))
-        .map(|key| words.say(&key, &[]))
+        .map(|key| words.text(&key, &[]))
         .collect();
     let can = if things.is_empty() {
-        words.say("offline-can-nothing", &[])
+        words.text("offline-can-nothing", &[])
     } else {
-        words.say("offline-can", &[("things", things.join(", ").into())])
+        words.text("offline-can", &[("things", things.join(", ").into())])
     };
-    [words.say("offline-lost", &[]), can, words.say("offline-connect", &[])].join(" ")
+    [words.text("offline-lost", &[]), can, words.text("offline-connect", &[])].join(" ")
 }

@@ -11,9 +11,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::civil::Date;
 use serde_json::Value;
-use werkruf_contract::{BoxFuture, CallKind, Words};
+use werkruf_contract::{BoxFuture, CallKind, Texts};
 
-use crate::{Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolChoice};
+use crate::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolCall, ToolChoice};
 
 /// What the tools would be called with for a text, a locale and today's date.
 pub type Proposer = Arc<dyn Fn(&str, &str, Date) -> Vec<(String, Value)> + Send + Sync>;
@@ -52,7 +52,7 @@ impl OfflineProvider {
     }
 
     /// What the tools propose, as far as they were offered. Ids count on through the conversation.
-    fn calls(&self, text: &str, request: &ModelRequest) -> Vec<AskedCall> {
+    fn calls(&self, text: &str, request: &ModelRequest) -> Vec<ToolCall> {
         let earlier: usize = request
             .messages
             .iter()
@@ -65,7 +65,7 @@ impl OfflineProvider {
         let proposed = (self.propose)(text, &request.locale, request.today).into_iter().filter(|(name, _)| offered(name));
         proposed
             .enumerate()
-            .map(|(at, (name, arguments))| AskedCall {
+            .map(|(at, (name, arguments))| ToolCall {
                 kind: CallKind::Function,
                 item_id: None,
                 call_id: Some(format!("call_{}", earlier + at + 1)),
@@ -78,7 +78,7 @@ impl OfflineProvider {
     }
 
     fn text(&self, request: &ModelRequest) -> String {
-        let words = Words::of(&request.locale);
+        let words = Texts::of(&request.locale);
         let results = answer::results(&request.messages);
         if results.is_empty() { answer::lost(&words, &request.tools) } else { answer::compose(&words, &request.messages, &results) }
     }
@@ -99,11 +99,11 @@ impl Provider for OfflineProvider {
         "offline"
     }
 
-    fn writes(&self) -> bool {
+    fn writes_text(&self) -> bool {
         false
     }
 
-    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
         let answer = self.answer(&request);
         let mut deltas: Vec<Result<Delta, ModelError>> = pieces(&answer.text).into_iter().map(|text| Ok(Delta::Text(text))).collect();
         deltas.push(Ok(Delta::Done(Box::new(answer))));

@@ -14,7 +14,7 @@ use super::item::{Item, Part};
 use crate::reading::{Standing, Wire};
 use crate::refusal::StreamError;
 use crate::sse::SseEvent;
-use crate::{Answer, AskedCall, Delta, TokenUsage};
+use crate::{Answer, Delta, TokenUsage, ToolCall};
 
 /// More items than this are no answer; it also bounds the work of bringing them together.
 const MAX_ITEMS: usize = 4096;
@@ -337,7 +337,7 @@ impl Wire for Assembly {
                     let arguments = open.item.arguments.clone().unwrap_or_default();
                     // Only where the provider was done does an absence of arguments mean no arguments.
                     let none = arguments.is_empty() && executable && open.item.kind == "function_call";
-                    calls.push(AskedCall {
+                    calls.push(ToolCall {
                         kind,
                         item_id: open.item.id.clone(),
                         call_id: open.item.call_id.clone(),

@@ -44,7 +44,7 @@ async fn streams_text_and_sends_what_it_should() {
 async fn text_arrives_before_the_answer_ends() {
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("one two").gate(gate.clone())]).await;
-    let mut stream = provider.ask(hello()).await.unwrap();
+    let mut stream = provider.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held at the gate");
     gate.open();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("two".into())));
@@ -162,7 +162,7 @@ async fn deadlines_strike() {
     let fake = FakeModel::start().await;
     fake.script(vec![Reply::text("never").hang(), Reply::text("one two").hang_mid_stream()]);
     let quick = ChatProvider::new(ServerConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
-    let error = quick.ask(hello()).await.err().unwrap();
+    let error = quick.stream(hello()).await.err().unwrap();
     assert_eq!((error.fault, error.was_sent()), (ModelFault::FirstByte, true));
     let quick = ChatProvider::new(ServerConfig { idle: IMPATIENT, ..config(fake.base_url()) }).unwrap();
     let (texts, end) = answer(&quick, hello()).await;
@@ -174,7 +174,7 @@ async fn deadlines_strike() {
 #[tokio::test]
 async fn leaving_closes_the_connection() {
     let (fake, provider) = fake(vec![Reply::text("one two").hang_mid_stream()]).await;
-    let mut stream = provider.ask(hello()).await.unwrap();
+    let mut stream = provider.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())));
     drop(stream);
     tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake notices that the client left");

@@ -47,7 +47,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
-        fewer_tokens: None,
+        client_max_tokens: None,
     }
 }
 
@@ -58,7 +58,7 @@ fn hello() -> ModelRequest {
 /// The texts as they came, and the end.
 async fn answer(provider: &dyn Provider, request: ModelRequest) -> (Vec<String>, Result<Answer, ModelError>) {
     let mut texts = Vec::new();
-    let mut stream = match provider.ask(request).await {
+    let mut stream = match provider.stream(request).await {
         Ok(stream) => stream,
         Err(error) => return (texts, Err(error)),
     };

@@ -47,7 +47,7 @@ async fn streams_text_and_sends_what_it_should() {
 async fn text_arrives_before_the_answer_ends() {
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("one two").gate(gate.clone())]).await;
-    let mut stream = provider.ask(hello()).await.unwrap();
+    let mut stream = provider.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held at the gate");
     gate.open();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("two".into())));
@@ -101,7 +101,7 @@ async fn what_the_provider_runs_is_told_while_it_runs() {
         "error": null, "status": "completed"});
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("Three").runs(item).gate(gate.clone())]).await;
-    let mut stream = provider.ask(hello()).await.unwrap();
+    let mut stream = provider.stream(hello()).await.unwrap();
     let Delta::ItemStarted(started) = stream.next().await.unwrap().unwrap() else { panic!("it has begun") };
     assert_eq!((started.status.as_deref(), started.output), (Some("in_progress"), None));
     gate.open();
@@ -215,14 +215,14 @@ async fn deadlines_strike_and_leaving_closes_the_connection() {
     let fake = FakeModel::start().await;
     fake.script(vec![Reply::text("never").hang(), Reply::text("one two").hang_mid_stream(), Reply::text("one two").hang_mid_stream()]);
     let quick = ResponsesProvider::new(ServerConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
-    let error = quick.ask(hello()).await.err().unwrap();
+    let error = quick.stream(hello()).await.err().unwrap();
     assert_eq!((error.fault, error.was_sent()), (ModelFault::FirstByte, true));
     let quick = ResponsesProvider::new(ServerConfig { idle: IMPATIENT, ..config(fake.base_url()) }).unwrap();
     let (texts, end) = answer(&quick, hello()).await;
     let error = end.unwrap_err();
     assert_eq!((texts, error.fault, error.received.as_str()), (vec!["one ".to_owned()], ModelFault::Idle, "one "));
     let patient = ResponsesProvider::new(config(fake.base_url())).unwrap();
-    let mut stream = patient.ask(hello()).await.unwrap();
+    let mut stream = patient.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())));
     drop(stream);
     tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake notices that the client left");

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
-use werkruf_runtime::{Assistants, Caller, Feed, Idempotency, Inbound, Invoke, Limits, LiveEvent, Parts, Registry, Runtime, Setup, Watch};
+use werkruf_runtime::{
+    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, Registry, Runtime, Services, Setup, SubscribeOptions,
+    Subscription,
+};
 use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, StreamKey, TurnRow};
 
 use crate::fresh::fresh_database;
@@ -65,14 +68,14 @@ impl House {
             });
             opened.join().unwrap()
         });
-        let parts = Parts {
+        let parts = Services {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
             approvals: store.clone(),
             clients: store.clone(),
             streams: store.clone(),
-            fleet: store.clone(),
+            cluster: store.clone(),
             provider: Arc::new(Model { gate: gate.clone() }),
             clock: self.clock.clone(),
             limits: Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() },
@@ -82,8 +85,8 @@ impl House {
         let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };
         let runtime = Runtime::new(parts, setup);
         let (watcher, keeper) = (runtime.clone(), runtime.clone());
-        tokio.spawn(async move { watcher.watch_over().await });
-        tokio.spawn(async move { keeper.keep_text().await });
+        tokio.spawn(async move { watcher.run_background().await });
+        tokio.spawn(async move { keeper.save_partial_text().await });
         Replica { runtime, store, person, tokio: Some(tokio) }
     }
 }
@@ -120,8 +123,8 @@ impl Replica {
         }
     }
 
-    pub fn inbound(&self, message: &str, conversation_id: Option<Uuid>, key: Option<&str>) -> Inbound {
-        Inbound {
+    pub fn inbound(&self, message: &str, conversation_id: Option<Uuid>, key: Option<&str>) -> InboundMessage {
+        InboundMessage {
             caller: self.caller(),
             conversation_id,
             message: message.to_owned(),
@@ -148,9 +151,9 @@ impl Replica {
         Invoke { caller: self.caller(), tool: "pay".to_owned(), input: json!({"n": 1}), conversation_id: None, context, idempotency: None }
     }
 
-    pub fn listen(&self, stream_id: Uuid, turn_id: Uuid) -> Feed {
+    pub fn listen(&self, stream_id: Uuid, turn_id: Uuid) -> Subscription {
         let stream = StreamKey { tenant_id: TENANT, stream_id };
-        self.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after: 0 }).0
+        self.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: 0 }).0
     }
 
     pub async fn turn(&self, turn_id: Uuid) -> TurnRow {
@@ -166,7 +169,7 @@ impl Drop for Replica {
 }
 
 /// The next event that is wanted, and the numbers heard on the way.
-pub async fn hear(feed: &mut Feed, wanted: EventType) -> (LiveEvent, Vec<i64>) {
+pub async fn hear(feed: &mut Subscription, wanted: EventType) -> (LiveEvent, Vec<i64>) {
     let mut numbers = Vec::new();
     let work = async {
         loop {

@@ -25,7 +25,7 @@ impl Provider for Model {
         "scripted-1"
     }
 
-    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
         let said = request.messages.iter().rev().find_map(|message| match message {
             Message::User { content, .. } => Some(content.clone()),
             Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::Value;
 use werkruf_contract::{EventType, ToolOutput, TurnStatus, Uuid};
-use werkruf_runtime::{Outcome, Refusal};
+use werkruf_runtime::{InvokeOutcome, Refusal};
 use werkruf_store::{CallFilter, Page, Records};
 
 use crate::house::{House, Replica, TENANT, hear};
@@ -16,7 +16,7 @@ fn text(data: &str) -> String {
     data["message"]["content"].as_str().unwrap().to_owned()
 }
 
-async fn chat(replica: &Replica, message: &str, conversation_id: Option<Uuid>) -> werkruf_runtime::Accepted {
+async fn chat(replica: &Replica, message: &str, conversation_id: Option<Uuid>) -> werkruf_runtime::AcceptedTurn {
     let (runtime, inbound) = (replica.runtime.clone(), replica.inbound(message, conversation_id, None));
     replica.run(async move { runtime.chat(inbound).await.unwrap() }).await
 }
@@ -143,7 +143,7 @@ async fn the_same_call_on_two_replicas_is_carried_out_once() {
     };
     let (answers, ()) = tokio::join!(join_all(asked), open);
     for answer in &answers {
-        assert!(matches!(&answer.outcome, Outcome::Done(output) if matches!(**output, ToolOutput::Ok(_))), "{answer:?}");
+        assert!(matches!(&answer.outcome, InvokeOutcome::Done(output) if matches!(**output, ToolOutput::Ok(_))), "{answer:?}");
     }
     assert_ne!(answers[0].job_id, answers[1].job_id);
     assert_eq!(house.calls.load(Ordering::SeqCst), 1);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use werkruf_contract::{EventType, TurnStatus, Uuid};
 use werkruf_store::{CallRow, EventRow, MessageRow, TurnRow};
 
-use crate::ledger::Ledger;
+use crate::ledger::ProviderAccounts;
 use crate::tables::{Tables, stream_of};
 use crate::trace::short;
 
@@ -17,7 +17,7 @@ pub struct Audit<'a> {
     /// One process at a time, and a database that always answered.
     pub orderly: bool,
     pub tables: &'a Tables,
-    pub ledger: &'a Ledger,
+    pub ledger: &'a ProviderAccounts,
     pub found: Vec<String>,
 }
 

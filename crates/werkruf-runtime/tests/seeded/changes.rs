@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid, merge_state};
 use werkruf_store::{
-    AttemptRow, CallEnd, CallHeard, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
-    NewMessage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
+    AttemptRow, CallEnd, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
+    NewMessage, OpenTurn, Opened, ProviderCallUpdate, StoreError, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
 };
 
 use crate::mutant::Mutant;
@@ -166,7 +166,7 @@ impl Tables {
         for change in &write.retries {
             self.retry_call(change, write)?;
         }
-        for change in &write.heard {
+        for change in &write.provider_updates {
             self.hear_call(change, write)?;
         }
         for change in &write.ends {
@@ -332,7 +332,7 @@ impl Tables {
         unique(self.attempts.insert((retry.id, retry.attempt), Arc::new(attempt)), "attempt", retry.id)
     }
 
-    fn hear_call(&mut self, heard: &CallHeard, write: &TurnWrite) -> Result<(), StoreError> {
+    fn hear_call(&mut self, heard: &ProviderCallUpdate, write: &TurnWrite) -> Result<(), StoreError> {
         let row = self.call_at(heard.id, write.turn_id, |call| call.status == CallStatus::Running)?;
         row.tool_name.clone_from(&heard.tool_name);
         row.response_id = heard.response_id.clone().or(row.response_id.take());

@@ -34,7 +34,7 @@ impl Client {
 
     async fn say(&self, id: Uuid) {
         let (dice, person) = (&self.world.dice, &self.world.person);
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let yes = dice.permille(700);
         let who = Decider { tenant_id: person.tenant_id, person: Some(person), admin: false, signature: "" };
         self.world.ledger.lock().unwrap().words.push((id, yes));

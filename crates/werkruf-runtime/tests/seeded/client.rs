@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
-use werkruf_runtime::{Accepted, Caller, Idempotency, Inbound, Invoke, Outcome, Refusal, Watch};
+use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, Refusal, SubscribeOptions};
 use werkruf_store::StreamKey;
 
-use crate::fleet::{Fleet, Member};
+use crate::cluster::{Cluster, Member};
 use crate::ledger::Ack;
 use crate::listener::{Listener, listen};
 use crate::trace::short;
@@ -38,7 +38,7 @@ struct Letter {
 #[derive(Clone)]
 pub struct Client {
     pub world: Arc<World>,
-    pub fleet: Arc<Fleet>,
+    pub cluster: Arc<Cluster>,
     pub known: Arc<Mutex<Known>>,
     pub name: String,
 }
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// A message that makes a conversation.
-    pub fn first_words(&self) -> Inbound {
+    pub fn first_words(&self) -> InboundMessage {
         self.inbound(&self.letter(None, false))
     }
 
@@ -106,7 +106,7 @@ impl Client {
         let tries = if letter.key.is_some() { TRIES } else { 1 };
         let mut told = None;
         for _ in 0..tries {
-            let Some(member) = self.fleet.any() else {
+            let Some(member) = self.cluster.any() else {
                 self.world.rest(100, 1500).await;
                 continue;
             };
@@ -145,7 +145,7 @@ impl Client {
 
     /// The same letter to two processes at the same instant.
     async fn send_twice(&self, letter: &Letter, member: &Member) -> Option<Uuid> {
-        let other = self.fleet.any()?;
+        let other = self.cluster.any()?;
         self.world.count("letters sent to two at once");
         let one = self.asks(member, 8000, member.runtime.chat(self.inbound(letter)));
         let two = self.asks(&other, 8000, other.runtime.chat(self.inbound(letter)));
@@ -170,8 +170,8 @@ impl Client {
         told.first().copied()
     }
 
-    fn inbound(&self, letter: &Letter) -> Inbound {
-        Inbound {
+    fn inbound(&self, letter: &Letter) -> InboundMessage {
+        InboundMessage {
             caller: self.caller(),
             conversation_id: letter.conversation_id,
             message: letter.text.clone(),
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    fn accepted(&self, letter: &Letter, accepted: Accepted, member: &Member) {
+    fn accepted(&self, letter: &Letter, accepted: AcceptedTurn, member: &Member) {
         let (conversation_id, turn_id) = (accepted.conversation_id, accepted.turn_id);
         self.acknowledge(letter, turn_id);
         if accepted.created {
@@ -231,7 +231,7 @@ impl Client {
             }
             return;
         }
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let mut inbound = self.inbound(&letter);
         inbound.message.push_str(" but different");
         if let Some(key) = &mut inbound.idempotency {
@@ -250,7 +250,7 @@ impl Client {
 
     async fn invoke(&self) {
         let dice = &self.world.dice;
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let conversations = self.known.lock().unwrap().conversations.clone();
         let conversation_id = dice.pick(&conversations).copied().filter(|_| dice.permille(600));
         let tool = dice.pick(&["look", "keep", "pay", "sign", "lodge"]).copied().unwrap_or("look").to_owned();
@@ -266,7 +266,7 @@ impl Client {
             context,
             idempotency: dice.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
         };
-        if let Some(other) = self.fleet.any().filter(|_| self.world.weather.shared && conversation_id.is_none() && dice.permille(400)) {
+        if let Some(other) = self.cluster.any().filter(|_| self.world.weather.shared && conversation_id.is_none() && dice.permille(400)) {
             // Somebody else wants the very same at the same time.
             let (client, twin) = (self.clone(), Invoke { idempotency: None, ..invoke.clone() });
             self.world.count("calls asked of two at once");
@@ -280,7 +280,7 @@ impl Client {
         for _ in 0..2 {
             let answer = self.asks(&member, 20_000, Box::pin(member.runtime.invoke(invoke.clone()))).await;
             if let Some(Ok(invoked)) = &answer {
-                let Outcome::Done(output) = &invoked.outcome else {
+                let InvokeOutcome::Done(output) = &invoked.outcome else {
                     self.world.note(&self.name, format_args!("{tool} {} waits for a word", short(invoked.job_id)));
                     return;
                 };
@@ -298,7 +298,7 @@ impl Client {
 
     async fn cancel(&self) {
         let dice = &self.world.dice;
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let tenant_id = self.world.person.tenant_id;
         if dice.permille(600) {
             let mut turns = self.known.lock().unwrap().turns.clone();
@@ -324,7 +324,7 @@ impl Client {
 
     async fn retry(&self) {
         let dice = &self.world.dice;
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let over = |row: &&Arc<werkruf_store::CallRow>| row.status.is_terminal() && row.error_code.is_some();
         let calls: Vec<Uuid> = self.world.tables.lock().unwrap().calls.values().filter(over).map(|row| row.id).collect();
         let Some(job_id) = dice.pick(&calls).copied() else { return };
@@ -343,7 +343,7 @@ impl Client {
     }
 
     fn follow(&self, stream_id: Uuid) {
-        let Some(member) = self.fleet.any() else { return };
+        let Some(member) = self.cluster.any() else { return };
         let after = self.world.tables.lock().unwrap().leases.get(&stream_id).map_or(0, |lease| lease.next_event - 1);
         let stream = StreamKey { tenant_id: self.world.person.tenant_id, stream_id };
         let turns: Vec<Uuid> = {
@@ -353,12 +353,12 @@ impl Client {
         };
         if let Some(turn_id) = self.world.dice.pick(&turns).copied().filter(|_| self.world.weather.shared && self.world.dice.permille(500))
         {
-            let (events, shown) = member.runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after });
+            let (events, shown) = member.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after });
             let listener = Listener::joining(&self.world, &member.process, (stream_id, turn_id), after, shown);
             self.world.tasks.spawn(listen(listener, events));
             return;
         }
-        let (events, shown) = member.runtime.watch(stream, Watch { turn_id: None, debug: false, after });
+        let (events, shown) = member.runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after });
         let listener = Listener::of_conversation(&self.world, &member.process, stream_id, shown);
         let span = self.world.dice.ms(100, 20_000);
         self.world.tasks.spawn(async move {

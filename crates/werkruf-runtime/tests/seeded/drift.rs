@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use werkruf_contract::{ApprovalStatus, EventType, TurnStatus, Uuid};
 use werkruf_store::{
-    ApprovalFilter, Approvals, Bite, CallFilter, CallRow, CallStart, ConversationRef, Fence, InboxEntry, OpenTurn, Opened, Order, Page,
-    Partial, Records, Replacement, SqliteStore, StoreError, Streams, TurnChange, TurnKind, TurnWrite, Turns,
+    ApprovalFilter, Approvals, CallFilter, CallRow, CallStart, ConversationRef, Fence, InboxEntry, NewPartial, OpenTurn, Opened, Order,
+    Page, ReadLimit, Records, Replacement, SqliteStore, StoreError, Streams, TurnChange, TurnKind, TurnWrite, Turns,
 };
 
 use crate::drift_rows::{end, event, heard, patch, retry};
@@ -186,7 +186,7 @@ impl Story {
             calls: calls.clone(),
             approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.wish(call.id)).into_iter().collect(),
             client: None,
-            sent: None,
+            request_digest: None,
             results: Vec::new(),
             unanswered: None,
             after: None,
@@ -241,7 +241,7 @@ impl Story {
             (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),
             (2, Some(id)) => write.starts.push(CallStart { id, started_at: now }),
             (3, Some(id)) => write.retries.push(retry(id, attempt, now)),
-            (4, Some(id)) => write.heard.push(heard(id, self.below(4))),
+            (4, Some(id)) => write.provider_updates.push(heard(id, self.below(4))),
             (5 | 6, Some(id)) => write.ends.push(end(id, self.below(4), now)),
             _ => {}
         }
@@ -265,7 +265,13 @@ impl Story {
                 [TurnStatus::Acting, TurnStatus::AwaitingApproval, TurnStatus::AwaitingApproval, TurnStatus::Completed, TurnStatus::Failed];
             let status = ways[usize::try_from(self.below(5)).unwrap()];
             let error = (status == TurnStatus::Failed).then(|| ("{}".to_owned(), "code".to_owned()));
-            write.turn = Some(TurnChange { status, step: 1, error, message: (self.below(2) == 0).then(|| "done".to_owned()), seen: None });
+            write.turn = Some(TurnChange {
+                status,
+                step: 1,
+                error,
+                message: (self.below(2) == 0).then(|| "done".to_owned()),
+                transcript_digest: None,
+            });
         }
         if both!(self, write(write)).is_ok() {
             self.remember(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));
@@ -301,7 +307,7 @@ impl Story {
             let _ = both!(self, taken_call_ids(tenant_id, id, ids));
             let _ = both!(self, partial(tenant_id, id));
             let _ = both!(self, first_event(tenant_id, id));
-            let _ = both!(self, bite(tenant_id, id, 1_i64, Bite { rows: 4, bytes: 20 }));
+            let _ = both!(self, read_events(tenant_id, id, 1_i64, ReadLimit { rows: 4, bytes: 20 }));
         }
         let roles = (self.below(2) == 0).then(|| vec![format!("role-{}", self.below(2))]);
         let filter = ApprovalFilter { status: None, turn_id: (self.below(2) == 0).then_some(turn.turn_id), roles };
@@ -352,10 +358,10 @@ impl Story {
         let now = self.world.clock.now();
         let held = self.turns.iter().rev().take(3).filter_map(|turn| Some((turn.turn_id, turn.fence.clone()?)));
         let step = u32::try_from(self.below(3)).unwrap();
-        let partials: Vec<Partial> =
-            held.map(|(turn_id, fence)| Partial { fence, turn_id, step, content: format!("text {}", self.step) }).collect();
+        let partials: Vec<NewPartial> =
+            held.map(|(turn_id, fence)| NewPartial { fence, turn_id, step, content: format!("text {}", self.step) }).collect();
         let model = self.model.keep(&partials, now);
-        let real = self.real().keep_partials(partials, now).await;
+        let real = self.real().save_partials(partials, now).await;
         assert_eq!(said(&model), said(&real), "step {}: keep", self.step);
     }
 }

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::json;
 use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, Uuid};
-use werkruf_store::{CallEnd, CallHeard, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage};
+use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate};
 
 use crate::drift::Story;
 
@@ -130,9 +130,9 @@ pub fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
     }
 }
 
-pub fn heard(id: Uuid, how: u64) -> CallHeard {
+pub fn heard(id: Uuid, how: u64) -> ProviderCallUpdate {
     let told = |what: &str| (how > 0).then(|| format!("{what}-{how}"));
-    CallHeard {
+    ProviderCallUpdate {
         id,
         tool_name: format!("tool-{how}"),
         response_id: told("resp"),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Effect, Uuid};
 
 #[derive(Default)]
-pub struct Ledger {
+pub struct ProviderAccounts {
     pub asked: Vec<Asked>,
     pub sends: Vec<Send>,
     /// Arguments of answers that were never whole.
@@ -24,7 +24,7 @@ pub struct Ledger {
     pub decided: Vec<(Uuid, ApprovalStatus)>,
     /// The text each process has shown of a message's answer so far, while no row says it.
     pub texts: BTreeMap<(String, String), String>,
-    /// Clients that still wait for the end of a turn, and at which process.
+    /// ClientRequests that still wait for the end of a turn, and at which process.
     pub listening: BTreeSet<(String, Uuid)>,
 }
 
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-impl Ledger {
+impl ProviderAccounts {
     /// Notes a request to the model; where it stands.
     pub fn record_request(&mut self, message: &str, process: &str) -> usize {
         self.texts.remove(&(process.to_owned(), message.to_owned()));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use werkruf_contract::{AssistantReset, AssistantSnapshot, AssistantToken, EventType, Uuid};
-use werkruf_runtime::{Feed, LiveEvent, Shown};
+use werkruf_runtime::{LiveEvent, PartialAnswer, Subscription};
 
 use crate::process::Process;
 use crate::trace::short;
@@ -18,7 +18,7 @@ pub struct Listener {
     turn_id: Option<Uuid>,
     last_seq: i64,
     /// The turn and step that are being written, and their text.
-    shown: Option<Shown>,
+    shown: Option<PartialAnswer>,
     /// Joined while a step was being written or about to be: its text may be in the rows only.
     late: bool,
 }
@@ -30,13 +30,13 @@ impl Listener {
     }
 
     /// Comes later than the turn began, perhaps to another process.
-    pub fn joining(world: &Arc<World>, process: &Arc<Process>, ids: (Uuid, Uuid), after: i64, shown: Option<Shown>) -> Self {
+    pub fn joining(world: &Arc<World>, process: &Arc<Process>, ids: (Uuid, Uuid), after: i64, shown: Option<PartialAnswer>) -> Self {
         let (world, process) = (Arc::clone(world), Arc::clone(process));
         Self { world, process, stream_id: ids.0, turn_id: Some(ids.1), last_seq: after, shown, late: true }
     }
 
     /// Has read the rows there are, and got the text so far.
-    pub fn of_conversation(world: &Arc<World>, process: &Arc<Process>, stream_id: Uuid, shown: Option<Shown>) -> Self {
+    pub fn of_conversation(world: &Arc<World>, process: &Arc<Process>, stream_id: Uuid, shown: Option<PartialAnswer>) -> Self {
         let last_seq = world.tables.lock().unwrap().leases.get(&stream_id).map_or(0, |lease| lease.next_event - 1);
         let (world, process) = (Arc::clone(world), Arc::clone(process));
         Self { world, process, stream_id, turn_id: None, last_seq, shown, late: true }
@@ -70,7 +70,7 @@ impl Listener {
                 let token: AssistantToken = serde_json::from_str(&event.data).unwrap();
                 let place = (event.turn_id, token.step);
                 let shown = self.shown.take().filter(|shown| (shown.turn_id, shown.step) == place);
-                let mut shown = shown.unwrap_or(Shown { turn_id: event.turn_id, step: token.step, content: String::new() });
+                let mut shown = shown.unwrap_or(PartialAnswer { turn_id: event.turn_id, step: token.step, content: String::new() });
                 shown.content.push_str(&token.content);
                 self.shown = Some(shown);
             }
@@ -81,7 +81,7 @@ impl Listener {
             EventType::AssistantSnapshot if event.seq.is_none() => {
                 let AssistantSnapshot { content, step, turn_id } = serde_json::from_str(&event.data).unwrap();
                 self.world.count("texts shown elsewhere");
-                self.shown = Some(Shown { turn_id, step, content });
+                self.shown = Some(PartialAnswer { turn_id, step, content });
             }
             EventType::AssistantSnapshot => {
                 let snapshot: AssistantSnapshot = serde_json::from_str(&event.data).unwrap();
@@ -135,7 +135,7 @@ impl Listener {
 }
 
 /// Until the stream ends, or the server is gone.
-pub async fn listen(mut listener: Listener, mut events: Feed) {
+pub async fn listen(mut listener: Listener, mut events: Subscription) {
     let name = listener.turn_id.map(|turn_id| (listener.process.name.clone(), turn_id));
     if let Some(name) = &name {
         listener.world.ledger.lock().unwrap().listening.insert(name.clone());

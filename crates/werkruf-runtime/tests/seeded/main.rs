@@ -17,13 +17,13 @@ mod clerk;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod dice;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod drift_rows;
-#[cfg(test)]
-mod fleet;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]

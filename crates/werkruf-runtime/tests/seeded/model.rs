@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use werkruf_contract::{BoxFuture, CallKind};
 use werkruf_llm::{
-    Answer, AnswerStream, AskedCall, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, TokenUsage, ToolChoice,
+    Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, TokenUsage, ToolCall, ToolChoice,
 };
 
 use crate::mutant::Mutant;
@@ -36,7 +36,7 @@ impl Provider for Model {
         "seeded-1"
     }
 
-    fn ask(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
         Box::pin(self.answer(request))
     }
 }
@@ -169,13 +169,13 @@ impl Model {
         }
     }
 
-    fn calls(&self, whole: bool) -> Vec<AskedCall> {
+    fn calls(&self, whole: bool) -> Vec<ToolCall> {
         let (world, dice) = (&self.world, &self.world.dice);
         let many = if dice.permille(60) { dice.between(5, 8) } else { dice.between(1, 4) };
-        let mut calls: Vec<AskedCall> = Vec::new();
+        let mut calls: Vec<ToolCall> = Vec::new();
         for output_index in 0..u32::try_from(many).unwrap() {
             if let Some(twin) = dice.pick(&calls).filter(|_| dice.permille(200)).cloned() {
-                calls.push(AskedCall { output_index, ..twin });
+                calls.push(ToolCall { output_index, ..twin });
                 continue;
             }
             // Few numbers, so that the same call comes again in other steps and turns; a cut answer has its own.
@@ -194,7 +194,7 @@ impl Model {
                 _ => Some(format!("c{}", dice.below(100_000))),
             };
             let name = dice.pick(&TOOLS).copied().unwrap_or("look").to_owned();
-            calls.push(AskedCall { kind: CallKind::Function, item_id: None, status: None, call_id, output_index, name, arguments });
+            calls.push(ToolCall { kind: CallKind::Function, item_id: None, status: None, call_id, output_index, name, arguments });
         }
         if !whole {
             world.count("answers cut off");
@@ -231,8 +231,8 @@ impl Model {
 }
 
 /// The numbers of an answer that must never reach a tool: those drawn for it alone.
-fn numbers(calls: &[AskedCall]) -> Vec<u64> {
-    let digits = |call: &AskedCall| call.arguments.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok();
+fn numbers(calls: &[ToolCall]) -> Vec<u64> {
+    let digits = |call: &ToolCall| call.arguments.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok();
     calls.iter().filter_map(digits).filter(|n| *n >= 1_000_000).collect()
 }
 

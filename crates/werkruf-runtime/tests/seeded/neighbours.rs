@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use werkruf_contract::{BoxFuture, CallStatus, Uuid};
-use werkruf_store::{Answer, BOARDING, Fleet, Position, Renewed, StreamKey};
+use werkruf_store::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamKey, StreamPosition};
 
 use crate::mutant::Mutant;
 use crate::store::Store;
@@ -15,22 +15,22 @@ use crate::trace::short;
 
 impl Tables {
     /// What this owner holds, and what is wished of it.
-    fn held(&self, owner: &str, tenant_id: Uuid) -> Renewed {
+    fn held(&self, owner: &str, tenant_id: Uuid) -> LeaseReport {
         let mine = |stream_id: &Uuid| self.leases.get(stream_id).is_some_and(|lease| lease.owner.as_deref() == Some(owner));
         let held = self.leases.iter().filter(|(stream_id, _)| mine(stream_id));
         let open = || self.turns.values().filter(|turn| turn.finished_at.is_none() && mine(&stream_of(turn)));
         let under = |call_id: &&Uuid| self.calls.get(call_id).is_some_and(|call| open().any(|turn| turn.id == call.turn_id));
-        Renewed {
+        LeaseReport {
             held: held.map(|(stream_id, lease)| (StreamKey { tenant_id, stream_id: *stream_id }, lease.epoch)).collect(),
             canceled_turns: open().filter(|turn| turn.cancel_requested).map(|turn| turn.id).collect(),
             canceled_calls: self.unwanted.iter().filter(under).copied().collect(),
         }
     }
 
-    fn position(&self, stream_id: Uuid) -> Option<Position> {
+    fn position(&self, stream_id: Uuid) -> Option<StreamPosition> {
         let lease = self.leases.get(&stream_id)?;
         let partial = self.partial(stream_id).map(|text| format!("{} {} {}", short(text.turn_id), text.step, text.content));
-        Some(Position { stream_id, next_event_seq: lease.next_event, partial })
+        Some(StreamPosition { stream_id, next_event_seq: lease.next_event, partial })
     }
 
     fn board(&mut self, key: &str, call_id: Uuid) -> Uuid {
@@ -39,7 +39,7 @@ impl Tables {
         if let Some(call) = running {
             return call.id;
         }
-        let boarding = SignedDuration::try_from(BOARDING).unwrap();
+        let boarding = SignedDuration::try_from(CLAIM_WINDOW).unwrap();
         match self.flights.get(key) {
             Some((leader, since)) if now.duration_since(*since) < boarding && !self.calls.contains_key(leader) => *leader,
             _ => {
@@ -50,13 +50,13 @@ impl Tables {
     }
 }
 
-impl Fleet for Store {
+impl Cluster for Store {
     fn lease_ttl(&self) -> Option<Duration> {
         let ttl = if self.world.mutant == Mutant::LeaseThoughtLonger { LEASE * 4 } else { LEASE };
         self.world.weather.shared.then(|| Duration::try_from(ttl).unwrap())
     }
 
-    fn renew(&self, owner: String) -> Answer<'_, Renewed> {
+    fn renew_leases(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
         let tenant_id = self.world.person.tenant_id;
         let world = Arc::clone(&self.world);
         self.submit("renew".to_owned(), move |tables, mutant| {
@@ -70,11 +70,11 @@ impl Fleet for Store {
         })
     }
 
-    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
+    fn pending_cancels(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
         Box::pin(self.read("wishes", move |tables| tables.held(&owner, self.world.person.tenant_id)))
     }
 
-    fn board(&self, _: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
+    fn claim_key(&self, _: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid> {
         let world = Arc::clone(&self.world);
         self.submit(format!("board {}", short(call_id)), move |tables, mutant| {
             let leader = tables.board(&dedupe_key, call_id);
@@ -85,7 +85,7 @@ impl Fleet for Store {
         })
     }
 
-    fn request_call_cancel(&self, _: Uuid, call_id: Uuid) -> Answer<'_, bool> {
+    fn request_call_cancel(&self, _: Uuid, call_id: Uuid) -> StoreFuture<'_, bool> {
         let world = Arc::clone(&self.world);
         self.submit(format!("cancel call {}", short(call_id)), move |tables, _| {
             let running = tables.calls.get(&call_id).is_some_and(|call| call.status == CallStatus::Running);
@@ -97,15 +97,15 @@ impl Fleet for Store {
         })
     }
 
-    fn positions(&self, _: Uuid, streams: Vec<Uuid>) -> Answer<'_, Vec<Position>> {
+    fn stream_positions(&self, _: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         let stale = i64::from(self.world.mutant == Mutant::LastUnseen);
         Box::pin(self.read("positions", move |tables| {
             let found = streams.into_iter().filter_map(|stream_id| tables.position(stream_id));
-            found.map(|position| Position { next_event_seq: position.next_event_seq - stale, ..position }).collect()
+            found.map(|position| StreamPosition { next_event_seq: position.next_event_seq - stale, ..position }).collect()
         }))
     }
 
-    fn knock(&self) {
+    fn notify(&self) {
         let world = &self.world;
         for other in world.processes.lock().unwrap().iter().filter(|other| other.name != self.process.name && !other.is_dead()) {
             if !world.dice.permille(world.weather.knocks_lost) {
@@ -114,7 +114,7 @@ impl Fleet for Store {
         }
     }
 
-    fn knocked(&self) -> BoxFuture<'_, ()> {
+    fn notified(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.process.bell.notified().await;
             self.process.gate().await;

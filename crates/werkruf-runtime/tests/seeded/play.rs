@@ -8,7 +8,7 @@ use werkruf_contract::ApprovalStatus;
 
 use crate::audit::Audit;
 use crate::client::{Client, Known};
-use crate::fleet::Fleet;
+use crate::cluster::Cluster;
 use crate::ledger::Counts;
 use crate::mutant::Mutant;
 use crate::trace::short;
@@ -32,27 +32,27 @@ pub fn play(seed: u64, mutant: Mutant) -> Outcome {
 
 async fn act(seed: u64, mutant: Mutant) -> Outcome {
     let world = World::new(seed, mutant);
-    let fleet = Fleet::new(&world);
-    fleet.start().await;
+    let cluster = Cluster::new(&world);
+    cluster.start().await;
     if world.weather.shared {
         for _ in 0..world.dice.below(3) {
-            fleet.start().await;
+            cluster.start().await;
         }
     }
     let known = Arc::new(Mutex::new(Known::default()));
     let clients = tokio_util::task::TaskTracker::new();
-    let client = |name: String| Client { world: Arc::clone(&world), fleet: Arc::clone(&fleet), known: Arc::clone(&known), name };
+    let client = |name: String| Client { world: Arc::clone(&world), cluster: Arc::clone(&cluster), known: Arc::clone(&known), name };
     for number in 0..world.dice.between(1, 3) {
         clients.spawn(client(format!("client{number}")).live(world.dice.between(2, 6)));
     }
-    let fate = clients.spawn(Arc::clone(&fleet).befall());
+    let fate = clients.spawn(Arc::clone(&cluster).befall());
     clients.close();
     while clients.len() > 1 {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    fleet.closing.raise();
+    cluster.closing.raise();
     fate.await.unwrap();
-    fleet.settle().await;
+    cluster.settle().await;
     world.note("world", format_args!("calm"));
     let all_ended = || world.tables.lock().unwrap().turns.values().all(|turn| turn.finished_at.is_some());
     if world.dice.permille(700) {
@@ -75,7 +75,7 @@ async fn act(seed: u64, mutant: Mutant) -> Outcome {
     // What is still on its way outside arrives.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let waiting: Vec<_> = world.ledger.lock().unwrap().listening.iter().cloned().collect();
-    for (process, turn_id) in waiting.into_iter().filter(|(process, _)| fleet.is_up(process)) {
+    for (process, turn_id) in waiting.into_iter().filter(|(process, _)| cluster.is_up(process)) {
         world.violated(format!("a client of {process} waits for ever for the end of {}", short(turn_id)));
     }
     conclude(&world)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::client::{Client, Known};
-use crate::fleet::Fleet;
+use crate::cluster::Cluster;
 use crate::mutant::Mutant;
 use crate::world::World;
 
@@ -14,15 +14,15 @@ use crate::world::World;
 async fn a_message_is_worked_on_at_once_though_its_client_left_while_it_was_stored() {
     let world = World::new(0, Mutant::None);
     world.weather.clear_up();
-    let fleet = Fleet::new(&world);
-    fleet.start().await;
+    let cluster = Cluster::new(&world);
+    cluster.start().await;
     let client = Client {
         world: Arc::clone(&world),
-        fleet: Arc::clone(&fleet),
+        cluster: Arc::clone(&cluster),
         known: Arc::new(Mutex::new(Known::default())),
         name: "c".to_owned(),
     };
-    let member = fleet.any().unwrap();
+    let member = cluster.any().unwrap();
     assert!(member.runtime.chat(client.first_words()).now_or_never().is_none(), "the message cannot be stored in no time");
     // Less than the recovery scan takes.
     tokio::time::sleep(Duration::from_secs(4)).await;

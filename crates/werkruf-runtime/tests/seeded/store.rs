@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    Answer, AttemptRow, CallFilter, CallRow, Clients, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
-    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, Resumed, Reusable, StoreError, Summary, TenantRow, TokenRoles, TurnRow,
-    TurnWrite, Turns, UserRow, Written,
+    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
+    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
+    TokenRoles, TurnRow, TurnWrite, Turns, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -31,7 +31,7 @@ impl Store {
         &self,
         what: String,
         work: impl FnOnce(&mut Tables, Mutant) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         Box::pin(async move {
             let tasks = world.tasks.clone();
@@ -135,17 +135,17 @@ fn told(write: &TurnWrite) -> String {
 }
 
 impl Turns for Store {
-    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
+    fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         let what = format!("open {} {} start={}", short(open.turn_id), open.kind.as_str(), open.start);
         self.submit(what, move |tables, mutant| tables.open(&open, mutant))
     }
 
-    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {
         let owner = owner.to_owned();
         self.submit(format!("start {}", short(turn_id)), move |tables, mutant| tables.start(tenant_id, turn_id, &owner, now, mutant))
     }
 
-    fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
+    fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         self.submit(told(&write), move |tables, mutant| {
             let written = tables.write(&write, mutant)?;
@@ -162,7 +162,7 @@ impl Turns for Store {
         })
     }
 
-    fn request_cancel(&self, _: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
+    fn request_cancel(&self, _: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
         self.submit(format!("cancel {}", short(turn_id)), move |tables, _| {
             let running = tables.turns.get(&turn_id).is_some_and(|turn| !turn.status.is_terminal());
             if running {
@@ -182,7 +182,7 @@ impl Turns for Store {
         error: (JsonText, String),
         event: NewEvent,
         now: Timestamp,
-    ) -> Answer<'_, Option<i64>> {
+    ) -> StoreFuture<'_, Option<i64>> {
         let world = Arc::clone(&self.world);
         self.submit(format!("cancel waiting {}", short(turn_id)), move |tables, _| {
             let seq = tables.cancel_waiting(turn_id, error, &event, now);
@@ -193,15 +193,15 @@ impl Turns for Store {
         })
     }
 
-    fn patch_state(&self, _: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
+    fn patch_state(&self, _: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
         self.submit("patch".to_owned(), move |tables, _| Ok(tables.patch(conversation_id, &[patch], now)))
     }
 
-    fn history(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
+    fn history(&self, _: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.read("history", move |tables| tables.history(conversation_id)))
     }
 
-    fn taken_call_ids(&self, _: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
+    fn taken_call_ids(&self, _: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.read("taken ids", move |tables| {
             let borne = |id: &String| {
                 let by_message = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id.as_ref() == Some(id);
@@ -211,20 +211,20 @@ impl Turns for Store {
         }))
     }
 
-    fn reusable_call(&self, _: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+    fn reusable_call(&self, _: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> StoreFuture<'_, Option<Reusable>> {
         Box::pin(self.read("reusable call", move |tables| tables.reusable(conversation_id, &dedupe_key)))
     }
 
-    fn summary(&self, _: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+    fn summary(&self, _: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>> {
         Box::pin(self.read("summary", move |tables| tables.summaries.get(&conversation_id).cloned()))
     }
 
-    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+    fn unfinished_turns(&self, owner: String) -> StoreFuture<'_, Vec<TurnRow>> {
         let _ = self.process.owner.set(owner.clone());
         Box::pin(self.read("unfinished turns", move |tables| tables.unfinished(&owner, self.world.clock.now(), self.world.mutant)))
     }
 
-    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> StoreFuture<'_, Fence> {
         let world = Arc::clone(&self.world);
         self.submit(format!("take over {}", short(turn_id)), move |tables, mutant| {
             let stream_id = tables.turns.get(&turn_id).map(|turn| stream_of(turn));
@@ -235,40 +235,40 @@ impl Turns for Store {
         })
     }
 
-    fn release(&self, fence: Fence) -> Answer<'_, ()> {
+    fn release(&self, fence: Fence) -> StoreFuture<'_, ()> {
         self.submit(format!("release {}", short(fence.stream_id)), move |tables, _| tables.release(&fence))
     }
 
-    fn turn_usage(&self, _: Uuid, turn_id: Uuid) -> Answer<'_, Usage> {
+    fn turn_usage(&self, _: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
         Box::pin(self.read("usage", move |tables| tables.usage_of(turn_id)))
     }
 
-    fn delete_conversation(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+    fn delete_conversation(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         nobody_asks()
     }
 }
 
 impl Records for Store {
-    fn conversation(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+    fn conversation(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
         Box::pin(self.read("conversation", move |tables| tables.conversations.get(&id).map(|row| (**row).clone())))
     }
 
-    fn turn(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+    fn turn(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
         Box::pin(self.read("turn", move |tables| tables.turns.get(&id).map(|row| (**row).clone())))
     }
 
-    fn call(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+    fn call(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {
         Box::pin(self.read("call", move |tables| tables.calls.get(&id).map(|row| (**row).clone())))
     }
 
-    fn calls(&self, _: Uuid, filter: CallFilter, _: Page) -> Answer<'_, Vec<CallRow>> {
+    fn calls(&self, _: Uuid, filter: CallFilter, _: Page) -> StoreFuture<'_, Vec<CallRow>> {
         Box::pin(self.read("calls", move |tables| {
             let mine = tables.calls.values().filter(|call| filter.turn_id.is_none_or(|turn| call.turn_id == turn));
             mine.map(|row| (**row).clone()).collect()
         }))
     }
 
-    fn events(&self, _: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+    fn events(&self, _: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
         Box::pin(self.read("events", move |tables| {
             let later = tables.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).map(|(_, row)| row);
             let mine = later.filter(|row| turn_id.is_none() || row.turn_id == turn_id);
@@ -276,99 +276,99 @@ impl Records for Store {
         }))
     }
 
-    fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> Answer<'_, Vec<ConversationRow>> {
+    fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         nobody_asks()
     }
-    fn messages(&self, _: Uuid, _: Uuid, _: Page) -> Answer<'_, Vec<MessageRow>> {
+    fn messages(&self, _: Uuid, _: Uuid, _: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         nobody_asks()
     }
-    fn attempts(&self, _: Uuid, _: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+    fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         nobody_asks()
     }
-    fn call_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+    fn call_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
         nobody_asks()
     }
-    fn conversation_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+    fn conversation_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
         nobody_asks()
     }
-    fn ping(&self) -> Answer<'_, ()> {
+    fn ping(&self) -> StoreFuture<'_, ()> {
         nobody_asks()
     }
 }
 
 /// The engine does not ask this of its store; if it ever does, the run says so.
-pub fn nobody_asks<T: Send + 'static>() -> Answer<'static, T> {
+pub fn nobody_asks<T: Send + 'static>() -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(broken("the model of the store does not know this yet"))))
 }
 
 /// No client of the OpenAI doors plays along.
-impl Clients for Store {
-    fn brought(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
+impl ClientRequests for Store {
+    fn client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<String>> {
         Box::pin(self.read("brought", |_| None))
     }
-    fn brought_first(&self, _: Uuid, _: Uuid) -> Answer<'_, Option<String>> {
+    fn first_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<String>> {
         nobody_asks()
     }
-    fn seen(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<Resumed>> {
+    fn conversation_by_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
         nobody_asks()
     }
-    fn awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> Answer<'_, Option<Resumed>> {
+    fn conversation_awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         nobody_asks()
     }
-    fn repeated(&self, _: Uuid, _: String, _: String) -> Answer<'_, Option<Resumed>> {
+    fn turn_by_request_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
         nobody_asks()
     }
-    fn note_seen(&self, _: Uuid, _: Uuid, _: String) -> Answer<'_, bool> {
+    fn put_transcript_digest(&self, _: Uuid, _: Uuid, _: String) -> StoreFuture<'_, bool> {
         nobody_asks()
     }
-    fn take_back(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+    fn withdraw_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         nobody_asks()
     }
 }
 
 impl People for Store {
-    fn principal(&self, _: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
+    fn principal(&self, _: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
         let person = Arc::clone(&self.world.person);
         Box::pin(self.read("principal", move |_| Some(person).filter(|person| person.user_id == user_id)))
     }
 
-    fn tenant(&self, _: String) -> Answer<'_, Option<TenantRow>> {
+    fn tenant(&self, _: String) -> StoreFuture<'_, Option<TenantRow>> {
         nobody_asks()
     }
-    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
+    fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
         nobody_asks()
     }
-    fn ensure_tenant(&self, _: Uuid, _: String, _: Timestamp) -> Answer<'_, TenantRow> {
+    fn ensure_tenant(&self, _: Uuid, _: String, _: Timestamp) -> StoreFuture<'_, TenantRow> {
         nobody_asks()
     }
-    fn user_by_external_id(&self, _: Uuid, _: String) -> Answer<'_, Option<UserRow>> {
+    fn user_by_external_id(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<UserRow>> {
         nobody_asks()
     }
-    fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> Answer<'_, UserRow> {
+    fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {
         nobody_asks()
     }
-    fn hold_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> Answer<'_, ()> {
+    fn hold_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> StoreFuture<'_, ()> {
         nobody_asks()
     }
-    fn put_people(&self, _: Uuid, _: PeopleBatch) -> Answer<'_, ()> {
+    fn put_people(&self, _: Uuid, _: PeopleBatch) -> StoreFuture<'_, ()> {
         nobody_asks()
     }
-    fn create_key(&self, _: NewKey) -> Answer<'_, KeyRow> {
+    fn create_key(&self, _: NewKey) -> StoreFuture<'_, KeyRow> {
         nobody_asks()
     }
-    fn keys(&self, _: Uuid, _: Page) -> Answer<'_, Vec<KeyRow>> {
+    fn keys(&self, _: Uuid, _: Page) -> StoreFuture<'_, Vec<KeyRow>> {
         nobody_asks()
     }
-    fn delete_key(&self, _: Uuid, _: Uuid) -> Answer<'_, bool> {
+    fn delete_key(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         nobody_asks()
     }
-    fn key_by_digest(&self, _: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+    fn key_by_digest(&self, _: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
         nobody_asks()
     }
-    fn setting(&self, _: String) -> Answer<'_, Option<String>> {
+    fn setting(&self, _: String) -> StoreFuture<'_, Option<String>> {
         nobody_asks()
     }
-    fn put_setting(&self, _: String, _: String) -> Answer<'_, ()> {
+    fn put_setting(&self, _: String, _: String) -> StoreFuture<'_, ()> {
         nobody_asks()
     }
 }

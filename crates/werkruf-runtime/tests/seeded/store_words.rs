@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_store::{
-    Answer, ApprovalFilter, ApprovalRow, Approvals, Bite, Decided, EventRow, Forgotten, Page, Partial, PartialText, StoreError, StreamKey,
-    Streams,
+    ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, DeletedEvents, EventRow, NewPartial, Page, PartialText, ReadLimit, StoreError,
+    StoreFuture, StreamKey, Streams,
 };
 
 use crate::mutant::Mutant;
@@ -14,11 +14,11 @@ use crate::store::{Store, nobody_asks};
 use crate::trace::short;
 
 impl Approvals for Store {
-    fn approval(&self, _: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+    fn approval(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
         Box::pin(self.read("approval", move |tables| tables.approvals.get(&id).map(|row| (**row).clone())))
     }
 
-    fn approvals(&self, _: Uuid, filter: ApprovalFilter, page: Page) -> Answer<'_, Vec<ApprovalRow>> {
+    fn approvals(&self, _: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>> {
         let deaf = self.world.mutant == Mutant::WordIgnored && filter.turn_id.is_some();
         Box::pin(self.read("approvals", move |tables| {
             let mut found = tables.list_approvals(&filter, page);
@@ -29,11 +29,11 @@ impl Approvals for Store {
         }))
     }
 
-    fn decide(&self, _: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> Answer<'_, Option<Decided>> {
+    fn decide(&self, _: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> StoreFuture<'_, Option<DecisionOutcome>> {
         self.submit(format!("decide {} {status}", short(id)), move |tables, mutant| Ok(tables.decide(id, status, &by, now, mutant)))
     }
 
-    fn expire_approvals(&self, now: Timestamp) -> Answer<'_, u64> {
+    fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             if !self.read("overdue approvals", move |tables| tables.overdue(now)).await? {
                 return Ok(0);
@@ -42,33 +42,33 @@ impl Approvals for Store {
         })
     }
 
-    fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> Answer<'_, Vec<Uuid>> {
+    fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
         nobody_asks()
     }
 }
 
 impl Store {
     /// Without the way there and the look at what was shown.
-    pub fn keep(&self, partials: &[Partial], now: Timestamp) -> Result<usize, StoreError> {
+    pub fn keep(&self, partials: &[NewPartial], now: Timestamp) -> Result<usize, StoreError> {
         self.world.transaction(|tables| Ok(partials.iter().filter(|partial| tables.keep_partial(partial, now, Mutant::None)).count()))
     }
 }
 
 impl Streams for Store {
-    fn bite(&self, _: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Answer<'_, Vec<EventRow>> {
-        Box::pin(self.read("bite", move |tables| tables.bite(stream_id, after, bite)))
+    fn read_events(&self, _: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(self.read("bite", move |tables| tables.read_events(stream_id, after, bite)))
     }
 
-    fn first_event(&self, _: Uuid, stream_id: Uuid) -> Answer<'_, i64> {
+    fn first_event(&self, _: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
         Box::pin(self.read("first event", move |tables| tables.first_event(stream_id)))
     }
 
-    fn partial(&self, _: Uuid, stream_id: Uuid) -> Answer<'_, Option<PartialText>> {
+    fn partial(&self, _: Uuid, stream_id: Uuid) -> StoreFuture<'_, Option<PartialText>> {
         Box::pin(self.read("partial", move |tables| tables.partial(stream_id)))
     }
 
     /// What is kept is what was shown and is in no row: somebody who comes back sees no text that was taken back.
-    fn keep_partials(&self, partials: Vec<Partial>, now: Timestamp) -> Answer<'_, usize> {
+    fn save_partials(&self, partials: Vec<NewPartial>, now: Timestamp) -> StoreFuture<'_, usize> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         self.submit(format!("keep {} texts", partials.len()), move |tables, mutant| {
             let mut kept = 0;
@@ -91,7 +91,7 @@ impl Streams for Store {
         })
     }
 
-    fn forget_events(&self, _: Timestamp, _: Option<StreamKey>) -> Answer<'_, Forgotten> {
+    fn delete_events(&self, _: Timestamp, _: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
         nobody_asks()
     }
 }

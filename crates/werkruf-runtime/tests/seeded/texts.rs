@@ -1,7 +1,7 @@
 //! The text of a step that is no row yet, and the log as it is followed, in the tables.
 
 use werkruf_contract::Uuid;
-use werkruf_store::{Bite, EventRow, Fence, Partial, PartialText};
+use werkruf_store::{EventRow, Fence, NewPartial, PartialText, ReadLimit};
 
 use crate::mutant::Mutant;
 use crate::tables::Tables;
@@ -16,7 +16,7 @@ impl Tables {
     }
 
     /// False where the lease or the step has moved on.
-    pub fn keep_partial(&mut self, partial: &Partial, now: jiff::Timestamp, mutant: Mutant) -> bool {
+    pub fn keep_partial(&mut self, partial: &NewPartial, now: jiff::Timestamp, mutant: Mutant) -> bool {
         if mutant == Mutant::TextOutlives {
             self.partials.insert(partial.turn_id, partial.content.clone());
             return true;
@@ -40,7 +40,7 @@ impl Tables {
         })
     }
 
-    pub fn bite(&self, stream_id: Uuid, after: i64, bite: Bite) -> Vec<EventRow> {
+    pub fn read_events(&self, stream_id: Uuid, after: i64, bite: ReadLimit) -> Vec<EventRow> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         for (_, row) in self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).take(usize::try_from(bite.rows).unwrap()) {
             bytes += row.data.len();

@@ -10,7 +10,7 @@ use werkruf_contract::{Clock, Principal, Role, Uuid};
 use werkruf_store::StoreError;
 
 use crate::dice::Dice;
-use crate::ledger::Ledger;
+use crate::ledger::ProviderAccounts;
 use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::tables::{Tables, stream_of};
@@ -29,7 +29,7 @@ pub struct World {
     pub trace: Trace,
     pub clock: Clock,
     pub tables: Mutex<Tables>,
-    pub ledger: Mutex<Ledger>,
+    pub ledger: Mutex<ProviderAccounts>,
     pub violations: Mutex<Vec<String>>,
     /// What goes on outside any process: writes on the wire, tools at work.
     pub tasks: TaskTracker,

@@ -41,7 +41,7 @@ impl Language {
     }
 }
 
-/// Words that carry no subject. Both spellings, with and without accents, because people leave accents out.
+/// Texts that carry no subject. Both spellings, with and without accents, because people leave accents out.
 static FUNCTION_WORDS: LazyLock<[HashSet<String>; 3]> = LazyLock::new(|| {
     [GERMAN, ENGLISH, SPANISH].map(|list| list.split_whitespace().flat_map(|word| [word.to_owned(), folded(word)]).collect())
 });

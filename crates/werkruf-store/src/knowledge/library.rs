@@ -14,7 +14,7 @@ use super::chunks::Chunk;
 use super::index::{Index, IndexedChunk};
 use super::rows::{ChangeMark, ChunkRow, Knowledge, REMEMBERED_CHANGES};
 use super::search::{Hit, Question};
-use super::spoken::Spoken;
+use super::spoken::CollectionLanguages;
 use crate::StoreError;
 
 /// Rows read at a time; what a reader may hold in memory beside the index.
@@ -49,12 +49,12 @@ struct Shelf {
     read: i64,
     /// Whose vectors are in the index.
     model: Option<String>,
-    spoken: Spoken,
+    spoken: CollectionLanguages,
 }
 
 /// A question to a collection.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct SearchQuery {
     pub tenant_id: Uuid,
     pub collection: String,
     pub text: String,
@@ -67,13 +67,13 @@ pub struct Asked {
 
 /// What was found, best first.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct FoundChunks {
+pub struct SearchResult {
     pub hits: Vec<(ChunkRow, Hit)>,
     /// The vectors' weight; 0 where none were used.
     pub alpha: f32,
 }
 
-impl FoundChunks {
+impl SearchResult {
     /// Whether the model of the vectors knows the collection's languages, as far as its weight tells.
     pub fn knows_language(&self) -> bool {
         self.alpha > 0.5
@@ -92,9 +92,9 @@ impl Library {
     }
 
     /// Searches one collection; one that does not exist has nothing.
-    pub async fn search(&self, asked: Asked) -> Result<FoundChunks, StoreError> {
+    pub async fn search(&self, asked: SearchQuery) -> Result<SearchResult, StoreError> {
         let tenant_id = asked.tenant_id;
-        let Some(newest) = self.store.newest_change(tenant_id, asked.collection.clone()).await? else { return Ok(FoundChunks::default()) };
+        let Some(newest) = self.store.newest_change(tenant_id, asked.collection.clone()).await? else { return Ok(SearchResult::default()) };
         let key = (tenant_id, asked.collection.clone());
         let shelf = self.shelf(&key);
         let model = asked.vector.as_ref().map(|(model, _)| model.clone());
@@ -113,7 +113,7 @@ impl Library {
         // A chunk that went away meanwhile is not shown.
         let mut rows: HashMap<i64, ChunkRow> = rows.into_iter().map(|row| (row.number, row)).collect();
         let hits = hits.into_iter().filter_map(|hit| Some((rows.remove(&hit.number)?, hit))).collect();
-        Ok(FoundChunks { hits, alpha })
+        Ok(SearchResult { hits, alpha })
     }
 
     /// About how much memory all indexes take.
@@ -151,7 +151,7 @@ impl Library {
         }
         let (tenant_id, collection) = key.clone();
         let row = self.store.collection(tenant_id, collection.clone(), None).await?.unwrap_or_default();
-        guard.spoken = Spoken::of(&row.languages);
+        guard.spoken = CollectionLanguages::of(&row.languages);
         for removed in self.store.removed_chunks(tenant_id, collection.clone(), read).await? {
             guard.index.remove(removed);
         }

@@ -48,11 +48,11 @@ impl Room {
         self.store.add_documents(batch).await.unwrap()
     }
 
-    fn asked(collection: &str, text: &str) -> Asked {
-        Asked { tenant_id: TENANT, collection: collection.to_owned(), text: text.to_owned(), top: 10, ..Asked::default() }
+    fn asked(collection: &str, text: &str) -> SearchQuery {
+        SearchQuery { tenant_id: TENANT, collection: collection.to_owned(), text: text.to_owned(), top: 10, ..SearchQuery::default() }
     }
 
-    async fn found(&self, asked: Asked) -> Vec<String> {
+    async fn found(&self, asked: SearchQuery) -> Vec<String> {
         let found = self.library.search(asked).await.unwrap();
         found.hits.into_iter().map(|(row, _)| row.document_id).collect()
     }
@@ -73,7 +73,7 @@ async fn an_index_stays_in_step_with_its_rows() {
     assert!(!room.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
     assert_eq!(room.found(Room::asked("a", "walrus")).await, ["two"]);
     assert_eq!(room.store.document(TENANT, "a".to_owned(), "two".to_owned()).await.unwrap().unwrap().version, 2);
-    let foreign = Asked { tenant_id: Uuid::from_u128(8), ..Room::asked("a", "walrus") };
+    let foreign = SearchQuery { tenant_id: Uuid::from_u128(8), ..Room::asked("a", "walrus") };
     assert!(room.found(foreign).await.is_empty(), "another tenant has nothing");
 }
 
@@ -89,7 +89,8 @@ async fn vectors_of_two_models_never_meet() {
     };
     assert_eq!(room.store.put_vectors("m1".to_owned(), vectors(0)).await.unwrap(), 2);
     assert!(room.store.unembedded("m1".to_owned(), 0, 10).await.unwrap().is_empty());
-    let ask = |model: &str, vector: [f32; 3]| Asked { vector: Some((model.to_owned(), vector.to_vec())), ..Room::asked("a", "unknown") };
+    let ask =
+        |model: &str, vector: [f32; 3]| SearchQuery { vector: Some((model.to_owned(), vector.to_vec())), ..Room::asked("a", "unknown") };
     assert_eq!(room.found(ask("m1", [0.0, 1.0, 0.0])).await.first().unwrap(), "two");
     assert!(room.found(ask("m2", [0.0, 1.0, 0.0])).await.is_empty(), "none of that model yet");
     assert_eq!(room.store.unembedded("m2".to_owned(), 0, 10).await.unwrap().len(), 2);

@@ -16,13 +16,13 @@ mod words;
 pub use chunks::{Chunk, chunks};
 pub use index::{Index, IndexedChunk};
 pub use language::Language;
-pub use library::{Asked, FoundChunks, Library};
+pub use library::{Library, SearchQuery, SearchResult};
 pub use rows::{
-    Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
-    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, SpokenLanguage, UnembeddedChunk,
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge, LanguageCount,
+    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner,
 };
 pub use search::{Hit, Question};
-pub use spoken::Spoken;
+pub use spoken::CollectionLanguages;
 
 /// Changes whenever the same document would be cut otherwise; part of a document's digest, so that it is cut anew when it is sent again.
 pub const CUT: &str = "2";

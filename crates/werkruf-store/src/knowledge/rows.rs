@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::chunks::Chunk;
-use crate::{Answer, JsonText, NewUsage};
+use crate::{JsonText, NewUsage, StoreFuture};
 
 /// The collection where nobody names one.
 pub const DEFAULT_COLLECTION: &str = "default";
@@ -82,12 +82,12 @@ pub struct CollectionRow {
     /// Refused by that model.
     pub failed: i64,
     /// Documents per language; `guessed` as in [`NewDocument`].
-    pub languages: Vec<SpokenLanguage>,
+    pub languages: Vec<LanguageCount>,
 }
 
 /// How many documents are in a language.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpokenLanguage {
+pub struct LanguageCount {
     pub code: Option<String>,
     pub guessed: bool,
     pub documents: i64,
@@ -150,7 +150,7 @@ pub struct NewVector {
 
 /// Who is billed for a request outside a turn's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Billed {
+pub struct UsageOwner {
     pub tenant_id: Uuid,
     /// Empty where no person asked.
     pub user_id: String,
@@ -161,19 +161,19 @@ pub struct Billed {
 /// Documents, their chunks and vectors. Every method sees one tenant, but for the two that feed the embedder.
 pub trait Knowledge: Send + Sync {
     /// One commit: new documents are added, changed ones replaced, unchanged ones left alone.
-    fn add_documents(&self, batch: NewDocuments) -> Answer<'_, Added>;
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Option<DocumentRow>>;
+    fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added>;
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>>;
     /// The documents after this id, by id.
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> Answer<'_, Vec<DocumentRow>>;
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
     /// A document's chunks in their order.
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Vec<ChunkRow>>;
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
     /// Removes a document with its chunks and vectors, from the files too; false when there is none.
-    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, bool>;
-    fn collections(&self, tenant_id: Uuid) -> Answer<'_, Vec<String>>;
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>>;
     /// A collection with its counts; vectors are counted for this model.
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> Answer<'_, Option<CollectionRow>>;
-    /// The newest change of a collection; `None` when there is no such collection. Asked before every search.
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> Answer<'_, Option<i64>>;
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
+    /// The newest change of a collection; `None` when there is no such collection. SearchQuery before every search.
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>>;
     /// Chunks after `after` up to change `until`, in the order of the log.
     fn changed_chunks(
         &self,
@@ -182,7 +182,7 @@ pub trait Knowledge: Send + Sync {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedChunk>>;
+    ) -> StoreFuture<'_, Vec<ChangedChunk>>;
     /// Vectors of a model, likewise.
     fn changed_vectors(
         &self,
@@ -192,16 +192,16 @@ pub trait Knowledge: Send + Sync {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedVector>>;
+    ) -> StoreFuture<'_, Vec<ChangedVector>>;
     /// Chunks removed after change `after`.
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> Answer<'_, Vec<i64>>;
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>>;
     /// The chunks with these numbers that are still there.
-    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> Answer<'_, Vec<ChunkRow>>;
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>>;
     /// Of all tenants: chunks after this number without a vector of the model, by number.
-    fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>>;
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>>;
     /// The same for the next batch to embed. Where several processes share the database, these chunks are this owner's until it lets go of
     /// them or is not heard of for [`Self::claim_ttl`].
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         let _ = owner;
         self.unembedded(model, 0, limit)
     }
@@ -210,19 +210,19 @@ pub trait Knowledge: Send + Sync {
         None
     }
     /// Renews every claim of this owner.
-    fn renew_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+    fn renew_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
         let _ = owner;
         Box::pin(async { Ok(()) })
     }
     /// Lets go of every claim of this owner.
-    fn release_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+    fn release_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
         let _ = owner;
         Box::pin(async { Ok(()) })
     }
     /// Keeps vectors of one model; those whose chunk is gone are dropped. How many were kept.
-    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64>;
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64>;
     /// What a request for knowledge cost; again under the same id, what it cost after all.
-    fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()>;
+    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Takes a bill back, for a request that never left.
-    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()>;
+    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
 }

@@ -1,7 +1,7 @@
 //! The languages of a collection, and how much its vectors may say because of them.
 
 use super::language::Language;
-use super::rows::SpokenLanguage;
+use super::rows::LanguageCount;
 
 /// The vectors' weight where their model knows the collection's languages, and where it does not.
 const FIT: f32 = 0.6;
@@ -11,17 +11,17 @@ const RARE: i64 = 50;
 
 /// What a collection speaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub struct CollectionLanguages {
     codes: Vec<String>,
     analysed: Vec<Language>,
     main: Option<Language>,
 }
 
-impl Spoken {
+impl CollectionLanguages {
     /// From the documents per language.
-    pub fn of(rows: &[SpokenLanguage]) -> Self {
+    pub fn of(rows: &[LanguageCount]) -> Self {
         let all: i64 = rows.iter().filter(|row| row.code.is_some()).map(|row| row.documents).sum();
-        let counts = |row: &&SpokenLanguage| !row.guessed || row.documents * RARE >= all;
+        let counts = |row: &&LanguageCount| !row.guessed || row.documents * RARE >= all;
         let mut codes: Vec<String> = rows.iter().filter(counts).filter_map(|row| row.code.clone()).collect();
         codes.sort_unstable();
         codes.dedup();
@@ -65,21 +65,21 @@ fn base(code: &str) -> String {
 mod tests {
     use super::*;
 
-    fn row(code: &str, guessed: bool, documents: i64) -> SpokenLanguage {
-        SpokenLanguage { code: Some(code.to_owned()), guessed, documents }
+    fn row(code: &str, guessed: bool, documents: i64) -> LanguageCount {
+        LanguageCount { code: Some(code.to_owned()), guessed, documents }
     }
 
     #[test]
     fn the_weight_follows_the_languages() {
         let english = ["en".to_owned()];
-        assert!((Spoken::of(&[row("en", true, 9)]).alpha(&english) - FIT).abs() < f32::EPSILON);
-        assert!((Spoken::of(&[row("en", true, 9), row("de", true, 1)]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
-        assert!((Spoken::of(&[]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
+        assert!((CollectionLanguages::of(&[row("en", true, 9)]).alpha(&english) - FIT).abs() < f32::EPSILON);
+        assert!((CollectionLanguages::of(&[row("en", true, 9), row("de", true, 1)]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
+        assert!((CollectionLanguages::of(&[]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
     }
 
     #[test]
     fn a_rare_guess_is_a_mistake_and_a_rare_word_given_is_not() {
-        assert_eq!(Spoken::of(&[row("en", true, 999), row("de", true, 1)]).codes(), ["en"]);
-        assert_eq!(Spoken::of(&[row("en", true, 999), row("fr", false, 1)]).codes(), ["en", "fr"]);
+        assert_eq!(CollectionLanguages::of(&[row("en", true, 999), row("de", true, 1)]).codes(), ["en"]);
+        assert_eq!(CollectionLanguages::of(&[row("en", true, 999), row("fr", false, 1)]).codes(), ["en", "fr"]);
     }
 }

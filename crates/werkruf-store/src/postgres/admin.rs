@@ -6,8 +6,8 @@ use tokio_postgres::Client;
 use werkruf_contract::Clock;
 
 use super::migrate::MIGRATIONS;
-use super::{PostgresOptions, PostgresStore, migrate, pool, take_all};
-use crate::{KeepingError, Moved, SchemaReport, StoreError};
+use super::{PostgresOptions, PostgresStore, import_sqlite, migrate, pool};
+use crate::{MaintenanceError, Moved, SchemaReport, StoreError};
 
 impl PostgresStore {
     /// Applies the migrations that are missing.
@@ -35,9 +35,9 @@ impl PostgresStore {
 
     /// Takes in everything a SQLite database holds, in one transaction that is read back before it is committed. The database must
     /// be empty; the file is held meanwhile and stays as it is.
-    pub async fn take_all(&self, from: PathBuf, clock: Clock) -> Result<Moved, KeepingError> {
+    pub async fn import_sqlite(&self, from: PathBuf, clock: Clock) -> Result<Moved, MaintenanceError> {
         let mut client = self.acquire().await.map_err(StoreError::from)?;
         let client: &mut Client = &mut client;
-        take_all::take_all(client, &self.options.schema, from, clock).await
+        import_sqlite::import_sqlite(client, &self.options.schema, from, clock).await
     }
 }

@@ -5,38 +5,45 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{APPROVAL, all, approval, first};
 use super::text::clean;
-use crate::{Answer, ApprovalFilter, ApprovalRow, Approvals, Decided, Order, Page, StoreError, crash};
+use crate::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
 
 impl Approvals for PostgresStore {
-    fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+    fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
         Box::pin(async move {
             let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant_id = $1 AND id = $2");
-            first(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, approval)
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, approval)
         })
     }
 
-    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> Answer<'_, Vec<ApprovalRow>> {
+    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>> {
         Box::pin(async move {
             let status = filter.status.map(ApprovalStatus::as_str);
             let limit = i64::from(page.limit);
             let values = [p(&tenant_id), p(&page.after), p(&status), p(&filter.turn_id), (&filter.roles as _, Type::TEXT_ARRAY), p(&limit)];
-            all(&self.query(Scope::Tenant(tenant_id), &list_sql(page.order), &values).await?, approval)
+            all(&self.query(DbRole::Tenant(tenant_id), &list_sql(page.order), &values).await?, approval)
         })
     }
 
-    fn decide(&self, tenant_id: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> Answer<'_, Option<Decided>> {
+    fn decide(
+        &self,
+        tenant_id: Uuid,
+        id: Uuid,
+        status: ApprovalStatus,
+        by: String,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<DecisionOutcome>> {
         Box::pin(async move { self.decide_now(tenant_id, id, status, &by, ms(now)).await })
     }
 
-    fn expire_approvals(&self, now: Timestamp) -> Answer<'_, u64> {
+    fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(self.expire(now))
     }
 
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.with_prefix("approvals", tenant_id, prefix))
     }
 }
@@ -63,7 +70,7 @@ impl PostgresStore {
         status: ApprovalStatus,
         by: &str,
         now: Timestamp,
-    ) -> Result<Option<Decided>, StoreError> {
+    ) -> Result<Option<DecisionOutcome>, StoreError> {
         let sql = format!(
             "WITH decided AS (
                UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5
@@ -75,11 +82,11 @@ impl PostgresStore {
         );
         let (by, status) = (clean(by), status.as_str());
         let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now)];
-        let rows = self.tell(Scope::Tenant(tenant_id), &sql, &values).await?;
+        let rows = self.tell(DbRole::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");
         first(&rows, |columns| {
             let row = approval(columns)?;
-            Ok(if columns.flag_or_null()? == Some(true) { Decided::Now(row) } else { Decided::Before(row) })
+            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Now(row) } else { DecisionOutcome::Before(row) })
         })
     }
 }

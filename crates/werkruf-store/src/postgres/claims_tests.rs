@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use werkruf_contract::{Clock, Uuid};
 
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::{PostgresOptions, PostgresStore};
 use crate::knowledge::{Knowledge, NewVector};
 use crate::story::World;
@@ -58,7 +58,7 @@ async fn servers_that_work_at_once_never_have_the_same_chunk() {
     let different: BTreeSet<i64> = paid.iter().copied().collect();
     assert_eq!((paid.len(), different.len()), (CHUNKS, CHUNKS), "each chunk was paid for once");
     assert!(world.store.unembedded("m".to_owned(), 0, 10).await.unwrap().is_empty());
-    let left = world.store.query(Scope::System, "SELECT 1 FROM embedding_claims", &[]).await.unwrap();
+    let left = world.store.query(DbRole::System, "SELECT 1 FROM embedding_claims", &[]).await.unwrap();
     assert!(left.is_empty(), "nothing is kept of work that is done");
 }
 
@@ -74,7 +74,7 @@ async fn a_claim_is_kept_let_go_of_or_forgotten() {
     assert!(claim(&here, "other model", mine, everything).await.is_empty(), "whoever embeds a chunk, for whatever model, has it");
 
     // One is not heard of any more, the other says that it is still there.
-    here.query(Scope::System, "UPDATE embedding_claims SET until = '-infinity'", &[]).await.unwrap();
+    here.query(DbRole::System, "UPDATE embedding_claims SET until = '-infinity'", &[]).await.unwrap();
     there.renew_claims(yours).await.unwrap();
     assert_eq!(claim(&there, "m", yours, everything).await, first);
 

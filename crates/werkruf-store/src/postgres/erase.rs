@@ -1,4 +1,4 @@
-//! [`Keeping`] on PostgreSQL. A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains
+//! [`Maintenance`] on PostgreSQL. A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains
 //! readable.
 //!
 //! Invariants: one transaction; a turn that somebody works on is never touched; rows of other people keep their content. A new text
@@ -13,31 +13,31 @@ use werkruf_contract::{Clock, Uuid};
 
 use super::PostgresStore;
 use super::fault::Fault;
-use super::flush::{Scope, Statement, Transaction};
+use super::flush::{DbRole, Statement, Transaction};
 use super::hold::{changed, end_turn};
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
 use crate::ending::CANCELED;
-use crate::{Backup, Counts, Erased, Keeping, KeepingError, Kept, StoreError, TurnRow, crash};
+use crate::{Backup, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, StoreError, TurnRow, crash};
 
-impl Keeping for PostgresStore {
+impl Maintenance for PostgresStore {
     fn counts(&self) -> Counts {
         let commits = self.commits.load(Ordering::Relaxed);
         // How many rows each of them wrote is known to the database alone.
         Counts { commits, groups: commits, row_writes: 0 }
     }
 
-    fn back_up(&self, target: PathBuf, _force: bool) -> Kept<'_, Backup> {
+    fn back_up(&self, target: PathBuf, _force: bool) -> MaintenanceFuture<'_, Backup> {
         let why = "PostgreSQL is backed up with its own tools: pg_dump --format=custom, or continuous archiving; see docs/operations.md";
-        Box::pin(async move { Err(KeepingError::Unfit { path: target, why: why.to_owned() }) })
+        Box::pin(async move { Err(MaintenanceError::Unfit { path: target, why: why.to_owned() }) })
     }
 
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>> {
+    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
             let now = ms(clock.now());
             let erasure = Arc::new(Erasure { tenant_id, user_id: clean(&user_id).into_owned(), cancel, clock, now });
-            let erasing = self.with(Scope::Tenant(tenant_id), move |transaction| {
+            let erasing = self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let erasure = Arc::clone(&erasure);
                 Box::pin(async move { erasure.run(transaction).await })
             });
@@ -47,10 +47,10 @@ impl Keeping for PostgresStore {
         })
     }
 
-    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>> {
+    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>> {
         Box::pin(async move {
             let user_id = clean(&user_id);
-            let rows = self.query(Scope::Tenant(tenant_id), &unfinished_sql(), &[p(&tenant_id), p(&user_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), &unfinished_sql(), &[p(&tenant_id), p(&user_id)]).await?;
             Ok(all(&rows, row::turn)?.into_iter().map(|turn| turn.id).collect())
         })
     }

@@ -25,7 +25,7 @@ pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Whose rows a transaction may see.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Scope {
+pub(super) enum DbRole {
     /// One tenant's; row-level security holds the rest back.
     Tenant(Uuid),
     /// Everybody's. Only `system.rs` uses it, and what belongs to no tenant.
@@ -61,18 +61,18 @@ const TRIES: u32 = 5;
 
 impl PostgresStore {
     /// One statement that may run twice without harm; its rows.
-    pub(super) async fn query(&self, scope: Scope, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn query(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         let statement = [Statement { sql, params }];
         Ok(self.run(scope, &statement).await?.pop().unwrap_or_default())
     }
 
     /// Statements that may run twice without harm, in one transaction and one flush; the rows of each.
-    pub(super) async fn run(&self, scope: Scope, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
+    pub(super) async fn run(&self, scope: DbRole, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
         self.repeat(|attempt| Box::pin(self.send(attempt, scope, statements))).await
     }
 
     /// One statement whose last parameter, after these, is whether an earlier try may have been committed.
-    pub(super) async fn tell(&self, scope: Scope, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn tell(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         self.repeat(|attempt| {
             Box::pin(async move {
                 let mut params = params.to_vec();
@@ -86,7 +86,7 @@ impl PostgresStore {
     /// A transaction that reads before it decides what to write. `work` may run again from the beginning.
     pub(super) async fn with<T: Send>(
         &self,
-        scope: Scope,
+        scope: DbRole,
         work: impl for<'t> Fn(&'t Transaction) -> BoxFuture<'t, Result<T, Fault>> + Sync,
     ) -> Result<T, StoreError> {
         let work = &work;
@@ -129,7 +129,7 @@ impl PostgresStore {
         }
     }
 
-    async fn send(&self, attempt: Attempt, scope: Scope, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+    async fn send(&self, attempt: Attempt, scope: DbRole, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
         let client = self.acquire_for(attempt).await?;
         let begin = self.begin(scope);
         match timeout(SILENCE, flush(&client, &begin, statements)).await {
@@ -155,10 +155,10 @@ impl PostgresStore {
         }
     }
 
-    fn begin(&self, scope: Scope) -> String {
+    fn begin(&self, scope: DbRole) -> String {
         let (role, tenant) = match scope {
-            Scope::Tenant(id) => ("werkruf_app", id.to_string()),
-            Scope::System => ("werkruf_system", String::new()),
+            DbRole::Tenant(id) => ("werkruf_app", id.to_string()),
+            DbRole::System => ("werkruf_system", String::new()),
         };
         format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('role', '{role}', true), set_config('werkruf.tenant', '{tenant}', true), \

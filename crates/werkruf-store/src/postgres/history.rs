@@ -1,14 +1,14 @@
-//! [`Histories`] on PostgreSQL.
+//! [`HistoryImport`] on PostgreSQL.
 
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
 use werkruf_contract::State;
 
 use super::PostgresStore;
-use super::flush::{Scope, Statement};
+use super::flush::{DbRole, Statement};
 use super::param::{ms, p};
 use super::text::{clean, clean_json};
-use crate::{Answer, ConversationRow, Histories, NewHistory, NewMessage, StoreError};
+use crate::{ConversationRow, HistoryImport, NewHistory, NewMessage, StoreError, StoreFuture};
 
 // The ids are new, so a conflict is this very transaction, whose end was not heard.
 const CONVERSATION: &str = "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
@@ -26,8 +26,8 @@ const MESSAGES: &str =
 const LEASE: &str = "INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES ($1, $2, 0, 1, $3)
     ON CONFLICT (tenant_id, conversation_id) DO NOTHING";
 
-impl Histories for PostgresStore {
-    fn put_history(&self, history: NewHistory) -> Answer<'_, ConversationRow> {
+impl HistoryImport for PostgresStore {
+    fn put_history(&self, history: NewHistory) -> StoreFuture<'_, ConversationRow> {
         Box::pin(self.put(history))
     }
 }
@@ -47,7 +47,7 @@ impl PostgresStore {
             Statement { sql: MESSAGES, params: &[p(&tenant_id), p(&id), p(&now), (&messages, Type::TEXT)] },
             Statement { sql: LEASE, params: &[p(&tenant_id), p(&id), p(&next)] },
         ];
-        self.run(Scope::Tenant(tenant_id), &statements).await?;
+        self.run(DbRole::Tenant(tenant_id), &statements).await?;
         let NewHistory { tenant_id, id, user_id, channel, assistant, title, .. } = history;
         Ok(ConversationRow { id, tenant_id, user_id, channel, assistant, title, state: State::new(), created_at: now, updated_at: now })
     }

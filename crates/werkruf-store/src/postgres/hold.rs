@@ -8,12 +8,12 @@ use werkruf_contract::{Clock, TurnStatus};
 
 use super::PostgresStore;
 use super::fault::Fault;
-use super::flush::{Scope, Statement, Transaction};
+use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
 use super::row::{self, all, only};
 use super::turn_write::{WRITE, writing};
 use crate::ending::{Ending, Left, OWNER, RESTORED};
-use crate::{Fence, Held, KeepingError, StoreError, TurnRow};
+use crate::{Fence, HeldWork, MaintenanceError, StoreError, TurnRow};
 
 /// The lease is held no longer than its transaction.
 const TTL_S: f64 = 15.0;
@@ -21,10 +21,10 @@ const TTL_S: f64 = 15.0;
 impl PostgresStore {
     /// Holds everything a database that was put back would otherwise go on with: for use after a restore, before any server starts.
     /// [`StoreError::Busy`] while a server works on it, unless `force`.
-    pub async fn hold_pending(&self, force: bool, clock: Clock) -> Result<Held, KeepingError> {
+    pub async fn hold_pending(&self, force: bool, clock: Clock) -> Result<HeldWork, MaintenanceError> {
         let now = ms(clock.now());
         let clock = Arc::new(clock);
-        let held = self.with(Scope::System, move |transaction| {
+        let held = self.with(DbRole::System, move |transaction| {
             let clock = Arc::clone(&clock);
             Box::pin(async move { hold_all(transaction, force, &clock, now).await })
         });
@@ -32,7 +32,7 @@ impl PostgresStore {
     }
 }
 
-async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Timestamp) -> Result<Held, Fault> {
+async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Timestamp) -> Result<HeldWork, Fault> {
     transaction.query("SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)", &[]).await?;
     let living = "SELECT count(*) FROM leases WHERE owner <> '' AND expires_at > clock_timestamp()";
     if !force && only(&transaction.query(living, &[]).await?, |columns| columns.int())? > 0 {
@@ -55,7 +55,7 @@ async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Ti
         ])
         .await?;
     let count = |place: usize| done.get(place).map_or(0, |rows| changed(rows.len()));
-    let mut held = Held { approvals: count(1), outbox: count(2), ..Held::default() };
+    let mut held = HeldWork { approvals: count(1), outbox: count(2), ..HeldWork::default() };
     // Those that had begun come first: what waits behind them gets its place after their results.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&transaction.query(&sql, &[]).await?, row::turn)? {

@@ -6,79 +6,79 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::{Scope, Statement};
+use super::flush::{DbRole, Statement};
 use super::knowledge_write::batch;
 use super::param::{clean_or_null, p};
 use super::row::{Columns, all, changed_chunk, chunk, document, first, only};
 use super::text::clean;
 use crate::knowledge::{
-    Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
-    REMEMBERED_CHANGES, SpokenLanguage, UnembeddedChunk,
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner,
 };
-use crate::{Answer, NewUsage, StoreError};
+use crate::{NewUsage, StoreError, StoreFuture};
 
 impl Knowledge for PostgresStore {
-    fn add_documents(&self, documents: NewDocuments) -> Answer<'_, Added> {
+    fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
             let batch = batch(&documents);
             let batch = batch.as_str();
             let values = [p(&batch), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT * FROM add_documents($1::jsonb, $2)";
-            only(&self.query(Scope::Tenant(documents.tenant_id), sql, &values).await?, added)
+            only(&self.query(DbRole::Tenant(documents.tenant_id), sql, &values).await?, added)
         })
     }
 
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Option<DocumentRow>> {
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
         let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3");
         Box::pin(async move {
             let (collection, document_id) = (clean(&collection), clean(&document_id));
             let values = [p(&tenant_id), p(&collection), p(&document_id)];
-            first(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, document)
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
         })
     }
 
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> Answer<'_, Vec<DocumentRow>> {
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
         let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id > $3 ORDER BY d.document_id LIMIT $4");
         Box::pin(async move {
             let after = after.unwrap_or_default();
             let (collection, after, limit) = (clean(&collection), clean(&after), i64::from(limit));
             let values = [p(&tenant_id), p(&collection), p(&after), p(&limit)];
-            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, document)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
         })
     }
 
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Vec<ChunkRow>> {
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
         let sql = format!("{CHUNK} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3 ORDER BY c.position");
         Box::pin(async move {
             let (collection, document_id) = (clean(&collection), clean(&document_id));
             let values = [p(&tenant_id), p(&collection), p(&document_id)];
-            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, chunk)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, chunk)
         })
     }
 
-    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, bool> {
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let (collection, document_id) = (clean(&collection), clean(&document_id));
             let values = [p(&tenant_id), p(&collection), p(&document_id), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT delete_document($1, $2, $3, $4, $5)";
-            only(&self.tell(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
+            only(&self.tell(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
         })
     }
 
-    fn collections(&self, tenant_id: Uuid) -> Answer<'_, Vec<String>> {
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
         let sql = "SELECT name FROM collections WHERE tenant_id = $1 ORDER BY name";
-        Box::pin(async move { all(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
+        Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
     }
 
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> Answer<'_, Option<CollectionRow>> {
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
         Box::pin(async move { self.count_collection(tenant_id, &name, model.as_deref()).await })
     }
 
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> Answer<'_, Option<i64>> {
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
         Box::pin(async move {
             let collection = clean(&collection);
             let values = [p(&tenant_id), p(&collection)];
-            first(&self.query(Scope::Tenant(tenant_id), NEWEST, &values).await?, |columns| columns.int())
+            first(&self.query(DbRole::Tenant(tenant_id), NEWEST, &values).await?, |columns| columns.int())
         })
     }
 
@@ -89,11 +89,11 @@ impl Knowledge for PostgresStore {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedChunk>> {
+    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
         Box::pin(async move {
             let (collection, limit) = (clean(&collection), i64::from(limit));
             let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit)];
-            all(&self.query(Scope::Tenant(tenant_id), CHANGED_CHUNKS, &values).await?, changed_chunk)
+            all(&self.query(DbRole::Tenant(tenant_id), CHANGED_CHUNKS, &values).await?, changed_chunk)
         })
     }
 
@@ -105,39 +105,39 @@ impl Knowledge for PostgresStore {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedVector>> {
+    ) -> StoreFuture<'_, Vec<ChangedVector>> {
         Box::pin(async move {
             let (collection, model, limit) = (clean(&collection), clean(&model), i64::from(limit));
             let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit), p(&model)];
-            all(&self.query(Scope::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {
+            all(&self.query(DbRole::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {
                 let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
                 Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })
             })
         })
     }
 
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> Answer<'_, Vec<i64>> {
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
         let sql = "SELECT chunk FROM removed_chunks WHERE tenant_id = $1 AND collection = $2 AND change > $3 ORDER BY change, chunk";
         Box::pin(async move {
             let collection = clean(&collection);
             let values = [p(&tenant_id), p(&collection), p(&after)];
-            all(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.int())
+            all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.int())
         })
     }
 
-    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> Answer<'_, Vec<ChunkRow>> {
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>> {
         let sql = format!(
             "{CHUNK} JOIN unnest($2) WITH ORDINALITY AS wanted (number, place) ON wanted.number = c.number
             WHERE c.tenant_id = $1 ORDER BY wanted.place"
         );
-        Box::pin(async move { all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&numbers)]).await?, chunk) })
+        Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&numbers)]).await?, chunk) })
     }
 
-    fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         Box::pin(async move { self.all_unembedded(&model, after, limit).await })
     }
 
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         Box::pin(async move { self.claim_all_unembedded(&model, owner, limit).await })
     }
 
@@ -145,26 +145,26 @@ impl Knowledge for PostgresStore {
         Some(self.options.lease_ttl)
     }
 
-    fn renew_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+    fn renew_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.renew_all_claims(owner).await })
     }
 
-    fn release_claims(&self, owner: Uuid) -> Answer<'_, ()> {
+    fn release_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
         let sql = "DELETE FROM embedding_claims WHERE owner = $1";
-        Box::pin(async move { self.query(Scope::System, sql, &[p(&owner)]).await.map(|_| ()) })
+        Box::pin(async move { self.query(DbRole::System, sql, &[p(&owner)]).await.map(|_| ()) })
     }
 
-    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64> {
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
         Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
     }
 
-    fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
+    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.bill_knowledge(&who, &usage, now).await })
     }
 
-    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()> {
+    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
         let sql = "DELETE FROM api_usage WHERE tenant_id = $1 AND id = $2";
-        Box::pin(async move { self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
+        Box::pin(async move { self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
     }
 }
 
@@ -191,7 +191,7 @@ impl PostgresStore {
             WHERE tenant_id = $1 AND collection = $2 AND model = $3";
         let found = self
             .run(
-                Scope::Tenant(tenant_id),
+                DbRole::Tenant(tenant_id),
                 &[
                     of(NEWEST),
                     of("SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
@@ -204,7 +204,7 @@ impl PostgresStore {
         let [newest, languages, chunks, vectors] = &found[..] else { return Ok(None) };
         let Some(change) = first(newest, |columns| columns.int())? else { return Ok(None) };
         let languages = all(languages, |columns| {
-            Ok(SpokenLanguage { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
+            Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
         })?;
         let (embedded, failed) = only(vectors, |columns| Ok((columns.int()?, columns.int()?)))?;
         Ok(Some(CollectionRow {

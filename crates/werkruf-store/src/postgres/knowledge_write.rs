@@ -7,11 +7,11 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{all, only, unembedded_chunk};
 use super::text::{clean, clean_json};
-use crate::knowledge::{Billed, Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
+use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner};
 use crate::{NewUsage, StoreError};
 
 /// The batch as the document that `add_documents` takes. Metadata stays a text in it.
@@ -44,19 +44,19 @@ impl PostgresStore {
     pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, limit) = (clean(model), i64::from(limit));
         let values = [p(&model), p(&after), p(&limit)];
-        all(&self.query(Scope::System, UNEMBEDDED, &values).await?, unembedded_chunk)
+        all(&self.query(DbRole::System, UNEMBEDDED, &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn claim_all_unembedded(&self, model: &str, owner: Uuid, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, lasts, limit) = (clean(model), self.claim_ms(), i64::from(limit));
         let values = [p(&model), p(&owner), p(&lasts), p(&limit)];
-        all(&self.query(Scope::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
+        all(&self.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn renew_all_claims(&self, owner: Uuid) -> Result<(), StoreError> {
         let lasts = self.claim_ms();
         let sql = "UPDATE embedding_claims SET until = clock_timestamp() + make_interval(secs => $2 / 1000.0) WHERE owner = $1";
-        self.query(Scope::System, sql, &[p(&owner), p(&lasts)]).await?;
+        self.query(DbRole::System, sql, &[p(&owner), p(&lasts)]).await?;
         Ok(())
     }
 
@@ -69,11 +69,11 @@ impl PostgresStore {
         let bytes: Vec<Option<Vec<u8>>> = vectors.iter().map(|new| new.vector.as_deref().map(bytes)).collect();
         let model = clean(model);
         let values = [p(&model), p(&numbers), (&bytes as _, Type::BYTEA_ARRAY), p(&REMEMBERED_CHANGES)];
-        let rows = self.query(Scope::System, "SELECT put_vectors($1, $2, $3, $4)", &values).await?;
+        let rows = self.query(DbRole::System, "SELECT put_vectors($1, $2, $3, $4)", &values).await?;
         only(&rows, |columns| columns.int()).map(|kept| u64::try_from(kept).unwrap_or(0))
     }
 
-    pub(super) async fn bill_knowledge(&self, who: &Billed, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) async fn bill_knowledge(&self, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
         let (user, provider, model, now) = (clean(&who.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
         let values = [
             p(&usage.id),
@@ -95,7 +95,7 @@ impl PostgresStore {
             p(&usage.estimated),
             p(&usage.cost_nano_usd),
         ];
-        self.query(Scope::Tenant(who.tenant_id), BILL, &values).await?;
+        self.query(DbRole::Tenant(who.tenant_id), BILL, &values).await?;
         Ok(())
     }
 }

@@ -12,11 +12,11 @@ use werkruf_contract::{BoxFuture, Uuid};
 
 use super::PostgresStore;
 use super::fault::Fault;
-use super::flush::{Scope, Transaction};
+use super::flush::{DbRole, Transaction};
 use super::param::{clean_or_null, ms, p};
-use super::pieces::{Call, document};
 use super::row::first;
 use super::text::{clean, clean_json};
+use super::turn_documents::{Call, document};
 use crate::legacy::call::PlannedCall;
 use crate::legacy::message::Draft;
 use crate::legacy::plan::{Plan, PlannedConversation};
@@ -24,7 +24,7 @@ use crate::legacy::{ASSISTANT, AT_ONCE, FOREIGN, NOBODY, RUNNING, THERE, ids, pr
 use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, StoreError};
 
 impl Legacy for PostgresStore {
-    fn take_in(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
+    fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
         Box::pin(async move {
             let LegacyImport { source, tenant_id, user_id, dry_run } = import;
             let (plan, mut report) = prepare(source, tenant_id).await?;
@@ -41,7 +41,7 @@ impl PostgresStore {
     /// Some conversations from here on, or the calls of none; one transaction, which begins with the report as it was.
     async fn take_in_some(&self, writing: &Arc<Writing>, so_far: LegacyReport, from: Option<usize>) -> Result<LegacyReport, StoreError> {
         let (writing, so_far) = (Arc::clone(writing), Arc::new(Mutex::new(so_far)));
-        self.with(Scope::System, move |transaction| {
+        self.with(DbRole::System, move |transaction| {
             let writing = Arc::clone(&writing);
             let mut report = so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
             Box::pin(async move {

@@ -46,7 +46,7 @@ async fn old_postgres() -> String {
 }
 
 async fn take_in(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_run: bool) -> Result<LegacyReport, LegacyError> {
-    store.take_in(LegacyImport { source: source.clone(), tenant_id, user_id: None, dry_run }).await
+    store.import_legacy(LegacyImport { source: source.clone(), tenant_id, user_id: None, dry_run }).await
 }
 
 /// What came in, without what differs by tenant.

@@ -37,7 +37,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ];
 
 const ROLES: &str = include_str!("roles.sql");
-const WALLS: &str = include_str!("walls.sql");
+const WALLS: &str = include_str!("row_security.sql");
 const COMPAT_VIEWS: &str = include_str!("compat_views.sql");
 
 /// The views of older versions cannot look through the eyes of whoever asks, so they would not respect the walls.

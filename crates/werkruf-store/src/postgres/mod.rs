@@ -5,34 +5,34 @@
 
 mod admin;
 mod approvals;
-mod clients;
-mod door;
+mod client_requests;
+mod cluster;
 mod erase;
 mod error;
 mod fault;
-mod fleet;
 mod flush;
 mod history;
 mod hold;
 mod import;
+mod import_sqlite;
 mod knowledge;
 mod knowledge_write;
-mod ledger;
 mod legacy;
 mod legacy_source;
 mod migrate;
+mod notify;
 mod options;
 mod param;
 mod people;
 mod people_write;
-mod pieces;
+mod provider_accounts;
 mod records;
 mod retention;
 mod row;
 mod streams;
 mod system;
-mod take_all;
 mod text;
+mod turn_documents;
 mod turn_open;
 mod turn_write;
 mod turns;
@@ -47,11 +47,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
 use crate::StoreError;
-use door::Door;
+pub(crate) use import_sqlite::storable;
 pub(crate) use legacy_source::read as read_legacy;
+use notify::Door;
 use options::Address;
 pub use options::PostgresOptions;
-pub(crate) use take_all::storable;
 
 /// A database shared with other processes.
 pub struct PostgresStore {
@@ -113,22 +113,22 @@ mod bouncer_tests;
 #[cfg(test)]
 mod claims_tests;
 #[cfg(test)]
-mod fleet_tests;
-#[cfg(test)]
-mod keeping_tests;
-#[cfg(test)]
-mod ledger_tests;
+mod cluster_tests;
 #[cfg(test)]
 mod legacy_tests;
+#[cfg(test)]
+mod maintenance_tests;
+#[cfg(test)]
+mod provider_accounts_tests;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod retention_tests;
+#[cfg(test)]
+mod row_security_tests;
 #[cfg(test)]
 mod search_tests;
 #[cfg(test)]
 mod story_tests;
 #[cfg(test)]
 mod trouble_tests;
-#[cfg(test)]
-mod walls_tests;

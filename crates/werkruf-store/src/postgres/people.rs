@@ -9,32 +9,32 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{Principal, Uuid};
 
 use super::PostgresStore;
-use super::flush::{Scope, Statement};
+use super::flush::{DbRole, Statement};
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::List;
 use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
-use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
+use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
 /// The person and what they hold, as of one moment. A function, because every request asks and the plan, with the walls of ten tables
 /// in it, takes ten times as long as the answer: a session keeps it.
 const PRINCIPAL: &str = "SELECT * FROM principal_of($1, $2, $3)";
 
 impl People for PostgresStore {
-    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
+    fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
         Box::pin(async move {
             let (id, slug) = (Uuid::try_parse(&name).ok(), clean(&name));
             let sql = "SELECT id, slug FROM tenants WHERE slug = $1 OR id = $2";
-            first(&self.query(Scope::System, sql, &[p(&slug), p(&id)]).await?, tenant)
+            first(&self.query(DbRole::System, sql, &[p(&slug), p(&id)]).await?, tenant)
         })
     }
 
-    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
-        Box::pin(async move { all(&self.query(Scope::System, "SELECT id, slug FROM tenants ORDER BY slug", &[]).await?, tenant) })
+    fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
+        Box::pin(async move { all(&self.query(DbRole::System, "SELECT id, slug FROM tenants ORDER BY slug", &[]).await?, tenant) })
     }
 
-    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow> {
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow> {
         Box::pin(async move {
             let (slug, now) = (clean(&slug), ms(now));
             let made = [p(&id), p(&slug), p(&now)];
@@ -46,32 +46,32 @@ impl People for PostgresStore {
                     params: &made[..2],
                 },
             ];
-            only(&self.run(Scope::System, &statements).await?.pop().unwrap_or_default(), tenant)
+            only(&self.run(DbRole::System, &statements).await?.pop().unwrap_or_default(), tenant)
         })
     }
 
-    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
             let Ok(number) = user_id.parse::<i64>() else { return Ok(None) };
             let now = ms(self.clock.now());
-            let rows = self.query(Scope::Tenant(tenant_id), PRINCIPAL, &[p(&tenant_id), p(&number), p(&now)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), PRINCIPAL, &[p(&tenant_id), p(&number), p(&now)]).await?;
             Ok(first(&rows, |columns| principal(columns, tenant_id, user_id))?.map(Arc::new))
         })
     }
 
-    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>> {
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>> {
         Box::pin(async move {
             let external_id = clean(&external_id);
-            let rows = self.query(Scope::Tenant(tenant_id), write::BY_EXTERNAL_ID, &[p(&tenant_id), p(&external_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), write::BY_EXTERNAL_ID, &[p(&tenant_id), p(&external_id)]).await?;
             first(&rows, user)
         })
     }
 
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow> {
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
         Box::pin(async move {
             let external_id = clean_or_null(external_id.as_deref()).map(|text| text.into_owned());
             let guest = Arc::new(write::Guest { tenant_id, user_id, external_id, role: clean(&role).into_owned() });
-            self.with(Scope::Tenant(tenant_id), move |transaction| {
+            self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let guest = Arc::clone(&guest);
                 Box::pin(async move { guest.make(transaction).await })
             })
@@ -79,28 +79,28 @@ impl People for PostgresStore {
         })
     }
 
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()> {
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let text = roles.as_ref().map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
             let (text, until) = (text.as_deref().map(clean_json), ms_or_null(roles.map(|roles| roles.until)));
             let sql = "UPDATE users SET token_roles = $3::json, token_roles_until = $4 WHERE tenant_id = $1 AND id = $2 RETURNING id";
             let values = [p(&tenant_id), p(&user_id), (&text, Type::TEXT), p(&until)];
-            match self.query(Scope::Tenant(tenant_id), sql, &values).await?.len() {
+            match self.query(DbRole::Tenant(tenant_id), sql, &values).await?.len() {
                 1 => Ok(()),
                 _ => Err(StoreError::Moved { what: "user", id: user_id.to_string() }),
             }
         })
     }
 
-    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()> {
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let people = write::People::new(&batch);
-            self.run(Scope::Tenant(tenant_id), &people.statements(&people.params(&tenant_id))).await?;
+            self.run(DbRole::Tenant(tenant_id), &people.statements(&people.params(&tenant_id))).await?;
             Ok(())
         })
     }
 
-    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow> {
+    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow> {
         Box::pin(async move {
             let scopes = key.scopes.names().join(",");
             let (scopes, digest) = (scopes.as_str(), key.digest.0.as_str());
@@ -110,42 +110,42 @@ impl People for PostgresStore {
             let sql = "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
             let values = [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];
-            self.query(Scope::Tenant(key.tenant_id), sql, &values).await?;
+            self.query(DbRole::Tenant(key.tenant_id), sql, &values).await?;
             let NewKey { id, tenant_id, user_id, scopes, name, expires_at, created_at, .. } = key;
             Ok(KeyRow { id, tenant_id, user_id, scopes, name, expires_at, created_at })
         })
     }
 
-    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>> {
+    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
         Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, row::key))
     }
 
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool> {
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let sql = "DELETE FROM api_keys WHERE tenant_id = $1 AND id = $2 RETURNING id";
-            Ok(self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await?.len() == 1)
+            Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await?.len() == 1)
         })
     }
 
-    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
         Box::pin(async move {
             let (sql, digest) = (format!("SELECT {} FROM api_keys WHERE digest = $1", row::KEY), digest.0.as_str());
-            first(&self.query(Scope::System, &sql, &[p(&digest)]).await?, row::key)
+            first(&self.query(DbRole::System, &sql, &[p(&digest)]).await?, row::key)
         })
     }
 
-    fn setting(&self, name: String) -> Answer<'_, Option<String>> {
+    fn setting(&self, name: String) -> StoreFuture<'_, Option<String>> {
         Box::pin(async move {
             let name = clean(&name);
-            first(&self.query(Scope::System, "SELECT value FROM settings WHERE name = $1", &[p(&name)]).await?, |columns| columns.text())
+            first(&self.query(DbRole::System, "SELECT value FROM settings WHERE name = $1", &[p(&name)]).await?, |columns| columns.text())
         })
     }
 
-    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()> {
+    fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (name, value) = (clean(&name), clean(&value));
             let sql = "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-            self.query(Scope::System, sql, &[p(&name), p(&value)]).await?;
+            self.query(DbRole::System, sql, &[p(&name), p(&value)]).await?;
             Ok(())
         })
     }

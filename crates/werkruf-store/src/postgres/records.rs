@@ -6,18 +6,20 @@ use tokio_postgres::types::{ToSql, Type};
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::{Param, Scope};
+use super::flush::{DbRole, Param};
 use super::param::p;
 use super::row::{self, Columns, all, first};
 use super::text::clean;
-use crate::{Answer, AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+use crate::{
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+};
 
 impl Records for PostgresStore {
-    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
         Box::pin(self.by_id(row::CONVERSATION, "conversations", tenant_id, id, row::conversation))
     }
 
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>> {
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(async move {
             let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
             if let Some(user_id) = user_id {
@@ -27,19 +29,19 @@ impl Records for PostgresStore {
         })
     }
 
-    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>> {
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.messages_of(tenant_id, conversation_id, page))
     }
 
-    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
         Box::pin(self.by_id(row::TURN, "turns", tenant_id, id, row::turn))
     }
 
-    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {
         Box::pin(self.by_id(row::CALL, "tool_calls", tenant_id, id, row::call))
     }
 
-    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>> {
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>> {
         Box::pin(async move {
             let mut list = List::new(row::CALL, "tool_calls", tenant_id);
             if let Some(id) = filter.conversation_id {
@@ -64,15 +66,15 @@ impl Records for PostgresStore {
         })
     }
 
-    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         Box::pin(async move {
             let sql = "SELECT attempt, started_at, finished_at, status, error FROM call_attempts WHERE tenant_id = $1 AND call_id = $2
                        ORDER BY attempt";
-            all(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?, row::attempt)
+            all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?, row::attempt)
         })
     }
 
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
         Box::pin(async move {
             let sql = format!(
                 "SELECT {} FROM events WHERE tenant_id = $1 AND conversation_id = $2 AND seq > $4 AND ($3 IS NULL OR turn_id = $3)
@@ -81,22 +83,22 @@ impl Records for PostgresStore {
             );
             let limit = i64::from(limit);
             let values = [p(&tenant_id), p(&stream_id), p(&turn_id), p(&after), p(&limit)];
-            all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, row::event)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::event)
         })
     }
 
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.with_prefix("tool_calls", tenant_id, prefix))
     }
 
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.with_prefix("conversations", tenant_id, prefix))
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
+    fn ping(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let rows =
-                self.query(Scope::System, "SELECT pg_is_in_recovery() FROM (SELECT count(*) FROM settings) AS readable", &[]).await?;
+                self.query(DbRole::System, "SELECT pg_is_in_recovery() FROM (SELECT count(*) FROM settings) AS readable", &[]).await?;
             match first(&rows, |columns| columns.flag())? {
                 Some(false) => Ok(()),
                 _ => Err(StoreError::Unavailable("this PostgreSQL only follows another one; nothing can be written here".to_owned())),
@@ -115,12 +117,12 @@ impl PostgresStore {
         read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         let sql = format!("SELECT {columns} FROM {table} WHERE tenant_id = $1 AND id = $2");
-        first(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, read)
+        first(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, read)
     }
 
     /// Placed messages by place, those that wait behind them by id; the other way round when newest first.
     async fn messages_of(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Result<Vec<MessageRow>, StoreError> {
-        let scope = Scope::Tenant(tenant_id);
+        let scope = DbRole::Tenant(tenant_id);
         let place = match page.after {
             None => None,
             Some(after) => {
@@ -144,7 +146,7 @@ impl PostgresStore {
     pub(super) async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
         let Some((from, to)) = id_range(&prefix) else { return Ok(Vec::new()) };
         let sql = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 2");
-        all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&from), p(&to)]).await?, |columns| columns.id())
+        all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&from), p(&to)]).await?, |columns| columns.id())
     }
 }
 
@@ -256,7 +258,7 @@ impl List {
         self.values.push(Value::Number(i64::from(page.limit)));
         let sql = format!("{} {order} LIMIT ${}", self.sql, self.values.len());
         let values: Vec<Param<'_>> = self.values.iter().map(Value::param).collect();
-        all(&store.query(Scope::Tenant(self.tenant_id), &sql, &values).await?, read)
+        all(&store.query(DbRole::Tenant(self.tenant_id), &sql, &values).await?, read)
     }
 }
 

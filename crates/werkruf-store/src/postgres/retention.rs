@@ -4,17 +4,17 @@
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
-use crate::{Answer, Forgotten, Retention, RowKey, StoreError, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
 
 impl Retention for PostgresStore {
-    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> Answer<'_, Swept> {
+    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept> {
         Box::pin(async move {
             if sweep.rows == Sweepable::Events && !sweep.dry_run {
                 let after = after.map(|key| StreamKey { tenant_id: key.tenant_id, stream_id: key.id });
-                let Forgotten { events, next } = self.forget_events(sweep.before, after).await?;
+                let DeletedEvents { events, next } = self.delete_events(sweep.before, after).await?;
                 let next = next.map(|key| RowKey { tenant_id: key.tenant_id, id: key.stream_id });
                 return Ok(Swept { rows: u64::try_from(events).unwrap_or(u64::MAX), conversations: 0, next });
             }
@@ -32,7 +32,7 @@ impl PostgresStore {
             Sweepable::Usage => "sweep_usage",
         };
         let sql = format!("SELECT gone, whole, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
-        self.with(Scope::System, move |transaction| {
+        self.with(DbRole::System, move |transaction| {
             let sql = sql.clone();
             Box::pin(async move {
                 // Nothing bears the first of all ids, so whoever begins there misses nothing.

@@ -3,7 +3,7 @@
 use futures_util::future::{join, join_all};
 use jiff::Timestamp;
 
-use super::fleet_tests::{Process, existing, two};
+use super::cluster_tests::{Process, existing, two};
 use crate::{Opened, Page, Records, Retention, Sweep, Sweepable, Turns};
 
 async fn sweep(process: &Process, rows: Sweepable, before: Timestamp) -> u64 {

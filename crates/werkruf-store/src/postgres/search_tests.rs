@@ -10,7 +10,7 @@ use werkruf_contract::{Clock, Uuid};
 use super::migrate::{MIGRATIONS, compat_views, migrate};
 use super::story_tests::connect;
 use super::{PostgresOptions, PostgresStore};
-use crate::knowledge::{Asked, Knowledge, Library, NewDocument, NewDocuments, NewVector, chunks, guess_language};
+use crate::knowledge::{Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, chunks, guess_language};
 use crate::testbed::fresh_database;
 
 const TENANT: Uuid = Uuid::from_u128(0xa);
@@ -121,8 +121,14 @@ impl Shelf {
     async fn served(&self, collection: &str, text: &str, vector: Option<Vec<f32>>) -> Vec<(String, f64)> {
         let by_words = vector.is_none();
         let vector = vector.map(|vector| ("m".to_owned(), vector));
-        let asked =
-            Asked { tenant_id: TENANT, collection: collection.to_owned(), text: text.to_owned(), vector, top: 100, ..Asked::default() };
+        let asked = SearchQuery {
+            tenant_id: TENANT,
+            collection: collection.to_owned(),
+            text: text.to_owned(),
+            vector,
+            top: 100,
+            ..SearchQuery::default()
+        };
         let mut listed: Vec<(u32, String, f64)> = Vec::new();
         for (row, hit) in self.library.search(asked).await.unwrap().hits {
             let place = if by_words { hit.rank_bm25.map(|rank| (rank, hit.bm25)) } else { hit.rank_vector.zip(hit.similarity) };

@@ -4,47 +4,47 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::p;
 use super::row::{self, all, first, only};
-use crate::{Answer, Bite, EventRow, Forgotten, Partial, PartialText, StoreError, StreamKey, Streams};
+use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams};
 
 impl Streams for PostgresStore {
-    fn bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Answer<'_, Vec<EventRow>> {
+    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
         Box::pin(async move { self.read_bite(tenant_id, stream_id, after, bite).await })
     }
 
-    fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, i64> {
+    fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
         // An empty log begins where its counter stands.
         let sql = "SELECT coalesce((SELECT min(seq) FROM events WHERE tenant_id = $1 AND conversation_id = $2),
                      (SELECT next_event_seq FROM leases WHERE tenant_id = $1 AND conversation_id = $2), 1)";
         Box::pin(async move {
-            only(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&stream_id)]).await?, |columns| columns.int())
+            only(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&stream_id)]).await?, |columns| columns.int())
         })
     }
 
-    fn partial(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, Option<PartialText>> {
+    fn partial(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, Option<PartialText>> {
         let sql = "SELECT id, step + 1, partial FROM turns WHERE tenant_id = $1 AND conversation_id = $2 AND finished_at IS NULL
                      AND partial IS NOT NULL ORDER BY id DESC LIMIT 1";
         Box::pin(async move {
-            first(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&stream_id)]).await?, |columns| {
+            first(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&stream_id)]).await?, |columns| {
                 Ok(PartialText { turn_id: columns.id()?, step: columns.small()?, content: columns.text()? })
             })
         })
     }
 
-    fn keep_partials(&self, partials: Vec<Partial>, _now: Timestamp) -> Answer<'_, usize> {
+    fn save_partials(&self, partials: Vec<NewPartial>, _now: Timestamp) -> StoreFuture<'_, usize> {
         Box::pin(async move { self.keep_all(&partials).await })
     }
 
-    fn forget_events(&self, before: Timestamp, after: Option<StreamKey>) -> Answer<'_, Forgotten> {
+    fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
         Box::pin(self.forget(before, after))
     }
 }
 
 impl PostgresStore {
     /// The database stops where the bite is full: what is not wanted does not travel.
-    async fn read_bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Result<Vec<EventRow>, StoreError> {
+    async fn read_bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
         let sql = format!(
             "SELECT {} FROM (
                SELECT *, coalesce(sum(octet_length(data::text)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
@@ -54,6 +54,6 @@ impl PostgresStore {
         );
         let (rows, bytes) = (i64::from(bite.rows), i64::try_from(bite.bytes).unwrap_or(i64::MAX));
         let values = [p(&tenant_id), p(&stream_id), p(&after), p(&rows), p(&bytes)];
-        all(&self.query(Scope::Tenant(tenant_id), &sql, &values).await?, row::event)
+        all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::event)
     }
 }

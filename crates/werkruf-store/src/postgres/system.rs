@@ -7,11 +7,11 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{self, Columns, all, only};
 use super::text::clean;
-use crate::{Forgotten, Partial, Renewed, StoreError, StreamKey, TurnRow, crash};
+use crate::{DeletedEvents, LeaseReport, NewPartial, StoreError, StreamKey, TurnRow, crash};
 
 /// Turns found by one look. What this process holds comes last: it is nearly always at work on it.
 const LOOK: i64 = 2_000;
@@ -79,22 +79,22 @@ const KEEP: &str = "WITH shown AS (
 
 impl PostgresStore {
     pub(super) async fn unfinished(&self, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
-        all(&self.query(Scope::System, &unfinished_sql(), &[p(&clean(owner)), p(&LOOK)]).await?, row::turn)
+        all(&self.query(DbRole::System, &unfinished_sql(), &[p(&clean(owner)), p(&LOOK)]).await?, row::turn)
     }
 
-    pub(super) async fn renew_all(&self, owner: &str) -> Result<Renewed, StoreError> {
-        held(&self.query(Scope::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
+    pub(super) async fn renew_all(&self, owner: &str) -> Result<LeaseReport, StoreError> {
+        held(&self.query(DbRole::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
     }
 
-    pub(super) async fn wishes_of(&self, owner: &str) -> Result<Renewed, StoreError> {
-        held(&self.query(Scope::System, WISHES, &[p(&clean(owner))]).await?)
+    pub(super) async fn wishes_of(&self, owner: &str) -> Result<LeaseReport, StoreError> {
+        held(&self.query(DbRole::System, WISHES, &[p(&clean(owner))]).await?)
     }
 
-    pub(super) async fn keep_all(&self, partials: &[Partial]) -> Result<usize, StoreError> {
+    pub(super) async fn keep_all(&self, partials: &[NewPartial]) -> Result<usize, StoreError> {
         if partials.is_empty() {
             return Ok(0);
         }
-        let of = |read: fn(&Partial) -> Uuid| partials.iter().map(read).collect::<Vec<_>>();
+        let of = |read: fn(&NewPartial) -> Uuid| partials.iter().map(read).collect::<Vec<_>>();
         let (tenants, streams, turns) = (of(|p| p.fence.tenant_id), of(|p| p.fence.stream_id), of(|p| p.turn_id));
         let owners: Vec<_> = partials.iter().map(|partial| clean(&partial.fence.owner)).collect();
         let epochs: Vec<_> = partials.iter().map(|partial| partial.fence.epoch).collect();
@@ -110,22 +110,22 @@ impl PostgresStore {
             (&texts as _, Type::TEXT_ARRAY),
             (&self.ttl as _, Type::FLOAT8),
         ];
-        let rows = self.query(Scope::System, KEEP, &values).await?;
+        let rows = self.query(DbRole::System, KEEP, &values).await?;
         crash::point("inside_partial");
         only(&rows, |columns| columns.int()).map(|kept| usize::try_from(kept).unwrap_or(0))
     }
 
-    pub(super) async fn forget(&self, before: Timestamp, after: Option<StreamKey>) -> Result<Forgotten, StoreError> {
-        let sql = "SELECT * FROM forget_events($1, $2, $3)";
+    pub(super) async fn forget(&self, before: Timestamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
+        let sql = "SELECT * FROM delete_events($1, $2, $3)";
         let (tenant, stream) = (after.map(|key| key.tenant_id), after.map(|key| key.stream_id));
-        self.with(Scope::System, move |transaction| {
+        self.with(DbRole::System, move |transaction| {
             Box::pin(async move {
                 let rows = transaction.query(sql, &[p(&ms(before)), p(&tenant), p(&stream)]).await?;
                 crash::point("inside_retention");
                 Ok(only(&rows, |columns| {
                     let events = usize::try_from(columns.int()?).unwrap_or(0);
                     let next = columns.id_or_null()?.zip(columns.id_or_null()?);
-                    Ok(Forgotten { events, next: next.map(|(tenant_id, stream_id)| StreamKey { tenant_id, stream_id }) })
+                    Ok(DeletedEvents { events, next: next.map(|(tenant_id, stream_id)| StreamKey { tenant_id, stream_id }) })
                 })?)
             })
         })
@@ -135,13 +135,13 @@ impl PostgresStore {
     pub(super) async fn expire(&self, now: Timestamp) -> Result<u64, StoreError> {
         let sql = "WITH expired AS (UPDATE approvals SET status = 'expired', decided_at = $1 WHERE status = 'pending' AND expires_at <= $1
                    RETURNING 1) SELECT count(*) FROM expired";
-        let rows = self.query(Scope::System, sql, &[p(&ms(now))]).await?;
+        let rows = self.query(DbRole::System, sql, &[p(&ms(now))]).await?;
         only(&rows, |columns| columns.int()).map(|expired| u64::try_from(expired).unwrap_or(0))
     }
 }
 
-fn held(rows: &[Row]) -> Result<Renewed, StoreError> {
-    let mut renewed = Renewed::default();
+fn held(rows: &[Row]) -> Result<LeaseReport, StoreError> {
+    let mut renewed = LeaseReport::default();
     for row in rows {
         let mut columns = Columns::new(row);
         renewed.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));

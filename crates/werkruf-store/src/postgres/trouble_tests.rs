@@ -7,13 +7,13 @@ use jiff::SignedDuration;
 use tokio::time::timeout;
 use werkruf_contract::{ApprovalStatus, Clock, Deadline, EventType, TurnStatus};
 
-use super::flush::{Scope, Statement};
+use super::flush::{DbRole, Statement};
 use super::param::p;
 use super::proxy::{Cut, Proxy};
 use super::{PostgresOptions, PostgresStore};
 use crate::story::{Running, World};
 use crate::testbed::fresh_database;
-use crate::{Approvals, ConversationRef, Decided, NewApproval, NewEvent, Opened, Records, StoreError, TurnChange, Turns};
+use crate::{Approvals, ConversationRef, DecisionOutcome, NewApproval, NewEvent, Opened, Records, StoreError, TurnChange, Turns};
 
 type Process = World<PostgresStore>;
 
@@ -64,7 +64,7 @@ async fn a_turn_whose_commits_were_not_heard_is_written_once() {
         let mut last = world.to_write(&running);
         last.messages = vec![world.message("assistant", "done")];
         last.events = vec![event(EventType::Final)];
-        last.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: None, seen: None });
+        last.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: None, transcript_digest: None });
         assert_eq!(cut(&proxy, at, world.store.write(last)).await.event_seqs, [4], "{at:?}");
         let history = world.store.history(world.tenant, running.conversation).await.unwrap();
         assert_eq!(
@@ -81,7 +81,7 @@ async fn the_end_of_a_turn_is_known_even_after_the_next_one_wrote() {
     let first = world.talk().await;
     let mut end = world.to_write(&first);
     end.events = vec![event(EventType::Final)];
-    end.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: None, seen: None });
+    end.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: None, transcript_digest: None });
     let told = world.store.write(end.clone()).await.unwrap();
     let next = world.begin(world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "next")).await;
     world.store.write(world.to_write(&next)).await.unwrap();
@@ -140,8 +140,8 @@ async fn a_word_that_was_not_heard_counts_once() {
         world.store.write(write).await.unwrap();
         let decide = || world.store.decide(world.tenant, wish.id, ApprovalStatus::Approved, "2".to_owned(), world.now);
         let decided = cut(&proxy, at, decide()).await;
-        assert!(matches!(decided, Some(Decided::Now(_))), "{at:?}: {decided:?}");
-        assert!(matches!(decide().await.unwrap(), Some(Decided::Before(_))), "asked again it was before");
+        assert!(matches!(decided, Some(DecisionOutcome::Now(_))), "{at:?}: {decided:?}");
+        assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::Before(_))), "asked again it was before");
     }
 }
 
@@ -206,10 +206,10 @@ async fn a_write_that_loses_a_deadlock_is_tried_again() {
         .unwrap();
     rival.query_typed("SELECT 1 FROM turns WHERE id = $1 FOR UPDATE", &[p(&running.turn)]).await.unwrap();
     let mut write = world.to_write(&running);
-    write.turn = Some(TurnChange { status: TurnStatus::Acting, step: 1, error: None, message: None, seen: None });
+    write.turn = Some(TurnChange { status: TurnStatus::Acting, step: 1, error: None, message: None, transcript_digest: None });
     let crossing = async {
         let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
-        while world.store.query(Scope::System, waits, &[]).await.unwrap()[0].get::<_, i64>(0) == 0 {}
+        while world.store.query(DbRole::System, waits, &[]).await.unwrap()[0].get::<_, i64>(0) == 0 {}
         rival.query_typed("SELECT 1 FROM leases WHERE conversation_id = $1 FOR UPDATE", &[p(&running.conversation)]).await.unwrap();
         rival.batch_execute("ROLLBACK").await.unwrap();
     };
@@ -227,7 +227,7 @@ async fn a_transaction_fails_whole_and_leaves_its_connection_clean() {
         Statement { sql: "DELETE FROM messages WHERE conversation_id = $1", params: &[p(&running.conversation)] },
         Statement { sql: "SELECT 1 / 0", params: &[] },
     ];
-    let failed = world.store.run(Scope::Tenant(world.tenant), &statements).await;
+    let failed = world.store.run(DbRole::Tenant(world.tenant), &statements).await;
     assert!(matches!(failed, Err(StoreError::Broken(_))), "{failed:?}");
     assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 1);
     // An operation nobody waits for any more ends all the same, and the next one finds the connection as it should be.

@@ -6,11 +6,11 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::ms;
-use super::pieces::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
 use super::row::{Columns, only};
 use super::text::{clean, clean_json};
+use super::turn_documents::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
 
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl<'a> From<&'a OpenTurn> for Opening<'a> {
             owner: &open.owner,
             now: ms(open.now),
             client: open.client.as_deref().map(clean_json),
-            sent: open.sent.as_deref(),
+            sent: open.request_digest.as_deref(),
             messages: open.message.iter().map(Message::from).collect(),
             events: open.events.iter().map(Event::from).collect(),
             inbox: open.inbox.as_ref().map(Entry::from),
@@ -116,7 +116,7 @@ impl PostgresStore {
         drop(opening);
         let rows = self
             .tell(
-                Scope::Tenant(open.tenant_id),
+                DbRole::Tenant(open.tenant_id),
                 "SELECT * FROM open_turn($1::text::jsonb, make_interval(secs => $2), $3)",
                 &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
             )
@@ -129,7 +129,7 @@ impl PostgresStore {
     pub(super) async fn start(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Result<Fence, StoreError> {
         let rows = self
             .tell(
-                Scope::Tenant(tenant_id),
+                DbRole::Tenant(tenant_id),
                 "SELECT * FROM start_turn($1, $2, $3, $4, make_interval(secs => $5), $6)",
                 &[
                     (&tenant_id, Type::UUID),
@@ -161,7 +161,7 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
             Ok(Opened::Duplicate { turn_id, same_body })
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
-        ("gone_on", _) => Ok(Opened::GoneOn),
+        ("gone_on", _) => Ok(Opened::Superseded),
         (other, _) => Err(StoreError::Broken(format!("opening a turn came to {other}"))),
     }
 }

@@ -6,11 +6,11 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{State, TurnStatus, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::ms;
-use super::pieces::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
 use super::row::only;
 use super::text::clean_json;
+use super::turn_documents::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
             error: change.error.as_ref().map(|(error, _)| clean_json(error)),
             error_code: change.error.as_ref().map(|(_, code)| code.as_str()),
             message: change.message.as_deref(),
-            seen: change.seen.as_deref(),
+            seen: change.transcript_digest.as_deref(),
         }
     }
 }
@@ -115,7 +115,7 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
             withdrawn: &write.withdrawn,
             starts: write.starts.iter().map(Start::from).collect(),
             retries: write.retries.iter().map(Retry::from).collect(),
-            heard: write.heard.iter().map(Heard::from).collect(),
+            heard: write.provider_updates.iter().map(Heard::from).collect(),
             ends: write.ends.iter().map(End::from).collect(),
             patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
             usage: write.usage.iter().map(Bill::from).collect(),
@@ -150,7 +150,7 @@ impl PostgresStore {
     /// it was the first time.
     pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
         let doc = writing(write)?;
-        let rows = self.query(Scope::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
+        let rows = self.query(DbRole::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
         crash::point("inside_write");
         only(&rows, |columns| {
             let first = columns.int_or_null()?.unwrap_or(1);

@@ -5,35 +5,35 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{State, Usage, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
-use super::pieces::{Event, document};
 use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
+use super::turn_documents::{Event, document};
 use crate::{
-    Answer, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, Summary, TurnRow, TurnWrite, Turns, Written,
-    crash,
+    Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnRow, TurnWrite, Turns,
+    Written, crash,
 };
 
 impl Turns for PostgresStore {
-    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
+    fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         Box::pin(async move { self.accept(&open).await })
     }
 
-    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {
         let owner = owner.to_owned();
         Box::pin(async move { self.start(tenant_id, turn_id, &owner, now).await })
     }
 
-    fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
+    fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written> {
         Box::pin(async move { self.put_turn(&write).await })
     }
 
-    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
+    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
         let sql = "UPDATE turns SET cancel_requested = true, updated_at = $3
                    WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING true";
         Box::pin(async move {
-            let asked = self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&ms(now))]).await?;
+            let asked = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&ms(now))]).await?;
             Ok(asked.len() == 1)
         })
     }
@@ -45,101 +45,101 @@ impl Turns for PostgresStore {
         error: (JsonText, String),
         event: NewEvent,
         now: Timestamp,
-    ) -> Answer<'_, Option<i64>> {
+    ) -> StoreFuture<'_, Option<i64>> {
         let sql = "SELECT cancel_waiting($1, $2, $3, $4, $5::text::jsonb, $6, $7)";
         Box::pin(async move {
             let event = document(&[Event::from(&event)])?;
             let (error, code, now) = (clean_json(&error.0), clean(&error.1), ms(now));
             let values = [p(&tenant_id), p(&turn_id), p(&error), p(&code), (&event, Type::TEXT), p(&now)];
-            let rows = self.tell(Scope::Tenant(tenant_id), sql, &values).await?;
+            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &values).await?;
             crash::point("inside_cancel");
             only(&rows, |columns| columns.int_or_null())
         })
     }
 
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
+    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
         let sql = "SELECT merge_state($1, $2, $3::text::jsonb, $4)";
         Box::pin(async move {
             let (patches, now) = (document(&[patch])?, ms(now));
             let values = [p(&tenant_id), p(&conversation_id), (&patches, Type::TEXT), p(&now)];
-            let rows = self.query(Scope::Tenant(tenant_id), sql, &values).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &values).await?;
             only(&rows, |columns| columns.state_or_null())
         })
     }
 
-    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
+    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(async move {
             let sql = format!(
                 "SELECT {} FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND seq IS NOT NULL ORDER BY seq",
                 row::MESSAGE
             );
-            all(&self.query(Scope::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&conversation_id)]).await?, row::message)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&conversation_id)]).await?, row::message)
         })
     }
 
-    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
+    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move {
             let asked: Vec<_> = ids.iter().map(|id| clean(id)).collect();
             let values = [p(&tenant_id), p(&conversation_id), (&asked as _, Type::TEXT_ARRAY)];
-            let taken = all(&self.query(Scope::Tenant(tenant_id), TAKEN, &values).await?, |columns| columns.small())?;
+            let taken = all(&self.query(DbRole::Tenant(tenant_id), TAKEN, &values).await?, |columns| columns.small())?;
             // Told as they were asked for.
             Ok(taken.into_iter().filter_map(|place| ids.get(usize::try_from(place).ok()?.checked_sub(1)?).cloned()).collect())
         })
     }
 
-    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> StoreFuture<'_, Option<Reusable>> {
         Box::pin(async move {
             let key = clean(&dedupe_key);
             let values = [p(&tenant_id), p(&key), p(&conversation_id)];
-            let rows = self.query(Scope::Tenant(tenant_id), &reusable_sql(), &values).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), &reusable_sql(), &values).await?;
             first(&rows, |columns| Ok(Reusable { call: row::call(columns)?, stale: columns.flag()?, message_since: columns.flag()? }))
         })
     }
 
-    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+    fn unfinished_turns(&self, owner: String) -> StoreFuture<'_, Vec<TurnRow>> {
         Box::pin(async move { self.unfinished(&owner).await })
     }
 
-    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, _now: Timestamp) -> Answer<'_, Fence> {
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, _now: Timestamp) -> StoreFuture<'_, Fence> {
         let sql = "SELECT * FROM take_over($1, $2, $3, make_interval(secs => $4), $5)";
         Box::pin(async move {
             let name = clean(&owner);
             let values = [p(&tenant_id), p(&turn_id), p(&name), (&self.ttl, Type::FLOAT8)];
-            let rows = self.tell(Scope::Tenant(tenant_id), sql, &values).await?;
+            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &values).await?;
             let (stream_id, epoch) = only(&rows, |columns| Ok((columns.id()?, columns.int()?)))?;
             Ok(Fence { tenant_id, stream_id, owner, epoch })
         })
     }
 
-    fn release(&self, fence: Fence) -> Answer<'_, ()> {
+    fn release(&self, fence: Fence) -> StoreFuture<'_, ()> {
         let sql = "SELECT release_lease($1, $2, $3, $4, $5)::text";
         Box::pin(async move {
             let name = clean(&fence.owner);
             let values = [p(&fence.tenant_id), p(&fence.stream_id), p(&name), p(&fence.epoch)];
-            self.tell(Scope::Tenant(fence.tenant_id), sql, &values).await.map(drop)
+            self.tell(DbRole::Tenant(fence.tenant_id), sql, &values).await.map(drop)
         })
     }
 
-    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>> {
         let sql = "SELECT summary_until, summary FROM conversations
                    WHERE tenant_id = $1 AND id = $2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
             first(&rows, |columns| Ok(Summary { until: columns.int()?, text: columns.text()? }))
         })
     }
 
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage> {
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), USAGE, &[p(&tenant_id), p(&turn_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), USAGE, &[p(&tenant_id), p(&turn_id)]).await?;
             only(&rows, usage)
         })
     }
 
-    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool> {
+    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool> {
         let sql = "SELECT delete_conversation($1, $2, $3)";
         Box::pin(async move {
-            let rows = self.tell(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
+            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
             only(&rows, |columns| columns.flag())
         })
     }

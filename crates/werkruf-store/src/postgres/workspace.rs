@@ -1,14 +1,14 @@
-//! [`Workspace`] on PostgreSQL. Whose rows are seen is decided in the WHERE of every statement, from the [`Reach`].
+//! [`Workspace`] on PostgreSQL. Whose rows are seen is decided in the WHERE of every statement, from the [`RowScope`].
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
-use werkruf_contract::{Grant, Uuid};
+use werkruf_contract::{Scope, Uuid};
 
 use super::PostgresStore;
 use super::fault::Fault;
-use super::flush::{Scope, Transaction};
+use super::flush::{DbRole, Transaction};
 use super::import::Import;
 use super::param::{clean_or_null, ms, p};
 use super::people_write::MOST_TRIES;
@@ -18,28 +18,28 @@ use crate::article_match::{Ranking, Wanted};
 use crate::workspace::Bound;
 use crate::workspace_check::check_values;
 use crate::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, RequestDraft, StoreError, WorkQuery, WorkRow,
-    Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, PersonRow, RequestDraft, RowScope, StoreError, StoreFuture, WorkQuery,
+    WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Articles looked at in one search; a house with more is told that it did not see all.
 const MOST_ARTICLES: u32 = 20_000;
 
 impl Workspace for PostgresStore {
-    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
         Box::pin(self.work(&REQUESTS, tenant_id, query))
     }
 
-    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
         Box::pin(self.work(&TASKS, tenant_id, query))
     }
 
-    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> Answer<'_, Found<WorktimeRow>> {
+    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>> {
         Box::pin(async move {
             let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
             let limit = i64::from(query.limit) + 1;
             let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&query.from), p(&query.to), p(&limit)];
-            let rows = self.query(Scope::Tenant(tenant_id), WORKTIMES.of(bound), &values).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), WORKTIMES.of(bound), &values).await?;
             let read = |columns: &mut Columns<'_>| {
                 let (id, user_id) = (columns.int()?, columns.int()?);
                 Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
@@ -48,15 +48,15 @@ impl Workspace for PostgresStore {
         })
     }
 
-    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Answer<'_, Found<ArticleRow>> {
+    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>> {
         Box::pin(self.find_articles(tenant_id, query))
     }
 
-    fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>> {
+    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
         Box::pin(async move {
             let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
             let now = ms(self.clock.now());
-            let rows = self.query(Scope::Tenant(tenant_id), PERSON, &[p(&tenant_id), p(&id), p(&branch), p(&now)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), PERSON, &[p(&tenant_id), p(&id), p(&branch), p(&now)]).await?;
             first(&rows, |columns| {
                 Ok(PersonRow {
                     id: columns.int()?,
@@ -71,10 +71,10 @@ impl Workspace for PostgresStore {
         })
     }
 
-    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>> {
+    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
         Box::pin(async move {
             let draft = Arc::new(draft);
-            self.with(Scope::Tenant(tenant_id), move |transaction| {
+            self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let draft = Arc::clone(&draft);
                 Box::pin(async move { create_request(transaction, tenant_id, &draft, now).await })
             })
@@ -82,13 +82,18 @@ impl Workspace for PostgresStore {
         })
     }
 
-    fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>> {
+    fn import(
+        &self,
+        batch: WorkspaceBatch,
+        new_tenant_id: Uuid,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
             // A large batch takes a while to judge: no serving thread should wait for it.
             let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
             let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not judged: {error}")))?;
             let import = Arc::new(Import { batch, faults, new_tenant_id, now });
-            self.with(Scope::System, move |transaction| {
+            self.with(DbRole::System, move |transaction| {
                 let import = Arc::clone(&import);
                 Box::pin(async move { import.run(transaction).await })
             })
@@ -216,16 +221,16 @@ async fn create_request(
     Err(StoreError::Unavailable("others wrote requests faster than this one could".to_owned()).into())
 }
 
-fn nothing<T>() -> Found<T> {
-    Found { rows: Vec::new(), truncated: false }
+fn nothing<T>() -> Listing<T> {
+    Listing { rows: Vec::new(), truncated: false }
 }
 
 /// One row more than asked for was read, to know whether there are more.
-fn cut<T>(mut rows: Vec<T>, limit: u32) -> Found<T> {
+fn cut<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let truncated = rows.len() > limit;
     rows.truncate(limit);
-    Found { rows, truncated }
+    Listing { rows, truncated }
 }
 
 fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
@@ -245,26 +250,26 @@ fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
 }
 
 impl PostgresStore {
-    async fn work(&self, table: &Statements, tenant_id: Uuid, query: WorkQuery) -> Result<Found<WorkRow>, StoreError> {
+    async fn work(&self, table: &Statements, tenant_id: Uuid, query: WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
         let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
         let (status, limit) = (clean_or_null(query.status.as_deref()), i64::from(query.limit) + 1);
         let (from, to) = (query.due.from, query.due.to);
         let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&status), p(&from), p(&to), p(&limit)];
-        let rows = self.query(Scope::Tenant(tenant_id), table.of(bound), &values).await?;
+        let rows = self.query(DbRole::Tenant(tenant_id), table.of(bound), &values).await?;
         Ok(cut(all(&rows, work_row)?, query.limit))
     }
 
-    async fn find_articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Result<Found<ArticleRow>, StoreError> {
-        let (every_branch, limit) = (query.reach.grant == Grant::All, i64::from(MOST_ARTICLES) + 1);
+    async fn find_articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {
+        let (every_branch, limit) = (query.reach.grant == Scope::All, i64::from(MOST_ARTICLES) + 1);
         let values = [p(&tenant_id), p(&every_branch), p(&query.reach.caller_branch), p(&limit)];
-        let rows = self.query(Scope::Tenant(tenant_id), ARTICLES, &values).await?;
+        let rows = self.query(DbRole::Tenant(tenant_id), ARTICLES, &values).await?;
         // Ranking thousands of texts is work: not on a thread that serves requests.
         let ranking = tokio::task::spawn_blocking(move || rank(&rows, &query));
         ranking.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?
     }
 }
 
-fn rank(rows: &[tokio_postgres::Row], query: &ArticleQuery) -> Result<Found<ArticleRow>, StoreError> {
+fn rank(rows: &[tokio_postgres::Row], query: &ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {
     let wanted = Wanted::new(query.search.as_deref(), &query.tags);
     let mut ranking = Ranking::new(query.limit);
     let most = usize::try_from(MOST_ARTICLES).unwrap_or(usize::MAX);

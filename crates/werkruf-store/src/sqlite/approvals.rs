@@ -8,22 +8,29 @@ use super::SqliteStore;
 use super::insert::Place;
 use super::row::{APPROVAL, all, approval, first};
 use super::text::{Id, Stamp, id_or_null};
-use crate::{Answer, ApprovalFilter, ApprovalRow, Approvals, Decided, NewApproval, Order, Page, StoreError, crash};
+use crate::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
 
 impl Approvals for SqliteStore {
-    fn approval(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ApprovalRow>> {
+    fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, &Id::from(tenant_id), &Id::from(id))))
     }
 
-    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> Answer<'_, Vec<ApprovalRow>> {
+    fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>> {
         Box::pin(self.readers.list(move |c| list(c, tenant_id, &filter, page)))
     }
 
-    fn decide(&self, tenant_id: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> Answer<'_, Option<Decided>> {
+    fn decide(
+        &self,
+        tenant_id: Uuid,
+        id: Uuid,
+        status: ApprovalStatus,
+        by: String,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<DecisionOutcome>> {
         Box::pin(self.writer.submit(move |c| decide(c, &Id::from(tenant_id), &Id::from(id), status, &by, now)))
     }
 
-    fn expire_approvals(&self, now: Timestamp) -> Answer<'_, u64> {
+    fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             // Looked at first: nearly always there is nothing, and a look costs no commit.
             let due = self.readers.look_up(move |c| due(c, now)).await?;
@@ -34,7 +41,7 @@ impl Approvals for SqliteStore {
         })
     }
 
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement =
                 c.prepare_cached("SELECT id FROM approvals WHERE tenant_id = ?1 AND id >= ?2 AND id < ?2 || 'g' ORDER BY id LIMIT 2")?;
@@ -71,7 +78,14 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
     all(&mut statement, values, approval)
 }
 
-fn decide(c: &Connection, tenant: &Id, id: &Id, status: ApprovalStatus, by: &str, now: Timestamp) -> Result<Option<Decided>, StoreError> {
+fn decide(
+    c: &Connection,
+    tenant: &Id,
+    id: &Id,
+    status: ApprovalStatus,
+    by: &str,
+    now: Timestamp,
+) -> Result<Option<DecisionOutcome>, StoreError> {
     let decided = c
         .prepare_cached(
             "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5
@@ -79,7 +93,7 @@ fn decide(c: &Connection, tenant: &Id, id: &Id, status: ApprovalStatus, by: &str
         )?
         .execute(params![tenant, id, status.as_str(), by, Stamp::from(now)])?;
     crash::point("before_decision");
-    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { Decided::Now(row) } else { Decided::Before(row) }))
+    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Now(row) } else { DecisionOutcome::Before(row) }))
 }
 
 fn due(c: &Connection, now: Timestamp) -> Result<bool, StoreError> {

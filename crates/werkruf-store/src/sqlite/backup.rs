@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::migrate::beside;
 use super::open;
 use super::row::all;
-use crate::{Backup, KeepingError, StoreError, crash};
+use crate::{Backup, MaintenanceError, StoreError, crash};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -22,7 +22,7 @@ const ONLY_GROWING: [&str; 2] = ["schema_migrations", "tenants"];
 pub(super) type Rows = BTreeMap<String, u64>;
 
 /// Copies `database` to `target`.
-pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Backup, KeepingError> {
+pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Backup, MaintenanceError> {
     check_place(database, target, force)?;
     let part = beside(target, ".part");
     let held = claim(&part)?;
@@ -44,8 +44,8 @@ pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Bac
 }
 
 /// Only a new file or an older backup is written, never the database itself or a file of another kind.
-fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), KeepingError> {
-    let unfit = |why: &str| KeepingError::Unfit { path: target.to_owned(), why: why.to_owned() };
+fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), MaintenanceError> {
+    let unfit = |why: &str| MaintenanceError::Unfit { path: target.to_owned(), why: why.to_owned() };
     if !target.is_absolute() || target.to_str().is_none() {
         return Err(unfit("a backup needs an absolute path in UTF-8"));
     }
@@ -60,7 +60,7 @@ fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), Keepin
         return Err(unfit("this is the database itself"));
     }
     if !force {
-        return Err(KeepingError::Exists(target.to_owned()));
+        return Err(MaintenanceError::Exists(target.to_owned()));
     }
     if is_sqlite(target) { Ok(()) } else { Err(unfit("this file is no backup, so it is not replaced")) }
 }
@@ -73,18 +73,18 @@ pub(super) fn is_sqlite(path: &Path) -> bool {
 }
 
 /// An empty file that its owner alone can read, held so that two copies never mix.
-pub(super) fn claim(part: &Path) -> Result<File, KeepingError> {
+pub(super) fn claim(part: &Path) -> Result<File, MaintenanceError> {
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(part).map_err(at(part))?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(KeepingError::Exists(part.to_owned())),
+        Err(TryLockError::WouldBlock) => return Err(MaintenanceError::Exists(part.to_owned())),
         Err(TryLockError::Error(error)) => return Err(at(part)(error)),
     }
     file.set_len(0).and_then(|()| file.set_permissions(fs::Permissions::from_mode(0o600))).map_err(at(part))?;
     Ok(file)
 }
 
-fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), KeepingError> {
+fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), MaintenanceError> {
     let source = open::read_only(database)?;
     source.execute_batch("PRAGMA query_only = OFF").map_err(StoreError::from)?;
     // The version first: a commit between the two then counts as one that came meanwhile.
@@ -96,7 +96,7 @@ fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), KeepingError> {
     let (schema, rows) = verify(part)?;
     match lost(&before, &rows, &after, quiet) {
         None => Ok((schema, rows)),
-        Some(table) => Err(KeepingError::Unfit { path: part.to_owned(), why: format!("the copy lost rows of {table}") }),
+        Some(table) => Err(MaintenanceError::Unfit { path: part.to_owned(), why: format!("the copy lost rows of {table}") }),
     }
 }
 
@@ -115,8 +115,8 @@ fn lost(before: &Rows, copy: &Rows, after: &Rows, quiet: bool) -> Option<String>
 }
 
 /// Reads a copy through: pages, indexes, references. Its schema and rows.
-pub(super) fn verify(path: &Path) -> Result<(i64, Rows), KeepingError> {
-    let unfit = |why: String| KeepingError::Unfit { path: path.to_owned(), why };
+pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
+    let unfit = |why: String| MaintenanceError::Unfit { path: path.to_owned(), why };
     if !is_sqlite(path) {
         return Err(unfit("this is no SQLite file".to_owned()));
     }
@@ -156,13 +156,13 @@ fn data_version(connection: &Connection) -> Result<i64, StoreError> {
 }
 
 /// Makes a new name durable.
-pub(super) fn sync_folder(path: &Path) -> Result<(), KeepingError> {
+pub(super) fn sync_folder(path: &Path) -> Result<(), MaintenanceError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned);
     File::open(&folder).and_then(|opened| opened.sync_all()).map_err(at(&folder))
 }
 
-pub(super) fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepingError {
-    move |source| KeepingError::File { path: path.to_owned(), source }
+pub(super) fn at(path: &Path) -> impl Fn(std::io::Error) -> MaintenanceError {
+    move |source| MaintenanceError::File { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

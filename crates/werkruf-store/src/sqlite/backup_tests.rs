@@ -9,7 +9,7 @@ use werkruf_contract::Clock;
 use super::super::SqliteStore;
 use super::verify;
 use crate::story::World;
-use crate::{Keeping, KeepingError};
+use crate::{Maintenance, MaintenanceError};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_under_load_is_whole() {
@@ -54,13 +54,13 @@ async fn only_a_backup_is_replaced_and_only_when_asked() {
     let target = folder.path().join("copy.db");
     store.back_up(target.clone(), false).await.unwrap();
     let again = store.back_up(target.clone(), false).await;
-    assert!(matches!(again, Err(KeepingError::Exists(_))), "{again:?}");
+    assert!(matches!(again, Err(MaintenanceError::Exists(_))), "{again:?}");
     store.back_up(target, true).await.unwrap();
     let letter = folder.path().join("letter.txt");
     std::fs::write(&letter, "dear reader, this is no database").unwrap();
     for place in [letter.clone(), store.path().to_owned(), "relative.db".into()] {
         let refused = store.back_up(place.clone(), true).await;
-        assert!(matches!(refused, Err(KeepingError::Unfit { .. })), "{}: {refused:?}", place.display());
+        assert!(matches!(refused, Err(MaintenanceError::Unfit { .. })), "{}: {refused:?}", place.display());
     }
     assert_eq!(std::fs::read_to_string(letter).unwrap(), "dear reader, this is no database");
 }

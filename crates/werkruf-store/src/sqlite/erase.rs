@@ -15,14 +15,14 @@ use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, backup};
 use crate::ending::CANCELED;
-use crate::{Erased, Keeping, Kept, StoreError, TurnRow, crash};
+use crate::{Erased, Maintenance, MaintenanceFuture, StoreError, TurnRow, crash};
 
-impl Keeping for SqliteStore {
+impl Maintenance for SqliteStore {
     fn counts(&self) -> crate::Counts {
         self.writer.counts()
     }
 
-    fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, crate::Backup> {
+    fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, crate::Backup> {
         let database = self.path.clone();
         Box::pin(async move {
             let copying = tokio::task::spawn_blocking(move || backup::back_up(&database, &target, force));
@@ -30,7 +30,7 @@ impl Keeping for SqliteStore {
         })
     }
 
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>> {
+    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
             let (path, now) = (self.path.clone(), clock.now());
             let erasing = self.writer.submit(move |c| {
@@ -56,7 +56,7 @@ impl Keeping for SqliteStore {
         })
     }
 
-    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>> {
+    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>> {
         Box::pin(async move {
             let turns = self.readers.list(move |c| unfinished(c, &Id::from(tenant_id), &user_id)).await?;
             Ok(turns.into_iter().map(|turn| turn.id).collect())

@@ -11,7 +11,7 @@ use werkruf_contract::Clock;
 use super::super::SqliteStore;
 use super::super::migrate::beside;
 use crate::story::World;
-use crate::{ConversationRef, Keeping, KeepingError, OpenTurn, Records, StoreError, Turns};
+use crate::{ConversationRef, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
 
 /// Columns that lose their content, or whose rows are deleted, when their person is erased.
 const ERASED: &[(&str, &str)] = &[
@@ -177,7 +177,7 @@ async fn a_turn_somebody_works_on_is_never_erased() {
     let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.clock.clone());
     for cancel in [false, true] {
         let refused = erase(cancel).await;
-        assert!(matches!(refused, Err(KeepingError::Store(StoreError::Busy))), "{refused:?}");
+        assert!(matches!(refused, Err(MaintenanceError::Store(StoreError::Busy))), "{refused:?}");
     }
     assert_eq!(store.unfinished_turns_of(world.tenant, "1".to_owned()).await.unwrap(), [running.turn]);
     store.release(running.fence.clone()).await.unwrap();

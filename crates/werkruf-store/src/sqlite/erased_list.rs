@@ -11,7 +11,7 @@ use werkruf_contract::Uuid;
 
 use super::backup::{at, sync_folder};
 use super::migrate::beside;
-use crate::KeepingError;
+use crate::MaintenanceError;
 
 /// One erasure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub(super) struct Line {
 const SUFFIX: &str = ".erased.jsonl";
 
 /// Adds a line, durably.
-pub(super) fn append(database: &Path, line: &Line) -> Result<(), KeepingError> {
+pub(super) fn append(database: &Path, line: &Line) -> Result<(), MaintenanceError> {
     let path = beside(database, SUFFIX);
     let mut text = serde_json::to_string(line).map_err(|error| at(&path)(error.into()))?;
     text.push('\n');
@@ -34,7 +34,7 @@ pub(super) fn append(database: &Path, line: &Line) -> Result<(), KeepingError> {
 }
 
 /// All lines. One cut off by a crash was never answered, so it is passed over; any other that cannot be read stops the restore.
-pub(super) fn read(database: &Path) -> Result<Vec<Line>, KeepingError> {
+pub(super) fn read(database: &Path) -> Result<Vec<Line>, MaintenanceError> {
     let path = beside(database, SUFFIX);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -46,7 +46,7 @@ pub(super) fn read(database: &Path) -> Result<Vec<Line>, KeepingError> {
         match serde_json::from_str(line) {
             Ok(line) => lines.push(line),
             Err(_) if !line.ends_with('\n') => {}
-            Err(error) => return Err(KeepingError::Unfit { path, why: format!("a line cannot be read: {error}") }),
+            Err(error) => return Err(MaintenanceError::Unfit { path, why: format!("a line cannot be read: {error}") }),
         }
     }
     Ok(lines)

@@ -14,7 +14,7 @@ use super::open;
 use super::row::all;
 use crate::moving::{Cell, Sum, Table, TableSum};
 use crate::postgres::storable;
-use crate::{KeepingError, StoreError};
+use crate::{MaintenanceError, StoreError};
 
 /// Rows that travel together: so many, or so many bytes.
 const ROWS: usize = 1000;
@@ -34,9 +34,9 @@ pub(crate) struct Export {
 
 impl Export {
     /// Takes the file for this process and brings its schema up to date, as every opening does.
-    pub(crate) fn open(path: &Path, clock: &Clock) -> Result<Self, KeepingError> {
+    pub(crate) fn open(path: &Path, clock: &Clock) -> Result<Self, MaintenanceError> {
         if !path.is_file() {
-            return Err(KeepingError::Unfit { path: path.to_owned(), why: "there is no such database".to_owned() });
+            return Err(MaintenanceError::Unfit { path: path.to_owned(), why: "there is no such database".to_owned() });
         }
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;

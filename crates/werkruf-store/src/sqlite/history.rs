@@ -1,4 +1,4 @@
-//! [`Histories`] on SQLite.
+//! [`HistoryImport`] on SQLite.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, Uuid};
@@ -6,10 +6,10 @@ use werkruf_contract::{State, Uuid};
 use super::SqliteStore;
 use super::insert::{self, count};
 use super::text::{Id, Stamp};
-use crate::{Answer, ConversationRow, Histories, NewHistory, StoreError};
+use crate::{ConversationRow, HistoryImport, NewHistory, StoreError, StoreFuture};
 
-impl Histories for SqliteStore {
-    fn put_history(&self, history: NewHistory) -> Answer<'_, ConversationRow> {
+impl HistoryImport for SqliteStore {
+    fn put_history(&self, history: NewHistory) -> StoreFuture<'_, ConversationRow> {
         Box::pin(self.writer.submit(move |c| put(c, history)))
     }
 }

@@ -8,10 +8,10 @@ use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{takeover, turn_open, turn_write};
 use crate::ending::{Ending, Left, OWNER, RESTORED};
-use crate::{CallRow, Held, MessageRow, StoreError, TurnRow};
+use crate::{CallRow, HeldWork, MessageRow, StoreError, TurnRow};
 
 /// Holds everything a restored database would otherwise go on with.
-pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<Held, StoreError> {
+pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWork, StoreError> {
     let stamp = Stamp::from(now);
     c.execute("UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", [])?;
     let approvals = c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?;
@@ -20,7 +20,7 @@ pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<
            next_at = NULL, updated_at = ?1 WHERE status IN ('pending', 'sending') AND held = 0",
         params![stamp],
     )?;
-    let mut held = Held { approvals: changed(approvals), outbox: changed(outbox), ..Held::default() };
+    let mut held = HeldWork { approvals: changed(approvals), outbox: changed(outbox), ..HeldWork::default() };
     // Those that had begun come first: what waits behind them gets its place after their results.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&mut c.prepare(&sql)?, [], row::turn)? {

@@ -10,17 +10,17 @@ use super::knowledge_write::{add, bill, put, remove, strike};
 use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
-    Added, Billed, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
-    SpokenLanguage, UnembeddedChunk,
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    NewVector, UnembeddedChunk, UsageOwner,
 };
-use crate::{Answer, NewUsage, StoreError};
+use crate::{NewUsage, StoreError, StoreFuture};
 
 impl Knowledge for SqliteStore {
-    fn add_documents(&self, batch: NewDocuments) -> Answer<'_, Added> {
+    fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(self.writer.submit(move |c| add(c, &batch)))
     }
 
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Option<DocumentRow>> {
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
         Box::pin(self.readers.look_up(move |c| {
             let sql = format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3");
             let mut statement = c.prepare_cached(&sql)?;
@@ -28,7 +28,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> Answer<'_, Vec<DocumentRow>> {
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
         Box::pin(self.readers.list(move |c| {
             let sql =
                 format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id > ?3 ORDER BY d.document_id LIMIT ?4");
@@ -38,7 +38,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, Vec<ChunkRow>> {
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
         Box::pin(self.readers.list(move |c| {
             let sql = format!("{CHUNK} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3 ORDER BY c.position");
             let mut statement = c.prepare_cached(&sql)?;
@@ -46,7 +46,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> Answer<'_, bool> {
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let removed = self.writer.submit(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
             if removed {
@@ -57,18 +57,18 @@ impl Knowledge for SqliteStore {
         })
     }
 
-    fn collections(&self, tenant_id: Uuid) -> Answer<'_, Vec<String>> {
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached("SELECT name FROM collections WHERE tenant_id = ?1 ORDER BY name")?;
             all(&mut statement, params![Id::from(tenant_id)], |columns| columns.text())
         }))
     }
 
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> Answer<'_, Option<CollectionRow>> {
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
         Box::pin(self.readers.list(move |c| collection(c, &Id::from(tenant_id), &name, model.as_deref())))
     }
 
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> Answer<'_, Option<i64>> {
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
         Box::pin(self.readers.look_up(move |c| newest(c, &Id::from(tenant_id), &collection)))
     }
 
@@ -79,7 +79,7 @@ impl Knowledge for SqliteStore {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedChunk>> {
+    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached(CHANGED_CHUNKS)?;
             all(&mut statement, params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit], changed_chunk)
@@ -94,7 +94,7 @@ impl Knowledge for SqliteStore {
         after: ChangeMark,
         until: i64,
         limit: u32,
-    ) -> Answer<'_, Vec<ChangedVector>> {
+    ) -> StoreFuture<'_, Vec<ChangedVector>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached(CHANGED_VECTORS)?;
             let wanted = params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit, model];
@@ -105,7 +105,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> Answer<'_, Vec<i64>> {
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement =
                 c.prepare_cached("SELECT chunk FROM removed_chunks WHERE tenant_id = ?1 AND collection = ?2 AND change > ?3")?;
@@ -113,7 +113,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> Answer<'_, Vec<ChunkRow>> {
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&format!("{CHUNK} WHERE c.number = ?2 AND c.tenant_id = ?1"))?;
             let tenant = Id::from(tenant_id);
@@ -125,22 +125,22 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn unembedded(&self, model: String, after: i64, limit: u32) -> Answer<'_, Vec<UnembeddedChunk>> {
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached(UNEMBEDDED)?;
             all(&mut statement, params![model, after, limit], unembedded_chunk)
         }))
     }
 
-    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> Answer<'_, u64> {
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
         Box::pin(self.writer.submit(move |c| put(c, &model, &vectors)))
     }
 
-    fn bill(&self, who: Billed, usage: NewUsage, now: Timestamp) -> Answer<'_, ()> {
+    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| bill(c, &who, &usage, now)))
     }
 
-    fn strike_bill(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, ()> {
+    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| strike(c, tenant_id, id)))
     }
 }
@@ -174,7 +174,7 @@ fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> R
         "SELECT language, guessed, count(*) FROM documents WHERE tenant_id = ?1 AND collection = ?2 GROUP BY language, guessed",
     )?;
     row.languages = all(&mut statement, params![tenant, name], |columns| {
-        Ok(SpokenLanguage { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
+        Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
     })?;
     row.documents = row.languages.iter().map(|spoken| spoken.documents).sum();
     let mut statement = c.prepare_cached("SELECT count(*) FROM chunks WHERE tenant_id = ?1 AND collection = ?2")?;

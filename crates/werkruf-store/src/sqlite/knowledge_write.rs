@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 
 use super::row::all;
 use super::text::{Id, Stamp, id_or_null};
-use crate::knowledge::{Added, Billed, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
+use crate::knowledge::{Added, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UsageOwner};
 use crate::{NewUsage, StoreError};
 
 pub(super) fn add(c: &Connection, batch: &NewDocuments) -> Result<Added, StoreError> {
@@ -153,7 +153,7 @@ pub(super) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<
     Ok(kept)
 }
 
-pub(super) fn bill(c: &Connection, who: &Billed, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+pub(super) fn bill(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)

@@ -41,7 +41,7 @@ impl House {
 
     async fn import(&self, source: &Path, dry_run: bool) -> Result<LegacyReport, LegacyError> {
         let import = LegacyImport { source: LegacySource::Sqlite(source.to_owned()), tenant_id: self.tenant, user_id: None, dry_run };
-        self.store.take_in(import).await
+        self.store.import_legacy(import).await
     }
 
     async fn messages(&self, conversation: Uuid) -> Vec<MessageRow> {

@@ -5,24 +5,24 @@
 
 mod approvals;
 mod backup;
-mod clients;
+mod client_requests;
+mod cluster;
 mod erase;
 mod erased_list;
 mod export;
-mod fleet;
 mod history;
 mod hold;
 mod import;
 mod insert;
 mod knowledge;
 mod knowledge_write;
-mod known;
-mod ledger;
 mod legacy;
 mod migrate;
 mod open;
 mod people;
 mod people_write;
+mod principal_cache;
+mod provider_accounts;
 mod readers;
 mod records;
 mod restore;
@@ -47,8 +47,8 @@ use werkruf_contract::Clock;
 
 use crate::StoreError;
 pub(crate) use export::{Batch, Export};
-use known::Known;
 pub(crate) use legacy::read as read_legacy;
+use principal_cache::Known;
 use readers::Readers;
 use writer::Writer;
 
@@ -61,7 +61,7 @@ pub struct SqliteStore {
     /// What a token said about roles ends by it.
     clock: Clock,
     path: PathBuf,
-    /// Held for life; the operating system lets go of it with the process.
+    /// HeldWork for life; the operating system lets go of it with the process.
     _lock: std::fs::File,
 }
 

@@ -11,10 +11,10 @@ use super::people_write as write;
 use super::records::List;
 use super::row::{self, Columns, all, first};
 use super::text::{Id, Stamp};
-use crate::{Answer, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, TenantRow, TokenRoles, UserRow};
+use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
 impl People for SqliteStore {
-    fn tenant(&self, name: String) -> Answer<'_, Option<TenantRow>> {
+    fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
         Box::pin(async move {
             let since = match self.known.tenant(&name) {
                 Ok(tenant) => return Ok(Some(tenant)),
@@ -32,15 +32,15 @@ impl People for SqliteStore {
         })
     }
 
-    fn tenants(&self) -> Answer<'_, Vec<TenantRow>> {
+    fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
         Box::pin(self.readers.list(move |c| all(&mut *c.prepare_cached("SELECT id, slug FROM tenants ORDER BY slug")?, [], tenant)))
     }
 
-    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> Answer<'_, TenantRow> {
+    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow> {
         Box::pin(self.about_people(move |c| write::ensure_tenant(c, id, &slug, now)))
     }
 
-    fn principal(&self, tenant_id: Uuid, user_id: String) -> Answer<'_, Option<Arc<Principal>>> {
+    fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
             let now = self.clock.now();
             let since = match self.known.principal(tenant_id, &user_id, now) {
@@ -55,38 +55,38 @@ impl People for SqliteStore {
         })
     }
 
-    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> Answer<'_, Option<UserRow>> {
+    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>> {
         Box::pin(self.readers.look_up(move |c| by_external_id(c, &Id::from(tenant_id), &external_id)))
     }
 
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> Answer<'_, UserRow> {
+    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
         Box::pin(self.about_people(move |c| write::make_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
     }
 
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> Answer<'_, ()> {
+    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
         Box::pin(self.about_people(move |c| write::hold_token_roles(c, &Id::from(tenant_id), user_id, roles.as_ref())))
     }
 
-    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> Answer<'_, ()> {
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
         Box::pin(self.about_people(move |c| write::put(c, &Id::from(tenant_id), &batch)))
     }
 
-    fn create_key(&self, key: NewKey) -> Answer<'_, KeyRow> {
+    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow> {
         Box::pin(self.about_people(move |c| write::create_key(c, key)))
     }
 
-    fn keys(&self, tenant_id: Uuid, page: Page) -> Answer<'_, Vec<KeyRow>> {
+    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
         Box::pin(self.readers.list(move |c| List::new(row::KEY, "api_keys", tenant_id).page(c, page, row::key)))
     }
 
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, bool> {
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(self.about_people(move |c| {
             let mut statement = c.prepare_cached("DELETE FROM api_keys WHERE tenant_id = ?1 AND id = ?2")?;
             Ok(statement.execute(params![Id::from(tenant_id), Id::from(id)])? == 1)
         }))
     }
 
-    fn key_by_digest(&self, digest: KeyDigest) -> Answer<'_, Option<KeyRow>> {
+    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
         Box::pin(async move {
             let since = match self.known.key(&digest.0) {
                 Ok(key) => return Ok(Some(key)),
@@ -101,14 +101,14 @@ impl People for SqliteStore {
         })
     }
 
-    fn setting(&self, name: String) -> Answer<'_, Option<String>> {
+    fn setting(&self, name: String) -> StoreFuture<'_, Option<String>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached("SELECT value FROM settings WHERE name = ?1")?;
             first(&mut statement, params![name], |columns| columns.text())
         }))
     }
 
-    fn put_setting(&self, name: String, value: String) -> Answer<'_, ()> {
+    fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
             c.prepare_cached(sql)?.execute(params![name, value])?;

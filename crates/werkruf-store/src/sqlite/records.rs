@@ -7,14 +7,16 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::{self, all, first};
 use super::text::{Id, id_or_null};
-use crate::{Answer, AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+use crate::{
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+};
 
 impl Records for SqliteStore {
-    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<ConversationRow>> {
+    fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::CONVERSATION, "conversations", tenant_id, id, row::conversation)))
     }
 
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> Answer<'_, Vec<ConversationRow>> {
+    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(self.readers.list(move |c| {
             let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
             if let Some(user_id) = user_id {
@@ -24,19 +26,19 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Answer<'_, Vec<MessageRow>> {
+    fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.readers.list(move |c| messages(c, &Id::from(tenant_id), &Id::from(conversation_id), page)))
     }
 
-    fn turn(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<TurnRow>> {
+    fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::TURN, "turns", tenant_id, id, row::turn)))
     }
 
-    fn call(&self, tenant_id: Uuid, id: Uuid) -> Answer<'_, Option<CallRow>> {
+    fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::CALL, "tool_calls", tenant_id, id, row::call)))
     }
 
-    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> Answer<'_, Vec<CallRow>> {
+    fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>> {
         Box::pin(self.readers.list(move |c| {
             let mut list = List::new(row::CALL, "tool_calls", tenant_id);
             if let Some(id) = filter.conversation_id {
@@ -62,7 +64,7 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, Vec<AttemptRow>> {
+    fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(
                 "SELECT attempt, started_at, finished_at, status, error FROM call_attempts WHERE tenant_id = ?1 AND call_id = ?2
@@ -72,7 +74,7 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> Answer<'_, Vec<EventRow>> {
+    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
         Box::pin(self.readers.list(move |c| {
             let mut statement = c.prepare_cached(
                 "SELECT seq, type, turn_id, data, created_at FROM events
@@ -82,15 +84,15 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.readers.look_up(move |c| with_prefix(c, "tool_calls", tenant_id, prefix)))
     }
 
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> Answer<'_, Vec<Uuid>> {
+    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.readers.look_up(move |c| with_prefix(c, "conversations", tenant_id, prefix)))
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
+    fn ping(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let look = |c: &Connection| {
                 c.prepare_cached("SELECT count(*) FROM settings")?.query_row([], |row| row.get::<_, i64>(0))?;

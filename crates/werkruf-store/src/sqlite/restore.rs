@@ -11,16 +11,16 @@ use super::backup::{at, claim, sync_folder, verify};
 use super::migrate::{self, MIGRATIONS, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
-use crate::{Held, KeepingError, Restored, StoreError, crash};
+use crate::{HeldWork, MaintenanceError, Restored, StoreError, crash};
 
 impl SqliteStore {
     /// Puts a backup in the place of `database`, with nothing pending in it. Refused while a process holds the database;
     /// one that is there is replaced only with `force`, and kept beside.
-    pub fn restore(backup: &Path, database: &Path, force: bool, clock: &Clock) -> Result<Restored, KeepingError> {
+    pub fn restore(backup: &Path, database: &Path, force: bool, clock: &Clock) -> Result<Restored, MaintenanceError> {
         let _lock = open::lock(database)?;
         let there = database.try_exists().map_err(at(database))?;
         if there && !force {
-            return Err(KeepingError::Exists(database.to_owned()));
+            return Err(MaintenanceError::Exists(database.to_owned()));
         }
         let part = beside(database, ".restoring");
         sweep(&part)?;
@@ -41,14 +41,14 @@ impl SqliteStore {
 }
 
 /// Copies, checks, brings the schema up to date, holds what is pending, erases again who was erased since.
-fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Restored, KeepingError> {
+fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Restored, MaintenanceError> {
     let now = clock.now();
     let mut source = fs::File::open(backup).map_err(at(backup))?;
     let mut file = claim(part)?;
     std::io::copy(&mut source, &mut file).map_err(at(part))?;
     drop(file);
     let (schema, rows) = verify(part).map_err(|error| name(error, backup))?;
-    let connection = open::writable(part).map_err(KeepingError::from)?;
+    let connection = open::writable(part).map_err(MaintenanceError::from)?;
     migrate::migrate(&connection, part, MIGRATIONS, now).map_err(|error| unfit(error, backup))?;
     let held = hold(&connection, clock, now)?;
     let erased_again = erase_again(&connection, database, clock, now)?;
@@ -58,22 +58,22 @@ fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Re
 }
 
 /// A fault of the copy is a fault of the file the operator named.
-fn name(error: KeepingError, backup: &Path) -> KeepingError {
+fn name(error: MaintenanceError, backup: &Path) -> MaintenanceError {
     match error {
-        KeepingError::Unfit { why, .. } => KeepingError::Unfit { path: backup.to_owned(), why },
+        MaintenanceError::Unfit { why, .. } => MaintenanceError::Unfit { path: backup.to_owned(), why },
         other => other,
     }
 }
 
-fn unfit(error: StoreError, backup: &Path) -> KeepingError {
+fn unfit(error: StoreError, backup: &Path) -> MaintenanceError {
     match error {
-        StoreError::Broken(why) => KeepingError::Unfit { path: backup.to_owned(), why },
-        StoreError::TooNew { .. } => KeepingError::Unfit { path: backup.to_owned(), why: error.to_string() },
+        StoreError::Broken(why) => MaintenanceError::Unfit { path: backup.to_owned(), why },
+        StoreError::TooNew { .. } => MaintenanceError::Unfit { path: backup.to_owned(), why: error.to_string() },
         other => other.into(),
     }
 }
 
-fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<Held, StoreError> {
+fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWork, StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
     let held = hold::hold_all(&transaction, clock, now)?;
     transaction.execute(
@@ -85,7 +85,7 @@ fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<Held, 
 }
 
 /// Who was erased after the backup was made is in it still; the list beside the database remembers them.
-fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Timestamp) -> Result<u64, KeepingError> {
+fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Timestamp) -> Result<u64, MaintenanceError> {
     let mut again = 0;
     for line in erased_list::read(database)? {
         if erase::is_erased(connection, &line)? {
@@ -108,7 +108,7 @@ fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Tim
 
 /// Gives the old database a second name, its WAL folded in; one too broken for that takes its WAL along. The first name stays
 /// until the new database takes it: a start in between must not find nothing and begin anew.
-fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, KeepingError> {
+fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceError> {
     let kept = beside(database, &format!(".before-restore-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")));
     let folded = open::writable(database).and_then(|old| erase::fold(&old));
     if fs::hard_link(database, &kept).is_err() {
@@ -127,7 +127,7 @@ fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, KeepingError> {
 }
 
 /// What is left of the working copy, of this run or of one that was cut off.
-fn sweep(part: &Path) -> Result<(), KeepingError> {
+fn sweep(part: &Path) -> Result<(), MaintenanceError> {
     let known = MIGRATIONS.last().map_or(0, |step| step.version);
     for suffix in ["", "-wal", "-shm", "-journal"] {
         remove(&beside(part, suffix))?;
@@ -136,7 +136,7 @@ fn sweep(part: &Path) -> Result<(), KeepingError> {
     remove(&beside(part, &format!(".before-{known}")))
 }
 
-fn remove(path: &Path) -> Result<(), KeepingError> {
+fn remove(path: &Path) -> Result<(), MaintenanceError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(at(path)(error)),
         Ok(()) | Err(_) => Ok(()),

@@ -9,7 +9,7 @@ use werkruf_contract::{CallStatus, Clock, Effect, EventType, TurnStatus};
 use super::super::SqliteStore;
 use super::super::migrate::beside;
 use crate::story::{Running, World};
-use crate::{ConversationRef, Held, Keeping, KeepingError, OpenTurn, Records, StoreError, Turns};
+use crate::{ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
 
 struct Scene {
     world: World<SqliteStore>,
@@ -29,7 +29,7 @@ impl Scene {
         self.world.store.back_up(self.backup.clone(), false).await.unwrap();
     }
 
-    fn restore(&self, name: &str, force: bool) -> Result<crate::Restored, KeepingError> {
+    fn restore(&self, name: &str, force: bool) -> Result<crate::Restored, MaintenanceError> {
         SqliteStore::restore(&self.backup, &self.folder.path().join(name), force, &self.world.clock)
     }
 
@@ -56,7 +56,7 @@ async fn what_was_pending_is_held_and_the_history_is_whole() {
     let running = acting(world).await;
     scene.back_up().await;
     let restored = scene.restore("new.db", false).unwrap();
-    assert_eq!(restored.held, Held { turns: 2, calls: 1, approvals: 0, outbox: 0 });
+    assert_eq!(restored.held, HeldWork { turns: 2, calls: 1, approvals: 0, outbox: 0 });
     let store = scene.open("new.db");
     assert!(store.unfinished_turns("anybody".to_owned()).await.unwrap().is_empty());
     let turn = store.turn(tenant, running.turn).await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn what_was_pending_is_held_and_the_history_is_whole() {
     let second = scene.folder.path().join("second.db");
     let before = store.back_up(second.clone(), false).await.unwrap();
     let again = SqliteStore::restore(&second, &scene.folder.path().join("third.db"), false, &world.clock).unwrap();
-    assert_eq!((again.held, again.rows), (Held::default(), before.rows));
+    assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
 }
 
 #[tokio::test]
@@ -85,9 +85,9 @@ async fn a_database_in_use_or_in_place_is_not_overwritten() {
     let scene = Scene::new();
     scene.back_up().await;
     let refused = scene.restore("w.db", true);
-    assert!(matches!(refused, Err(KeepingError::Store(StoreError::InUse(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(MaintenanceError::Store(StoreError::InUse(_)))), "{refused:?}");
     scene.restore("new.db", false).unwrap();
-    assert!(matches!(scene.restore("new.db", false), Err(KeepingError::Exists(_))));
+    assert!(matches!(scene.restore("new.db", false), Err(MaintenanceError::Exists(_))));
     let kept = scene.restore("new.db", true).unwrap().kept.unwrap();
     assert!(kept.exists() && scene.open("new.db").path().exists());
     let mut bytes = std::fs::read(&scene.backup).unwrap();
@@ -95,7 +95,7 @@ async fn a_database_in_use_or_in_place_is_not_overwritten() {
     bytes[middle..].fill(0x5a);
     std::fs::write(&scene.backup, bytes).unwrap();
     let damaged = scene.restore("other.db", false);
-    assert!(matches!(damaged, Err(KeepingError::Unfit { .. } | KeepingError::Store(_))), "{damaged:?}");
+    assert!(matches!(damaged, Err(MaintenanceError::Unfit { .. } | MaintenanceError::Store(_))), "{damaged:?}");
     assert!(!scene.folder.path().join("other.db").exists() && !scene.folder.path().join("other.db.restoring").exists());
 }
 

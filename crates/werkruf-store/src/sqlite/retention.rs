@@ -12,14 +12,14 @@ use super::row::{all, first};
 use super::streams::HORIZON;
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, erase};
-use crate::{Answer, Forgotten, Retention, RowKey, StoreError, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
 
 /// Rows one look reads, and rows one job of the writer deletes: it holds others up for milliseconds.
 const LOOK: usize = 1_000;
 pub(super) const BATCH: u32 = 500;
 
 impl Retention for SqliteStore {
-    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> Answer<'_, Swept> {
+    fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept> {
         Box::pin(async move {
             if sweep.rows == Sweepable::Events && !sweep.dry_run {
                 return self.forget_batch(sweep, after).await;
@@ -41,7 +41,7 @@ impl Retention for SqliteStore {
 impl SqliteStore {
     async fn forget_batch(&self, sweep: Sweep, after: Option<RowKey>) -> Result<Swept, StoreError> {
         let after = after.map(|key| StreamKey { tenant_id: key.tenant_id, stream_id: key.id });
-        let Forgotten { events, next } = self.forget_events(sweep.before, after).await?;
+        let DeletedEvents { events, next } = self.delete_events(sweep.before, after).await?;
         let next = next.map(|key| RowKey { tenant_id: key.tenant_id, id: key.stream_id });
         Ok(Swept { rows: u64::try_from(events).unwrap_or(u64::MAX), conversations: 0, next })
     }

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, StatementStatus};
 use serde_json::json;
 use tempfile::TempDir;
-use werkruf_contract::{Clock, Grant};
+use werkruf_contract::{Clock, Scope};
 
 use super::SqliteStore;
 use crate::story::{World, tell};
-use crate::{ConversationRef, Counts, Keeping, People, Reach, Records, StoreError, Target, TokenRoles, Turns, Workspace};
+use crate::{ConversationRef, Counts, Maintenance, People, Records, RowScope, StoreError, Target, TokenRoles, Turns, Workspace};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn hot_statements() -> Vec<String> {
         super::retention::hot_statements(),
         super::retention_messages::hot_statements(),
         super::waiting::hot_statements(),
-        super::clients::hot_statements(),
+        super::client_requests::hot_statements(),
         super::records::hot_statements(),
     ]
     .concat()
@@ -314,7 +314,7 @@ async fn memory_does_not_outlive_a_token() {
         second.store(now, Ordering::SeqCst);
         let who = store.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
         assert_eq!(who.roles.iter().map(|role| role.name.as_str()).collect::<Vec<_>>(), [role], "at {now}");
-        let reach = Reach { caller: 1, caller_branch: None, grant: Grant::Own, target: Target::Own };
+        let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
         let seen = store.person(tenant, reach).await.unwrap().unwrap();
         assert_eq!(seen.roles, [role], "at {now}");
     }

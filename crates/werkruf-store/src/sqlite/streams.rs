@@ -8,14 +8,14 @@ use super::SqliteStore;
 use super::insert::{count, lease_end};
 use super::row::{self, Columns, all, first};
 use super::text::{Id, Stamp};
-use crate::{Answer, Bite, EventRow, Forgotten, Partial, PartialText, StoreError, StreamKey, Streams, crash};
+use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams, crash};
 
 impl Streams for SqliteStore {
-    fn bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Answer<'_, Vec<EventRow>> {
+    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
         Box::pin(self.readers.list(move |c| read_bite(c, tenant_id, stream_id, after, bite)))
     }
 
-    fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, i64> {
+    fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(FIRST_EVENT)?;
             let found = first(&mut statement, params![Id::from(tenant_id), Id::from(stream_id)], |columns| columns.int())?;
@@ -23,7 +23,7 @@ impl Streams for SqliteStore {
         }))
     }
 
-    fn partial(&self, tenant_id: Uuid, stream_id: Uuid) -> Answer<'_, Option<PartialText>> {
+    fn partial(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, Option<PartialText>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&format!(
                 "SELECT id, step + 1, partial FROM ({NEWEST}) WHERE partial IS NOT NULL AND finished_at IS NULL LIMIT 1"
@@ -34,7 +34,7 @@ impl Streams for SqliteStore {
         }))
     }
 
-    fn keep_partials(&self, partials: Vec<Partial>, now: Timestamp) -> Answer<'_, usize> {
+    fn save_partials(&self, partials: Vec<NewPartial>, now: Timestamp) -> StoreFuture<'_, usize> {
         Box::pin(self.writer.submit(move |c| {
             let mut kept = 0;
             for partial in &partials {
@@ -45,7 +45,7 @@ impl Streams for SqliteStore {
         }))
     }
 
-    fn forget_events(&self, before: Timestamp, after: Option<StreamKey>) -> Answer<'_, Forgotten> {
+    fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
         Box::pin(self.writer.submit(move |c| {
             let forgotten = forget(c, &Stamp::from(before), after)?;
             crash::point("inside_retention");
@@ -71,7 +71,7 @@ pub(super) const HORIZON: &str =
 const STREAMS: usize = 200;
 const EVENTS: i64 = 2_000;
 
-fn read_bite(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: Bite) -> Result<Vec<EventRow>, StoreError> {
+fn read_bite(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT seq, type, turn_id, data, created_at FROM events WHERE conversation_id = ?2 AND seq > ?3 AND tenant_id = ?1
          ORDER BY seq LIMIT ?4",
@@ -90,7 +90,7 @@ fn read_bite(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, bite:
 }
 
 /// Under the lease, which it renews; false where the lease or the step has moved on, and then nothing is written.
-fn keep(c: &Connection, partial: &Partial, now: Timestamp) -> Result<bool, StoreError> {
+fn keep(c: &Connection, partial: &NewPartial, now: Timestamp) -> Result<bool, StoreError> {
     let (fence, tenant) = (&partial.fence, Id::from(partial.fence.tenant_id));
     let owned = c
         .prepare_cached("UPDATE leases SET expires_at = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
@@ -105,7 +105,7 @@ fn keep(c: &Connection, partial: &Partial, now: Timestamp) -> Result<bool, Store
 }
 
 /// One batch. A stream with more than fits is begun with again in the next.
-fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<Forgotten, StoreError> {
+fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT tenant_id, conversation_id FROM leases WHERE ?1 IS NULL OR (tenant_id, conversation_id) > (?1, ?2)
          ORDER BY tenant_id, conversation_id LIMIT ?3",
@@ -119,11 +119,11 @@ fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<Fo
         let (forgotten, whole) = forget_of(c, before, *key, EVENTS - count(events))?;
         events += forgotten;
         if !whole {
-            return Ok(Forgotten { events, next: last });
+            return Ok(DeletedEvents { events, next: last });
         }
         last = Some(*key);
     }
-    Ok(Forgotten { events, next: last.filter(|_| keys.len() == STREAMS) })
+    Ok(DeletedEvents { events, next: last.filter(|_| keys.len() == STREAMS) })
 }
 
 /// How many events went, and whether all that could did.

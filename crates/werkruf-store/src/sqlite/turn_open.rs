@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid};
 
-use super::clients;
+use super::client_requests;
 use super::insert::{Lease, Place, call, check_home, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
@@ -26,10 +26,10 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
         }
     };
     if let (Some(after), Some(id)) = (open.after, conversation_id)
-        && clients::newest(c, &tenant, &Id::from(id))? != Some(after)
+        && client_requests::newest(c, &tenant, &Id::from(id))? != Some(after)
     {
         let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
-        return Ok(known.unwrap_or(Opened::GoneOn));
+        return Ok(known.unwrap_or(Opened::Superseded));
     }
     if let Some(entry) = &open.inbox
         && let Some(duplicate) = receive(c, &tenant, &turn, entry, &now)?
@@ -74,7 +74,7 @@ fn fill(
         None => (append(c, place.tenant, &stream, events)? - events, None),
     };
     insert_turn(c, open, conversation_id, claimed.is_some(), place)?;
-    clients::settle(c, place.tenant, &stream, open)?;
+    client_requests::settle(c, place.tenant, &stream, open)?;
     if let Some(message) = &open.message {
         let conversation = conversation_id.map(Id::from).ok_or_else(|| homeless(open.turn_id))?;
         place.message(c, &conversation, message, seq)?;
@@ -198,7 +198,7 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
         status.as_str(),
         place.now,
         open.client,
-        open.sent,
+        open.request_digest,
     ])?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::insert::{Place, call, check_home, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::homeless;
-use crate::{CallEnd, CallHeard, CallRetry, CallStart, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
+use crate::{CallEnd, CallRetry, CallStart, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
 
 /// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -40,7 +40,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for change in &write.retries {
         retry_call(c, &place, change)?;
     }
-    for change in &write.heard {
+    for change in &write.provider_updates {
         hear_call(c, &place, change)?;
     }
     for change in &write.ends {
@@ -145,7 +145,7 @@ fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<()
     Ok(())
 }
 
-fn hear_call(c: &Connection, place: &Place<'_>, heard: &CallHeard) -> Result<(), StoreError> {
+fn hear_call(c: &Connection, place: &Place<'_>, heard: &ProviderCallUpdate) -> Result<(), StoreError> {
     let changed = c
         .prepare_cached(
             "UPDATE tool_calls SET tool_name = ?4, response_id = coalesce(?5, response_id), item_id = coalesce(?6, item_id),
@@ -246,7 +246,7 @@ fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnCh
         change.message,
         place.now,
         change.status.is_terminal(),
-        change.seen,
+        change.transcript_digest,
     ];
     if statement.execute(values)? != 1 {
         return Err(StoreError::Moved { what: "turn", id: turn_id.to_string() });

@@ -8,25 +8,25 @@ use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
-    Answer, CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, Summary, TurnRow, TurnWrite, Turns,
-    Written,
+    CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnRow, TurnWrite,
+    Turns, Written,
 };
 
 impl Turns for SqliteStore {
-    fn open_turn(&self, open: OpenTurn) -> Answer<'_, Opened> {
+    fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         Box::pin(self.writer.submit_again(move |c| turn_open::open(c, &open)))
     }
 
-    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Answer<'_, Fence> {
+    fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {
         let owner = owner.to_owned();
         Box::pin(self.writer.submit_again(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
     }
 
-    fn write(&self, write: TurnWrite) -> Answer<'_, Written> {
+    fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written> {
         Box::pin(self.writer.submit_again(move |c| turn_write::write(c, &write)))
     }
 
-    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> Answer<'_, bool> {
+    fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let asked = c
                 .prepare_cached(
@@ -45,15 +45,15 @@ impl Turns for SqliteStore {
         error: (JsonText, String),
         event: NewEvent,
         now: Timestamp,
-    ) -> Answer<'_, Option<i64>> {
+    ) -> StoreFuture<'_, Option<i64>> {
         Box::pin(self.writer.submit(move |c| waiting::cancel(c, tenant_id, turn_id, (&error.0, &error.1), &event, now)))
     }
 
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> Answer<'_, Option<State>> {
+    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
         Box::pin(self.writer.submit(move |c| turn_write::merge(c, &Id::from(tenant_id), conversation_id, &[patch], &Stamp::from(now))))
     }
 
-    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Vec<MessageRow>> {
+    fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>> {
         // Read in place: most histories are short, and handing one to another thread costs more than reading it.
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&history_sql())?;
@@ -63,15 +63,15 @@ impl Turns for SqliteStore {
         }))
     }
 
-    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> Answer<'_, Vec<String>> {
+    fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.readers.look_up(move |c| taken(c, tenant_id, conversation_id, ids)))
     }
 
-    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> Answer<'_, Option<Reusable>> {
+    fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> StoreFuture<'_, Option<Reusable>> {
         Box::pin(self.readers.look_up(move |c| reusable(c, tenant_id, conversation_id, &dedupe_key)))
     }
 
-    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<Summary>> {
+    fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(SUMMARY)?;
             first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| {
@@ -80,23 +80,23 @@ impl Turns for SqliteStore {
         }))
     }
 
-    fn unfinished_turns(&self, owner: String) -> Answer<'_, Vec<TurnRow>> {
+    fn unfinished_turns(&self, owner: String) -> StoreFuture<'_, Vec<TurnRow>> {
         Box::pin(self.readers.list(move |c| takeover::unfinished(c, &owner)))
     }
 
-    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> Answer<'_, Fence> {
+    fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> StoreFuture<'_, Fence> {
         Box::pin(self.writer.submit(move |c| takeover::take_over(c, tenant_id, turn_id, owner, now)))
     }
 
-    fn release(&self, fence: Fence) -> Answer<'_, ()> {
+    fn release(&self, fence: Fence) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| takeover::release(c, &fence)))
     }
 
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Usage> {
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
         Box::pin(self.readers.look_up(move |c| takeover::usage(c, tenant_id, turn_id)))
     }
 
-    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, bool> {
+    fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| delete(c, &Id::from(tenant_id), &Id::from(conversation_id))))
     }
 }

@@ -1,9 +1,9 @@
-//! [`Workspace`] on SQLite. Whose rows are seen is decided in the WHERE of every statement, from the [`Reach`].
+//! [`Workspace`] on SQLite. Whose rows are seen is decided in the WHERE of every statement, from the [`RowScope`].
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, params};
-use werkruf_contract::{Grant, Uuid};
+use werkruf_contract::{Scope, Uuid};
 
 use super::SqliteStore;
 use super::import::import;
@@ -13,39 +13,44 @@ use crate::article_match::{Ranking, Wanted};
 use crate::workspace::Bound;
 use crate::workspace_check::check_values;
 use crate::{
-    Answer, ArticleQuery, ArticleRow, Found, ImportFault, ImportReport, PersonRow, Reach, RequestDraft, StoreError, WorkQuery, WorkRow,
-    Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, PersonRow, RequestDraft, RowScope, StoreError, StoreFuture, WorkQuery,
+    WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 /// Articles looked at in one search; a house with more is told that it did not see all.
 const MOST_ARTICLES: u32 = 20_000;
 
 impl Workspace for SqliteStore {
-    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+    fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
         Box::pin(self.readers.list(move |c| work(c, &REQUESTS, tenant_id, &query)))
     }
 
-    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> Answer<'_, Found<WorkRow>> {
+    fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
         Box::pin(self.readers.list(move |c| work(c, &TASKS, tenant_id, &query)))
     }
 
-    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> Answer<'_, Found<WorktimeRow>> {
+    fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>> {
         Box::pin(self.readers.list(move |c| worktimes(c, tenant_id, &query)))
     }
 
-    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Answer<'_, Found<ArticleRow>> {
+    fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>> {
         Box::pin(self.readers.list(move |c| articles(c, tenant_id, &query)))
     }
 
-    fn person(&self, tenant_id: Uuid, reach: Reach) -> Answer<'_, Option<PersonRow>> {
+    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
         Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach, self.clock.now())))
     }
 
-    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> Answer<'_, Option<WorkRow>> {
+    fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
         Box::pin(self.writer.submit(move |c| create_request(c, &Id::from(tenant_id), &draft, now)))
     }
 
-    fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp) -> Answer<'_, Result<ImportReport, Vec<ImportFault>>> {
+    fn import(
+        &self,
+        batch: WorkspaceBatch,
+        new_tenant_id: Uuid,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
             // A large batch takes a while to judge: neither the writer nor a serving thread should wait for it.
             let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
@@ -168,19 +173,19 @@ pub(super) fn statements() -> Vec<&'static str> {
     tables.iter().flat_map(|table| [table.by_person, table.by_branch]).chain([ARTICLES, PERSON, ROLES]).collect()
 }
 
-fn nothing<T>() -> Found<T> {
-    Found { rows: Vec::new(), truncated: false }
+fn nothing<T>() -> Listing<T> {
+    Listing { rows: Vec::new(), truncated: false }
 }
 
 /// One row more than asked for was read, to know whether there are more.
-fn cut<T>(mut rows: Vec<T>, limit: u32) -> Found<T> {
+fn cut<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let truncated = rows.len() > limit;
     rows.truncate(limit);
-    Found { rows, truncated }
+    Listing { rows, truncated }
 }
 
-fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) -> Result<Found<WorkRow>, StoreError> {
+fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
     let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
     let day = |date: Option<Date>| date.map(|date| date.to_string());
     let mut statement = c.prepare_cached(table.of(bound))?;
@@ -216,7 +221,7 @@ fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
     columns.text_or_null()?.map(parse).transpose()
 }
 
-fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Found<WorktimeRow>, StoreError> {
+fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Listing<WorktimeRow>, StoreError> {
     let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
     let mut statement = c.prepare_cached(WORKTIMES.of(bound))?;
     let rows = all(
@@ -237,11 +242,11 @@ fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<F
     Ok(cut(rows, query.limit))
 }
 
-fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Found<ArticleRow>, StoreError> {
+fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {
     let wanted = Wanted::new(query.search.as_deref(), &query.tags);
     let mut ranking = Ranking::new(query.limit);
     let mut statement = c.prepare_cached(ARTICLES)?;
-    let every_branch = query.reach.grant == Grant::All;
+    let every_branch = query.reach.grant == Scope::All;
     let mut rows = statement.query(params![Id::from(tenant_id), every_branch, query.reach.caller_branch, MOST_ARTICLES + 1])?;
     let mut looked_at = 0;
     while let Some(row) = rows.next()? {
@@ -262,7 +267,7 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Fou
     Ok(found)
 }
 
-fn person(c: &Connection, tenant_id: Uuid, reach: &Reach, now: Timestamp) -> Result<Option<PersonRow>, StoreError> {
+fn person(c: &Connection, tenant_id: Uuid, reach: &RowScope, now: Timestamp) -> Result<Option<PersonRow>, StoreError> {
     let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
     let snapshot = c.unchecked_transaction()?;

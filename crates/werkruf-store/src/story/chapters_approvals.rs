@@ -5,7 +5,7 @@ use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
 
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
-use crate::{ApprovalFilter, CallRow, CallStart, Decided, NewApproval, Page, Replacement, StoreError};
+use crate::{ApprovalFilter, CallRow, CallStart, DecisionOutcome, NewApproval, Page, Replacement, StoreError};
 
 /// A turn whose one call waits until an hour from now.
 async fn parked<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
@@ -46,7 +46,7 @@ pub(crate) async fn a_turn_waits_for_a_word_and_goes_on<S: Store>(mut world: Wor
     world.later(10);
     let (tenant, by) = (world.tenant, "2".to_owned());
     let decided = world.store.decide(tenant, wish.id, ApprovalStatus::Approved, by.clone(), world.now).await.unwrap();
-    let Some(Decided::Now(row)) = decided else { panic!("not decided: {decided:?}") };
+    let Some(DecisionOutcome::Now(row)) = decided else { panic!("not decided: {decided:?}") };
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
     assert_eq!(
@@ -54,7 +54,7 @@ pub(crate) async fn a_turn_waits_for_a_word_and_goes_on<S: Store>(mut world: Wor
         (&wish.arguments, &wish.arguments_digest, &wish.approver_roles)
     );
     let again = world.store.decide(tenant, wish.id, ApprovalStatus::Denied, by, world.now).await.unwrap();
-    assert_eq!(again, Some(Decided::Before(row)), "a word is final");
+    assert_eq!(again, Some(DecisionOutcome::Before(row)), "a word is final");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
     assert_eq!(found.iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>(), [(running.turn, TurnStatus::AwaitingApproval)]);
@@ -78,7 +78,10 @@ pub(crate) async fn a_word_comes_in_time_or_not_at_all<S: Store>(mut world: Worl
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 0);
     world.later(3_600_000);
     let late = world.store.decide(world.tenant, wish.id, ApprovalStatus::Approved, "2".to_owned(), world.now).await.unwrap();
-    assert!(matches!(late, Some(Decided::Before(row)) if row.status == ApprovalStatus::Pending), "its time is up, though nobody swept");
+    assert!(
+        matches!(late, Some(DecisionOutcome::Before(row)) if row.status == ApprovalStatus::Pending),
+        "its time is up, though nobody swept"
+    );
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 1);
     assert_eq!(world.store.approval(world.tenant, wish.id).await.unwrap().unwrap().status, ApprovalStatus::Expired);
     assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap().len(), 1, "its turn is told");

@@ -3,7 +3,7 @@
 use werkruf_contract::CallStatus;
 
 use super::{Store, World};
-use crate::{CallHeard, StoreError, Summary};
+use crate::{ProviderCallUpdate, StoreError, Summary};
 
 pub(crate) async fn a_call_of_the_provider_ends_with_what_it_said_last<S: Store>(world: World<S>) {
     let running = world.talk().await;
@@ -12,7 +12,7 @@ pub(crate) async fn a_call_of_the_provider_ends_with_what_it_said_last<S: Store>
     let mut begun = world.to_write(&running);
     begun.calls.push(call.clone());
     world.store.write(begun).await.unwrap();
-    let heard = CallHeard {
+    let heard = ProviderCallUpdate {
         id: call.id,
         tool_name: "lookup".to_owned(),
         response_id: None,
@@ -22,14 +22,14 @@ pub(crate) async fn a_call_of_the_provider_ends_with_what_it_said_last<S: Store>
         raw_arguments: None,
     };
     let mut ended = world.to_write(&running);
-    ended.heard.push(heard.clone());
+    ended.provider_updates.push(heard.clone());
     ended.ends.push(world.end(&call, CallStatus::Succeeded));
     world.store.write(ended).await.unwrap();
     let row = world.store.call(world.tenant, call.id).await.unwrap().unwrap();
     assert_eq!((row.tool_name.as_str(), row.item_id.as_deref(), row.request.as_deref()), ("lookup", Some("mcp_2"), Some("{}")));
     assert_eq!((row.response_id, row.raw_arguments, row.call_id), (call.response_id, call.raw_arguments, None), "what is left out stays");
     let mut late = world.to_write(&running);
-    late.heard.push(heard);
+    late.provider_updates.push(heard);
     assert!(matches!(world.store.write(late).await, Err(StoreError::Moved { .. })), "a terminal row never changes");
 }
 

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use werkruf_contract::Uuid;
 
 use super::{Store, World};
-use crate::knowledge::{Added, Asked, Billed, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, chunks};
+use crate::knowledge::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, UsageOwner, chunks};
 
 impl<S: Store + 'static> World<S> {
     fn batch(&self, collection: &str, documents: &[(&str, &str)]) -> NewDocuments {
@@ -44,7 +44,8 @@ impl<S: Store + 'static> World<S> {
     }
 
     async fn found(&self, library: &Library, text: &str) -> BTreeSet<String> {
-        let asked = Asked { tenant_id: self.tenant, collection: "a".to_owned(), text: text.to_owned(), top: 200, ..Asked::default() };
+        let asked =
+            SearchQuery { tenant_id: self.tenant, collection: "a".to_owned(), text: text.to_owned(), top: 200, ..SearchQuery::default() };
         library.search(asked).await.unwrap().hits.into_iter().map(|(row, _)| row.document_id).collect()
     }
 }
@@ -184,7 +185,7 @@ pub(crate) async fn a_chunk_has_one_vector_of_one_model<S: Store + 'static>(worl
 pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: World<S>) {
     let running = world.talk().await;
     let before = world.store.turn_usage(world.tenant, running.turn).await.unwrap();
-    let who = Billed {
+    let who = UsageOwner {
         tenant_id: world.tenant,
         user_id: "1".to_owned(),
         conversation_id: Some(running.conversation),
@@ -194,7 +195,7 @@ pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: W
     let asked = crate::NewUsage { operation: "ask_gpt", ..world.usage() };
     world.store.bill(who.clone(), asked, world.now).await.unwrap();
     assert_eq!(used().await.unwrap(), before, "what a tool asked is not what the turn's own model was asked");
-    let nobody = Billed { tenant_id: world.tenant, ..Billed::default() };
+    let nobody = UsageOwner { tenant_id: world.tenant, ..UsageOwner::default() };
     world.store.bill(nobody, world.usage(), world.now).await.unwrap();
     // What was guessed is corrected under its id, and a request that never left is taken back.
     let guessed = crate::NewUsage { tokens_total: 7, cost_nano_usd: None, estimated: true, ..world.usage() };
@@ -206,7 +207,7 @@ pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: W
     let after = used().await.unwrap();
     assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 9, before.model_calls + 1));
     for _ in 0..2 {
-        world.store.strike_bill(world.tenant, known.id).await.unwrap();
+        world.store.delete_usage(world.tenant, known.id).await.unwrap();
         assert_eq!(used().await.unwrap(), before);
     }
     assert_eq!(world.store.turn_usage(world.tenant, Uuid::nil()).await.unwrap().total_tokens, 0);

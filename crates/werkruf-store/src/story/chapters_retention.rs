@@ -71,7 +71,7 @@ pub(crate) async fn old_messages_go_in_whole_turns<S: Store>(mut world: World<S>
     let conversation = first.conversation;
     world.whole_turn(&first, 0).await;
     let mut second = world.opening(ConversationRef::Existing { id: conversation, any_user: false }, "second");
-    (second.client, second.sent) = (Some(r#"{"history":[]}"#.to_owned()), Some("digest".to_owned()));
+    (second.client, second.request_digest) = (Some(r#"{"history":[]}"#.to_owned()), Some("digest".to_owned()));
     let second = world.begin(second).await;
     let mut write = world.to_write(&second);
     write.summary = Some(Summary { until: 4, text: "They said hello.".to_owned() });
@@ -86,7 +86,7 @@ pub(crate) async fn old_messages_go_in_whole_turns<S: Store>(mut world: World<S>
     let turn = world.store.turn(world.tenant, first.turn).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.message), (TurnStatus::Completed, None), "a turn with calls stays, without its words");
     assert!(!world.has_turn(second.turn).await, "one with nothing left goes");
-    assert_eq!(world.store.repeated(world.tenant, "1".to_owned(), "digest".to_owned()).await.unwrap(), None);
+    assert_eq!(world.store.turn_by_request_digest(world.tenant, "1".to_owned(), "digest".to_owned()).await.unwrap(), None);
     assert_eq!(world.store.summary(world.tenant, conversation).await.unwrap(), None, "it told of nothing that is left");
     assert_eq!(world.store.conversation(world.tenant, conversation).await.unwrap().unwrap().title, "third");
     assert_eq!(world.calls_left().await, 2, "calls have a window of their own");

@@ -4,10 +4,10 @@ use werkruf_contract::{EventType, TurnStatus};
 
 use super::world::{OWNER, Running, event};
 use super::{Store, World};
-use crate::{Bite, ConversationRef, NewEvent, Opened, Page, Partial, PartialText};
+use crate::{ConversationRef, NewEvent, NewPartial, Opened, Page, PartialText, ReadLimit};
 
-fn partial(running: &Running, step: u32, content: &str) -> Partial {
-    Partial { fence: running.fence.clone(), turn_id: running.turn, step, content: content.to_owned() }
+fn partial(running: &Running, step: u32, content: &str) -> NewPartial {
+    NewPartial { fence: running.fence.clone(), turn_id: running.turn, step, content: content.to_owned() }
 }
 
 impl<S: Store> World<S> {
@@ -42,8 +42,8 @@ impl<S: Store> World<S> {
 pub(crate) async fn text_is_kept_under_the_lease_until_it_is_a_row<S: Store>(world: World<S>) {
     let (first, second) = (world.talk().await, world.talk().await);
     let batch = vec![partial(&first, 1, "Hel"), partial(&second, 1, "Gru")];
-    assert_eq!(world.store.keep_partials(batch, world.now).await.unwrap(), 2);
-    assert_eq!(world.store.keep_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap(), 1);
+    assert_eq!(world.store.save_partials(batch, world.now).await.unwrap(), 2);
+    assert_eq!(world.store.save_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap(), 1);
     assert_eq!(world.kept(&first).await, Some((1, "Hello".to_owned())));
     assert_eq!(world.kept(&second).await, Some((1, "Gru".to_owned())));
     assert_eq!(world.store.partial(world.id(), first.conversation).await.unwrap(), None, "another tenant sees nothing");
@@ -51,7 +51,7 @@ pub(crate) async fn text_is_kept_under_the_lease_until_it_is_a_row<S: Store>(wor
     let mut stale = partial(&first, 1, "ghost");
     stale.fence.epoch -= 1;
     let batch = vec![stale, partial(&first, 2, "too early"), partial(&second, 1, "Grusse")];
-    assert_eq!(world.store.keep_partials(batch, world.now).await.unwrap(), 1, "the others are left out");
+    assert_eq!(world.store.save_partials(batch, world.now).await.unwrap(), 1, "the others are left out");
     assert_eq!(world.kept(&first).await, Some((1, "Hello".to_owned())));
 
     // A retried model stream: what was shown is void, and so is what was kept of it.
@@ -61,14 +61,14 @@ pub(crate) async fn text_is_kept_under_the_lease_until_it_is_a_row<S: Store>(wor
     assert_eq!(world.kept(&first).await, None);
 
     // The step becomes a row: a checkpoint that comes late finds its step closed.
-    world.store.keep_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap();
+    world.store.save_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap();
     world.act(&first, &[world.call(&first, 0)]).await;
     assert_eq!(world.kept(&first).await, None);
-    assert_eq!(world.store.keep_partials(vec![partial(&first, 1, "late")], world.now).await.unwrap(), 0);
-    assert_eq!(world.store.keep_partials(vec![partial(&first, 2, "next")], world.now).await.unwrap(), 1);
+    assert_eq!(world.store.save_partials(vec![partial(&first, 1, "late")], world.now).await.unwrap(), 0);
+    assert_eq!(world.store.save_partials(vec![partial(&first, 2, "next")], world.now).await.unwrap(), 1);
     world.complete(&first).await;
     assert_eq!(world.kept(&first).await, None);
-    assert_eq!(world.store.keep_partials(vec![partial(&first, 3, "later")], world.now).await.unwrap(), 0);
+    assert_eq!(world.store.save_partials(vec![partial(&first, 3, "later")], world.now).await.unwrap(), 0);
 }
 
 pub(crate) async fn a_bite_is_bounded_by_rows_and_bytes<S: Store>(world: World<S>) {
@@ -77,7 +77,7 @@ pub(crate) async fn a_bite_is_bounded_by_rows_and_bytes<S: Store>(world: World<S
     write.events = (0..9).map(|_| NewEvent { kind: EventType::ToolStarted, data: format!("\"{}\"", "x".repeat(98)) }).collect();
     world.store.write(write).await.unwrap();
     let bite = async |after, rows, bytes| {
-        let found = world.store.bite(world.tenant, running.conversation, after, Bite { rows, bytes }).await.unwrap();
+        let found = world.store.read_events(world.tenant, running.conversation, after, ReadLimit { rows, bytes }).await.unwrap();
         found.iter().map(|event| event.seq).collect::<Vec<_>>()
     };
     assert_eq!(bite(0, 4, usize::MAX).await, [1, 2, 3, 4]);
@@ -85,7 +85,7 @@ pub(crate) async fn a_bite_is_bounded_by_rows_and_bytes<S: Store>(world: World<S
     assert_eq!(bite(4, 9, 0).await, [5], "never nothing while there is something");
     assert_eq!(bite(8, 9, usize::MAX).await, [9, 10]);
     assert_eq!(bite(10, 9, usize::MAX).await, [0_i64; 0]);
-    let foreign = world.store.bite(world.id(), running.conversation, 0, Bite { rows: 9, bytes: 9 }).await.unwrap();
+    let foreign = world.store.read_events(world.id(), running.conversation, 0, ReadLimit { rows: 9, bytes: 9 }).await.unwrap();
     assert_eq!(foreign, []);
 }
 
@@ -130,13 +130,13 @@ pub(crate) async fn a_log_loses_its_beginning_and_never_gets_a_hole<S: Store>(mu
     let young = world.begin(begin(&world)).await;
     world.complete(&young).await;
 
-    let forgotten = world.store.forget_events(horizon, None).await.unwrap();
+    let forgotten = world.store.delete_events(horizon, None).await.unwrap();
     assert_eq!((forgotten.events, forgotten.next), (2, None), "old and ended");
     assert_eq!((first(&world, &old).await, first(&world, &open).await), (3, 1), "a turn that runs keeps its log");
     let all = world.later(1_000);
-    assert_eq!(world.store.forget_events(all, None).await.unwrap().events, 2);
+    assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 2);
     assert_eq!(first(&world, &old).await, 5, "nothing is left, and nothing begins at 1 again");
-    assert_eq!(world.store.forget_events(all, None).await.unwrap().events, 0);
+    assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 0);
     let third = world.begin(begin(&world)).await;
     assert_eq!(world.complete(&third).await.event_seqs, [6]);
 }
@@ -154,7 +154,7 @@ pub(crate) async fn a_long_log_is_forgotten_in_batches<S: Store>(mut world: Worl
     let horizon = world.later(1_000);
     let (mut total, mut after, mut batches) = (0, None, 0);
     loop {
-        let forgotten = world.store.forget_events(horizon, after).await.unwrap();
+        let forgotten = world.store.delete_events(horizon, after).await.unwrap();
         assert!(forgotten.events <= 2_000, "{forgotten:?}");
         (total, after, batches) = (total + forgotten.events, forgotten.next, batches + 1);
         if after.is_none() {

@@ -2,10 +2,10 @@
 
 use jiff::civil::{Date, date};
 use serde_json::{Value, json};
-use werkruf_contract::{Grant, Uuid};
+use werkruf_contract::{Scope, Uuid};
 
 use super::{Store, World};
-use crate::{ArticleQuery, DateSpan, ImportFault, Reach, Target, WorkQuery, WorkspaceBatch, WorktimeQuery, add_lines, parse_batch};
+use crate::{ArticleQuery, DateSpan, ImportFault, RowScope, Target, WorkQuery, WorkspaceBatch, WorktimeQuery, add_lines, parse_batch};
 
 /// Two branches. User 1 sits in branch 1 and has a row in branch 2; user 2 likewise; user 3 is of branch 2; user 4 of none.
 fn office() -> Value {
@@ -48,26 +48,26 @@ async fn settled<S: Store>(world: &World<S>) {
     assert_eq!(report.written.get("requests"), Some(&5));
 }
 
-fn reach(caller: i64, grant: Grant, target: Target) -> Reach {
+fn reach(caller: i64, grant: Scope, target: Target) -> RowScope {
     let caller_branch = match caller {
         1 | 2 => Some(1),
         3 => Some(2),
         _ => None,
     };
-    Reach { caller, caller_branch, grant, target }
+    RowScope { caller, caller_branch, grant, target }
 }
 
-async fn requests<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+async fn requests<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
     let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
     world.store.requests(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
 }
 
-async fn tasks<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+async fn tasks<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
     let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
     world.store.tasks(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
 }
 
-async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Vec<i64> {
+async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
     let (from, to) = ("2026-11-15T00:00:00Z".parse().unwrap(), "2026-11-16T00:00:00Z".parse().unwrap());
     let found = world.store.worktimes(tenant, WorktimeQuery { reach, from, to, limit: 20 }).await.unwrap();
     found.rows.iter().map(|row| row.id).collect()
@@ -76,31 +76,31 @@ async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: Reach) -> Ve
 pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: World<S>) {
     settled(&world).await;
     // Caller, grant, target; then requests, tasks (newest first) and worktimes (oldest first), and whether the person is seen.
-    type Case<'a> = (i64, Grant, Target, &'a [i64], &'a [i64], Option<i64>);
+    type Case<'a> = (i64, Scope, Target, &'a [i64], &'a [i64], Option<i64>);
     let cases: &[Case<'_>] = &[
-        (1, Grant::Own, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::Branch, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::All, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::Own, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::Branch, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::All, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
-        (1, Grant::Own, Target::User(2), &[], &[], None),
-        (1, Grant::Branch, Target::User(2), &[3], &[3], Some(2)),
-        (1, Grant::All, Target::User(2), &[4, 3], &[4, 3], Some(2)),
-        (1, Grant::Own, Target::User(3), &[], &[], None),
-        (1, Grant::Branch, Target::User(3), &[], &[], None),
-        (1, Grant::All, Target::User(3), &[5, 2], &[5], Some(3)),
-        (1, Grant::All, Target::User(99), &[], &[], None),
-        (1, Grant::Own, Target::Branch(1), &[], &[], None),
-        (1, Grant::Branch, Target::Branch(1), &[3, 1], &[3, 1], None),
-        (1, Grant::All, Target::Branch(1), &[3, 1], &[3, 1], None),
-        (1, Grant::Own, Target::Branch(2), &[], &[], None),
-        (1, Grant::Branch, Target::Branch(2), &[], &[], None),
-        (1, Grant::All, Target::Branch(2), &[5, 4, 2], &[5, 4, 2], None),
+        (1, Scope::Own, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::Branch, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::All, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::Own, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::Branch, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::All, Target::User(1), &[3, 2, 1], &[2, 1], Some(1)),
+        (1, Scope::Own, Target::User(2), &[], &[], None),
+        (1, Scope::Branch, Target::User(2), &[3], &[3], Some(2)),
+        (1, Scope::All, Target::User(2), &[4, 3], &[4, 3], Some(2)),
+        (1, Scope::Own, Target::User(3), &[], &[], None),
+        (1, Scope::Branch, Target::User(3), &[], &[], None),
+        (1, Scope::All, Target::User(3), &[5, 2], &[5], Some(3)),
+        (1, Scope::All, Target::User(99), &[], &[], None),
+        (1, Scope::Own, Target::Branch(1), &[], &[], None),
+        (1, Scope::Branch, Target::Branch(1), &[3, 1], &[3, 1], None),
+        (1, Scope::All, Target::Branch(1), &[3, 1], &[3, 1], None),
+        (1, Scope::Own, Target::Branch(2), &[], &[], None),
+        (1, Scope::Branch, Target::Branch(2), &[], &[], None),
+        (1, Scope::All, Target::Branch(2), &[5, 4, 2], &[5, 4, 2], None),
         // Without a branch, a grant over the branch is a grant over nobody else.
-        (4, Grant::Branch, Target::User(1), &[], &[], None),
-        (4, Grant::Branch, Target::Branch(1), &[], &[], None),
-        (4, Grant::Branch, Target::Own, &[], &[], Some(4)),
+        (4, Scope::Branch, Target::User(1), &[], &[], None),
+        (4, Scope::Branch, Target::Branch(1), &[], &[], None),
+        (4, Scope::Branch, Target::Own, &[], &[], Some(4)),
     ];
     let elsewhere = world.id();
     for (caller, grant, target, wanted_requests, wanted_rows, person) in cases {
@@ -119,7 +119,7 @@ pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: Wor
 
 pub(crate) async fn work_is_filtered_ordered_and_cut<S: Store>(world: World<S>) {
     settled(&world).await;
-    let all = reach(1, Grant::All, Target::Branch(2));
+    let all = reach(1, Scope::All, Target::Branch(2));
     let find = async |status: Option<&str>, from: Option<Date>, to: Option<Date>, limit: u32| {
         let query = WorkQuery { reach: all.clone(), status: status.map(str::to_owned), due: DateSpan { from, to }, limit };
         let found = world.store.requests(world.tenant, query).await.unwrap();
@@ -131,11 +131,11 @@ pub(crate) async fn work_is_filtered_ordered_and_cut<S: Store>(world: World<S>) 
     assert_eq!(find(None, Some(day.tomorrow().unwrap()), None, 20).await, (vec![2], false));
     assert_eq!(find(None, None, None, 2).await, (vec![5, 4], true));
     assert_eq!(find(None, None, None, 3).await, (vec![5, 4, 2], false));
-    let query = WorkQuery { reach: reach(3, Grant::Own, Target::Own), status: Some("done".to_owned()), due: DateSpan::default(), limit: 1 };
+    let query = WorkQuery { reach: reach(3, Scope::Own, Target::Own), status: Some("done".to_owned()), due: DateSpan::default(), limit: 1 };
     let row = world.store.requests(world.tenant, query).await.unwrap().rows.remove(0);
     assert_eq!((row.requester.as_str(), row.responsible.as_deref()), ("Ida Test", Some("Eva Test")));
     assert_eq!(row.due_date, Some(date(2026, 11, 16)));
-    let person = world.store.person(world.tenant, reach(1, Grant::Own, Target::Own)).await.unwrap().unwrap();
+    let person = world.store.person(world.tenant, reach(1, Scope::Own, Target::Own)).await.unwrap().unwrap();
     assert_eq!((person.first_name.as_str(), person.branch.as_deref(), person.roles), ("Ida", Some("Berlin"), vec!["employee".to_owned()]));
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) 
     let running = json!({"tenant": "acme", "worktimes": [{"id": 9, "user_id": 1, "branch_id": 1, "started_at": "2026-11-15T20:00:00Z"}]});
     world.store.import(batch(&running), world.id(), world.now).await.unwrap().unwrap();
     let find = async |from: &str, to: &str, limit: u32| {
-        let query = WorktimeQuery { reach: reach(1, Grant::Own, Target::Own), from: from.parse().unwrap(), to: to.parse().unwrap(), limit };
+        let query = WorktimeQuery { reach: reach(1, Scope::Own, Target::Own), from: from.parse().unwrap(), to: to.parse().unwrap(), limit };
         let found = world.store.worktimes(world.tenant, query).await.unwrap();
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
@@ -156,24 +156,24 @@ pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) 
 
 pub(crate) async fn articles_are_found_by_words_tags_and_branch<S: Store>(world: World<S>) {
     settled(&world).await;
-    let find = async |caller: i64, grant: Grant, search: Option<&str>, tags: &[&str], limit: u32| {
+    let find = async |caller: i64, grant: Scope, search: Option<&str>, tags: &[&str], limit: u32| {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let query = ArticleQuery { reach: reach(caller, grant, Target::Own), search: search.map(str::to_owned), tags, limit };
         let found = world.store.articles(world.tenant, query).await.unwrap();
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
-    assert_eq!(find(1, Grant::Own, None, &[], 10).await, (vec![1, 2], false));
-    assert_eq!(find(3, Grant::Branch, None, &[], 10).await, (vec![1, 3], false));
-    assert_eq!(find(4, Grant::Branch, None, &[], 10).await, (vec![1], false));
-    assert_eq!(find(4, Grant::All, None, &[], 10).await, (vec![1, 2, 3], false));
+    assert_eq!(find(1, Scope::Own, None, &[], 10).await, (vec![1, 2], false));
+    assert_eq!(find(3, Scope::Branch, None, &[], 10).await, (vec![1, 3], false));
+    assert_eq!(find(4, Scope::Branch, None, &[], 10).await, (vec![1], false));
+    assert_eq!(find(4, Scope::All, None, &[], 10).await, (vec![1, 2, 3], false));
     assert_eq!(
-        find(1, Grant::All, Some("NOTFÄLLE"), &[], 10).await,
+        find(1, Scope::All, Some("NOTFÄLLE"), &[], 10).await,
         (vec![1, 2, 3], false),
         "title, content or tag; two matches before one"
     );
-    assert_eq!(find(1, Grant::Own, Some("notfall berlin"), &[], 10).await, (vec![2], false));
-    assert_eq!(find(1, Grant::All, None, &["Notfall", "x"], 1).await, (vec![1], true));
-    assert_eq!(find(1, Grant::All, Some("urlaub"), &[], 10).await, (vec![], false));
+    assert_eq!(find(1, Scope::Own, Some("notfall berlin"), &[], 10).await, (vec![2], false));
+    assert_eq!(find(1, Scope::All, None, &["Notfall", "x"], 1).await, (vec![1], true));
+    assert_eq!(find(1, Scope::All, Some("urlaub"), &[], 10).await, (vec![], false));
 }
 
 pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(world: World<S>) {
@@ -190,12 +190,12 @@ pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(
     assert_eq!(report.written, [("requests".to_owned(), 1), ("users".to_owned(), 1)].into_iter().collect());
     let ida = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
     assert_eq!((ida.name.as_str(), ida.branch_id, ida.has_role("employee"), ida.has_role("lead")), ("Ida Neu", Some(2), false, true));
-    let own = WorkQuery { reach: reach(1, Grant::Own, Target::Own), status: None, due: DateSpan::default(), limit: 20 };
+    let own = WorkQuery { reach: reach(1, Scope::Own, Target::Own), status: None, due: DateSpan::default(), limit: 20 };
     let rows = world.store.requests(world.tenant, own).await.unwrap().rows;
     let first = rows.iter().find(|row| row.id == 1).unwrap();
     assert_eq!((first.title.as_str(), first.status.as_str(), first.due_date), ("new title", "done", None));
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1], "it keeps the time it was made");
-    assert_eq!(tasks(&world, world.tenant, reach(1, Grant::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
+    assert_eq!(tasks(&world, world.tenant, reach(1, Scope::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
 
     change["tenant"] = json!("beta");
     change["users"][0]["branch_id"] = Value::Null;
@@ -273,8 +273,8 @@ pub(crate) async fn a_batch_with_faults_tells_all_and_writes_nothing<S: Store>(w
         assert!(line.contains(field) || fault.path.contains("role_ids"), "{fault:?} is not in {line}");
     }
     assert_eq!(world.store.tenants().await.unwrap(), [], "nothing was written");
-    assert_eq!(requests(&world, world.tenant, reach(1, Grant::All, Target::Branch(2))).await, [0_i64; 0]);
-    for (name, expected) in [("", 1), ("Two Words", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
+    assert_eq!(requests(&world, world.tenant, reach(1, Scope::All, Target::Branch(2))).await, [0_i64; 0]);
+    for (name, expected) in [("", 1), ("Two Texts", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
         let batch = WorkspaceBatch { tenant: name.to_owned(), ..WorkspaceBatch::default() };
         let refused = world.store.import(batch, world.id(), world.now).await.unwrap().err().unwrap_or_default();
         assert_eq!(paths(&refused), vec!["/tenant"; expected], "{name}");

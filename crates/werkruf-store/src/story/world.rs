@@ -82,7 +82,7 @@ impl<S: Store> World<S> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
-            sent: None,
+            request_digest: None,
             results: Vec::new(),
             unanswered: None,
             after: None,
@@ -232,7 +232,13 @@ impl<S: Store> World<S> {
         write.messages = vec![self.message("assistant", "done")];
         write.usage = vec![self.usage()];
         write.events = vec![event(EventType::Final)];
-        write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 2, error: None, message: Some("done".to_owned()), seen: None });
+        write.turn = Some(TurnChange {
+            status: TurnStatus::Completed,
+            step: 2,
+            error: None,
+            message: Some("done".to_owned()),
+            transcript_digest: None,
+        });
         self.store.write(write).await.unwrap()
     }
 }
@@ -242,7 +248,7 @@ pub(crate) fn event(kind: EventType) -> NewEvent {
 }
 
 pub(crate) fn to(status: TurnStatus) -> TurnChange {
-    TurnChange { status, step: 1, error: None, message: None, seen: None }
+    TurnChange { status, step: 1, error: None, message: None, transcript_digest: None }
 }
 
 pub(crate) fn state(value: Value) -> State {

@@ -5,7 +5,7 @@
 
 use werkruf_store::knowledge::Hit;
 
-/// Words that cover at least this share of the question's weight are evidence alone.
+/// Texts that cover at least this share of the question's weight are evidence alone.
 const COVERED: f32 = 0.38;
 /// With a cosine that says nothing against it, this share is enough.
 const HALF_COVERED: f32 = 0.25;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Tool, ToolErrorType, ToolSpec};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{
-    Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice, WebQuestion, WebSearch,
+    Citation, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolChoice, WebSearch, WebSearchRequest,
 };
 
 use super::assent::is_assent;
@@ -149,7 +149,7 @@ impl AskGpt {
         let bill = Bill::open(&self.base, &self.oracle.prices, invocation, (provider.name(), provider.default_model()), sent).await;
         let mut received = String::new();
         let streaming = async {
-            let mut stream = provider.ask(request).await?;
+            let mut stream = provider.stream(request).await?;
             while let Some(delta) = stream.next().await {
                 match delta? {
                     Delta::Text(text) => received.push_str(&text),
@@ -187,10 +187,10 @@ impl AskGpt {
         let bytes: usize = messages.iter().map(String::len).sum();
         let locale = &invocation.principal.locale;
         let country = locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
-        let question = WebQuestion { system: format!("{SYSTEM}{SEARCHING}"), messages, temperature, country };
+        let question = WebSearchRequest { system: format!("{SYSTEM}{SEARCHING}"), messages, temperature, country };
         let sent = question.system.len() + bytes;
         let bill = Bill::open(&self.base, &self.oracle.prices, invocation, (web.name(), web.model()), sent).await;
-        let answer = match web.ask(&question, deadline).await {
+        let answer = match web.search(&question, deadline).await {
             Ok(answer) => answer,
             Err(error) => {
                 bill.fail(&error, &error.received).await;

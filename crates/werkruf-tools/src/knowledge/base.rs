@@ -5,7 +5,7 @@ use std::sync::Arc;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_store::StoreError;
 use werkruf_store::knowledge::{
-    Added, Asked, Billed, CollectionRow, DEFAULT_COLLECTION, FoundChunks, Knowledge, Library, NewDocuments, Spoken,
+    Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult, UsageOwner,
 };
 
 use super::answerable::is_answerable;
@@ -26,10 +26,10 @@ pub struct KnowledgeBase {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchMode {
-    /// Words and meaning.
+    /// Texts and meaning.
     #[default]
     Hybrid,
-    /// Words alone.
+    /// Texts alone.
     Lexical,
 }
 
@@ -48,7 +48,7 @@ pub struct SearchRequest {
 /// What was found, and how.
 #[derive(Debug, Clone, Default)]
 pub struct SearchAnswer {
-    pub found: FoundChunks,
+    pub found: SearchResult,
     /// Whether nothing found is evidence of an answer.
     pub nothing_found: bool,
     pub mode: SearchMode,
@@ -99,10 +99,10 @@ impl KnowledgeBase {
     }
 
     /// A collection, its languages, and the weight its vectors have.
-    pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, Spoken, f32)>, StoreError> {
+    pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
         let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
-        let spoken = Spoken::of(&row.languages);
+        let spoken = CollectionLanguages::of(&row.languages);
         let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| spoken.alpha(embedder.languages()));
         Ok(Some((row, spoken, alpha)))
     }
@@ -111,10 +111,10 @@ impl KnowledgeBase {
     pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
         let SearchRequest { tenant_id, user_id, collection, query, top_k, mode } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
-        let mut asked = Asked { tenant_id, collection: named(collection), text: query, top: top_k, ..Asked::default() };
+        let mut asked = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
         let mut degraded = None;
         if let Some(embedder) = embedder {
-            let who = Billed { tenant_id, user_id, ..Billed::default() };
+            let who = UsageOwner { tenant_id, user_id, ..UsageOwner::default() };
             match embedder.question(&asked.text, who, self.store()).await {
                 Some(vector) => asked.vector = Some((embedder.model().to_owned(), vector)),
                 None => degraded = Some("embedder_unavailable"),

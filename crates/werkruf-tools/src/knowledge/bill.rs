@@ -7,7 +7,7 @@ use werkruf_contract::Invocation;
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{ModelError, ModelFault, TokenUsage};
 use werkruf_store::NewUsage;
-use werkruf_store::knowledge::Billed;
+use werkruf_store::knowledge::UsageOwner;
 
 use super::base::KnowledgeBase;
 
@@ -18,7 +18,7 @@ const BYTES_PER_TOKEN: usize = 4;
 pub(super) struct Bill<'a> {
     base: &'a KnowledgeBase,
     prices: &'a PriceTable,
-    who: Billed,
+    who: UsageOwner,
     usage: NewUsage,
     /// Bytes that were sent.
     sent: usize,
@@ -33,7 +33,7 @@ impl<'a> Bill<'a> {
         (provider, model): (&str, &str),
         sent: usize,
     ) -> Self {
-        let who = Billed {
+        let who = UsageOwner {
             tenant_id: invocation.principal.tenant_id,
             user_id: invocation.principal.user_id.clone(),
             conversation_id: invocation.conversation_id,
@@ -97,7 +97,7 @@ impl<'a> Bill<'a> {
 
     /// Nothing was sent after all.
     async fn strike(self) {
-        if let Err(error) = self.base.store().strike_bill(self.who.tenant_id, self.usage.id).await {
+        if let Err(error) = self.base.store().delete_usage(self.who.tenant_id, self.usage.id).await {
             tracing::error!(%error, "a question that was never sent stays billed");
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use werkruf_contract::{Clock, Deadline, Uuid};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{Embedded, Embeddings, ModelError, ModelFault, TokenUsage};
-use werkruf_store::knowledge::{Billed, Chunk, Knowledge, NewVector, UnembeddedChunk};
+use werkruf_store::knowledge::{Chunk, Knowledge, NewVector, UnembeddedChunk, UsageOwner};
 use werkruf_store::{NewUsage, StoreError};
 
 /// Texts in one request.
@@ -70,7 +70,7 @@ impl Embedder {
     }
 
     /// The vector of a question, in time or not at all.
-    pub(super) async fn question(&self, text: &str, who: Billed, store: &dyn Knowledge) -> Option<Vec<f32>> {
+    pub(super) async fn question(&self, text: &str, who: UsageOwner, store: &dyn Knowledge) -> Option<Vec<f32>> {
         let text: String = text.chars().take(MOST_LETTERS).collect();
         match self.client.embed(std::slice::from_ref(&text), Deadline::after(FOR_A_QUESTION)).await {
             Ok(Embedded { mut vectors, tokens }) => {
@@ -170,13 +170,13 @@ impl Embedder {
             |chunk: &UnembeddedChunk| Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content).chars().take(MOST_LETTERS).collect();
         let texts: Vec<String> = part.iter().map(text).collect();
         let Embedded { vectors, tokens } = self.client.embed(&texts, Deadline::after(PATIENCE)).await?;
-        let who = Billed { tenant_id: part.first().map(|chunk| chunk.tenant_id).unwrap_or_default(), ..Billed::default() };
+        let who = UsageOwner { tenant_id: part.first().map(|chunk| chunk.tenant_id).unwrap_or_default(), ..UsageOwner::default() };
         self.bill(store, who, tokens, texts.iter().map(String::len).sum()).await;
         Ok(vectors)
     }
 
     /// What a request cost. A bill that cannot be written must not cost the vectors.
-    async fn bill(&self, store: &dyn Knowledge, who: Billed, tokens: Option<i64>, bytes: usize) {
+    async fn bill(&self, store: &dyn Knowledge, who: UsageOwner, tokens: Option<i64>, bytes: usize) {
         let counted = || i64::try_from(bytes.div_ceil(4)).unwrap_or(i64::MAX);
         let input_tokens = tokens.unwrap_or_else(counted).max(0);
         let spent = TokenUsage { input_tokens, total_tokens: input_tokens, ..TokenUsage::default() };

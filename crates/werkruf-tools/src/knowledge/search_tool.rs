@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Tool, ToolErrorType, ToolSpec, Words};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolErrorType, ToolSpec};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
@@ -81,7 +81,7 @@ impl Tool for SearchKnowledgeBase {
             mode: SearchMode::Hybrid,
         };
         let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
-        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
         let sources = sources(&answer);
         let nothing = sources.is_empty();
         let message = message(&words, &sources);
@@ -140,11 +140,11 @@ pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     routing
 }
 
-fn message(words: &Words, sources: &[Source]) -> String {
+fn message(words: &Texts, sources: &[Source]) -> String {
     if sources.is_empty() {
-        return words.say("knowledge-none", &[]);
+        return words.text("knowledge-none", &[]);
     }
-    let mut lines = vec![words.say("knowledge-found", &[("count", sources.len().into())])];
+    let mut lines = vec![words.text("knowledge-found", &[("count", sources.len().into())])];
     for (at, source) in sources.iter().enumerate() {
         let short: String = source.snippet.chars().take(SNIPPET).collect();
         let more = if short.len() < source.snippet.len() { "…" } else { "" };

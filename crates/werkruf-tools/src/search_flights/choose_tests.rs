@@ -1,6 +1,6 @@
 use jiff::civil::date;
 use serde_json::{Value, json};
-use werkruf_contract::Words;
+use werkruf_contract::Texts;
 
 use super::{awards, cash};
 use crate::search_flights::money::Money;
@@ -10,7 +10,7 @@ use crate::search_flights::request::{Read, Request};
 fn request(mut change: Value) -> Request {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
-    match Request::read(serde_json::from_value(whole).unwrap(), date(2026, 11, 15), &Words::of("en")) {
+    match Request::read(serde_json::from_value(whole).unwrap(), date(2026, 11, 15), &Texts::of("en")) {
         Ok(Read::Whole(request)) => *request,
         _ => panic!("it is whole"),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Clock, Deadline, Uuid, hex};
-use werkruf_store::Ledger;
+use werkruf_store::ProviderAccounts;
 
 use super::amadeus::{Amadeus, AmadeusConfig};
 use super::duffel::{Duffel, DuffelConfig};
@@ -48,7 +48,7 @@ impl Default for FlightsConfig {
 /// Every configured provider, or the sandbox where there is none.
 pub struct Flights {
     providers: Vec<Arc<dyn FlightProvider>>,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn ProviderAccounts>,
     clock: Clock,
     deadline: Duration,
     cache: Duration,
@@ -64,7 +64,13 @@ pub struct Gathered {
 }
 
 impl Flights {
-    pub fn new(config: FlightsConfig, client: &reqwest::Client, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
+    pub fn new(
+        config: FlightsConfig,
+        client: &reqwest::Client,
+        ledger: Arc<dyn ProviderAccounts>,
+        seal: Option<Seal>,
+        clock: Clock,
+    ) -> Self {
         let mut providers: Vec<Arc<dyn FlightProvider>> = Vec::new();
         if let Some(one) = config.seatsaero {
             providers.push(Arc::new(Seatsaero::new(one, client.clone(), Arc::clone(&ledger), clock.clone())));
@@ -228,7 +234,7 @@ impl Flights {
     }
 
     async fn kept(&self, tenant_id: Uuid, key: &str) -> Option<Found> {
-        let answer = self.ledger.kept_answer(tenant_id, key.to_owned(), self.clock.now()).await.ok()??;
+        let answer = self.ledger.cached_answer(tenant_id, key.to_owned(), self.clock.now()).await.ok()??;
         serde_json::from_str(&answer).ok()
     }
 
@@ -239,7 +245,7 @@ impl Flights {
         if answer.len() > MOST_KEPT_BYTES {
             return;
         }
-        if let Err(error) = self.ledger.keep_answer(tenant_id, key, answer, until, now).await {
+        if let Err(error) = self.ledger.cache_answer(tenant_id, key, answer, until, now).await {
             tracing::warn!(%error, "a provider's answer could not be kept");
         }
     }

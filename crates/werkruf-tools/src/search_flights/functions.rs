@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, Failure, ToolErrorType, Uuid, Words};
+use werkruf_contract::{Deadline, Failure, Texts, ToolErrorType, Uuid};
 
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
@@ -37,7 +37,7 @@ struct Body {
 pub struct Caller {
     pub tenant_id: Uuid,
     pub today: Date,
-    pub words: Words,
+    pub words: Texts,
 }
 
 impl Flights {
@@ -50,7 +50,7 @@ impl Flights {
         let mut said = seed::seats_result(&awards, &back, &request.query, found.has_more, &caller.words);
         if sandbox {
             said["sandbox"] = json!(true);
-            said["notice"] = json!(caller.words.say("flights-sandbox", &[]));
+            said["notice"] = json!(caller.words.text("flights-sandbox", &[]));
         }
         Ok(said)
     }
@@ -99,7 +99,7 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
 }
 
 /// A provider's failure for a caller who asked for nobody else.
-fn failure(trouble: Trouble, words: &Words) -> Failure {
+fn failure(trouble: Trouble, words: &Texts) -> Failure {
     let (kind, code) = match trouble.reason {
         Reason::Quota => (ToolErrorType::RateLimit, "quota"),
         Reason::Timeout => (ToolErrorType::Timeout, "timeout"),
@@ -108,7 +108,7 @@ fn failure(trouble: Trouble, words: &Words) -> Failure {
         Reason::NotConfigured | Reason::AwardOnly => (ToolErrorType::Upstream, "not_configured"),
         Reason::Upstream => (ToolErrorType::Upstream, "upstream_error"),
     };
-    let message = words.say(super::text::reason_key(trouble.reason), &[]);
+    let message = words.text(super::text::reason_key(trouble.reason), &[]);
     tracing::warn!(reason = ?trouble.reason, cause = %trouble.cause, "a flight function failed");
     Failure::new(kind, code, message).because(trouble.cause).retry_after(trouble.retry_after)
 }

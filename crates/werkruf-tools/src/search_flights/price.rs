@@ -1,6 +1,6 @@
 //! Prices as people write them.
 
-use werkruf_contract::{Language, Words};
+use werkruf_contract::{Language, Texts};
 
 use super::money::Money;
 
@@ -9,7 +9,7 @@ const SIGNS: [(&str, &str); 8] =
     [("USD", "$"), ("EUR", "€"), ("GBP", "£"), ("JPY", "¥"), ("CAD", "CA$"), ("AUD", "A$"), ("BRL", "R$"), ("INR", "₹")];
 
 /// `450,00 $`, `$450.00`, `450,00 CHF`, `CHF 450.00`.
-pub(super) fn money(words: &Words, money: &Money) -> String {
+pub(super) fn money(words: &Texts, money: &Money) -> String {
     let number = words.decimal(&money.amount);
     let Some(code) = money.currency.as_deref() else { return number };
     let sign = SIGNS.iter().find(|(known, _)| *known == code).map(|(_, sign)| *sign);
@@ -21,14 +21,14 @@ pub(super) fn money(words: &Words, money: &Money) -> String {
 }
 
 /// `85.000 Meilen + 450,00 $`.
-pub(super) fn miles(words: &Words, miles: i64, taxes: Option<&Money>) -> String {
-    let taxes = taxes.map_or_else(|| words.say("flights-taxes-unknown", &[]), |taxes| money(words, taxes));
-    words.say("flights-miles", &[("miles", words.number(miles).into()), ("taxes", taxes.into())])
+pub(super) fn miles(words: &Texts, miles: i64, taxes: Option<&Money>) -> String {
+    let taxes = taxes.map_or_else(|| words.text("flights-taxes-unknown", &[]), |taxes| money(words, taxes));
+    words.text("flights-miles", &[("miles", words.number(miles).into()), ("taxes", taxes.into())])
 }
 
 #[cfg(test)]
 mod tests {
-    use werkruf_contract::Words;
+    use werkruf_contract::Texts;
 
     use super::{miles, money};
     use crate::search_flights::money::Money;
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn prices_follow_the_language() {
         let taxes = Money::of_minor(45_000, Some("USD"));
-        let said = |locale: &str, taxes: Option<&Money>| miles(&Words::of(locale), 85_000, taxes);
+        let said = |locale: &str, taxes: Option<&Money>| miles(&Texts::of(locale), 85_000, taxes);
         assert_eq!(said("de-DE", Some(&taxes)), "85.000 Meilen + 450,00 $");
         assert_eq!(said("en-US", Some(&taxes)), "85,000 miles + $450.00");
         assert_eq!(said("es-ES", Some(&taxes)), "85.000 millas + 450,00 $");
@@ -48,8 +48,8 @@ mod tests {
     #[test]
     fn a_currency_without_a_sign_is_named() {
         let francs = Money::new("1234.50", Some("CHF"));
-        assert_eq!(money(&Words::of("de"), &francs), "1.234,50 CHF");
-        assert_eq!(money(&Words::of("en"), &francs), "CHF 1,234.50");
-        assert_eq!(money(&Words::of("en"), &Money::new("12", None)), "12");
+        assert_eq!(money(&Texts::of("de"), &francs), "1.234,50 CHF");
+        assert_eq!(money(&Texts::of("en"), &francs), "CHF 1,234.50");
+        assert_eq!(money(&Texts::of("en"), &Money::new("12", None)), "12");
     }
 }

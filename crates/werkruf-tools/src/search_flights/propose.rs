@@ -8,7 +8,7 @@ use super::cabin::Cabin;
 use super::{airports, phrase_days, programs};
 
 const FLYING: [&str; 7] = ["flug", "flueg", "flieg", "flight", "vuelo", "volar", "vuela"];
-/// Words about other things that fly into such sentences.
+/// Texts about other things that fly into such sentences.
 const OTHERWISE: [&str; 12] =
     ["flughafen", "artikel", "article", "articulo", "anfrage", "request", "solicitud", "aufgabe", "todo", "task", "tarea", "cerebro"];
 const FROM: [&str; 6] = ["von", "ab", "aus", "from", "desde", "de"];

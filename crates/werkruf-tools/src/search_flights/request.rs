@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 use serde_json::{Value, json};
-use werkruf_contract::{Failure, Part, Words};
+use werkruf_contract::{Failure, TextArg, Texts};
 
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
@@ -37,7 +37,7 @@ pub(super) enum Read {
 
 impl Request {
     /// Refuses what makes no sense, also where something is still missing.
-    pub(super) fn read(args: Args, today: Date, words: &Words) -> Result<Read, Failure> {
+    pub(super) fn read(args: Args, today: Date, words: &Texts) -> Result<Read, Failure> {
         let mut told = args;
         for place in [&mut told.origin, &mut told.destination].into_iter().flatten() {
             *place = airports::read(place).ok_or_else(|| refused(words, "unknown_airport", &[("place", place.clone().into())]))?;
@@ -112,15 +112,15 @@ impl Request {
 }
 
 /// The refusal of this code, in the person's words.
-fn refused(words: &Words, code: &'static str, parts: &[(&str, Part<'_>)]) -> Failure {
-    Failure::validation(code, words.say(&format!("flights-{code}"), parts))
+fn refused(words: &Texts, code: &'static str, parts: &[(&str, TextArg<'_>)]) -> Failure {
+    Failure::validation(code, words.text(&format!("flights-{code}"), parts))
 }
 
-fn invalid(words: &Words, field: &str) -> Failure {
-    Failure::validation("invalid_arguments", words.say("flights-invalid", &[("field", field.into())]))
+fn invalid(words: &Texts, field: &str) -> Failure {
+    Failure::validation("invalid_arguments", words.text("flights-invalid", &[("field", field.into())]))
 }
 
-fn people(told: &Args, words: &Words) -> Result<(), Failure> {
+fn people(told: &Args, words: &Texts) -> Result<(), Failure> {
     let (adults, children, infants) = (told.pax.unwrap_or(1), told.children.unwrap_or(0), told.infants.unwrap_or(0));
     if adults == 0 {
         return Err(invalid(words, "pax"));
@@ -132,7 +132,7 @@ fn people(told: &Args, words: &Words) -> Result<(), Failure> {
 }
 
 /// The programs by their names at Seats.aero; the request keeps those names too.
-fn sources(told: &mut Args, words: &Words) -> Result<Vec<String>, Failure> {
+fn sources(told: &mut Args, words: &Texts) -> Result<Vec<String>, Failure> {
     let Some(named) = &mut told.loyalty_programs else { return Ok(Vec::new()) };
     let mut sources: Vec<String> = Vec::new();
     for name in named.iter() {
@@ -147,7 +147,7 @@ fn sources(told: &mut Args, words: &Words) -> Result<Vec<String>, Failure> {
     Ok(sources)
 }
 
-fn members(constraints: Option<&Constraints>, words: &Words) -> Result<Option<Vec<&'static str>>, Failure> {
+fn members(constraints: Option<&Constraints>, words: &Texts) -> Result<Option<Vec<&'static str>>, Failure> {
     let alliances = constraints.and_then(|constraints| constraints.alliances.as_deref()).unwrap_or_default();
     let mut members = Vec::new();
     for alliance in alliances {
@@ -156,20 +156,20 @@ fn members(constraints: Option<&Constraints>, words: &Words) -> Result<Option<Ve
     Ok((!members.is_empty()).then_some(members))
 }
 
-fn currency(said: Option<&str>, default: &str, words: &Words) -> Result<String, Failure> {
+fn currency(said: Option<&str>, default: &str, words: &Texts) -> Result<String, Failure> {
     let code = said.unwrap_or(default).trim().to_ascii_uppercase();
     let fits = code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_uppercase());
     if fits { Ok(code) } else { Err(invalid(words, "currency")) }
 }
 
-fn currency_of_taxes(constraints: &Constraints, words: &Words) -> Result<String, Failure> {
+fn currency_of_taxes(constraints: &Constraints, words: &Texts) -> Result<String, Failure> {
     if constraints.max_taxes.is_some_and(|most| !most.is_finite() || most < 0.0) {
         return Err(invalid(words, "constraints.max_taxes"));
     }
     currency(constraints.max_taxes_currency.as_deref(), "USD", words)
 }
 
-fn dates(told: &Args, today: Date, words: &Words) -> Result<(Option<Date>, Option<Date>), Failure> {
+fn dates(told: &Args, today: Date, words: &Texts) -> Result<(Option<Date>, Option<Date>), Failure> {
     let read =
         |field: &str, text: Option<&str>| text.map(|text| text.trim().parse::<Date>().map_err(|_| invalid(words, field))).transpose();
     let out = read("depart_date", told.depart_date.as_deref())?;
@@ -193,8 +193,8 @@ fn dates(told: &Args, today: Date, words: &Words) -> Result<(Option<Date>, Optio
 }
 
 /// The classes in words.
-pub(super) fn cabin_word(words: &Words, cabin: Cabin) -> String {
-    words.say(&format!("flights-cabin-{}", cabin.lower()), &[])
+pub(super) fn cabin_word(words: &Texts, cabin: Cabin) -> String {
+    words.text(&format!("flights-cabin-{}", cabin.lower()), &[])
 }
 
 #[cfg(test)]

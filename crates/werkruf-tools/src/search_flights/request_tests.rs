@@ -1,6 +1,6 @@
 use jiff::civil::{Date, date};
 use serde_json::{Value, json};
-use werkruf_contract::{Failure, ToolErrorType, Words};
+use werkruf_contract::{Failure, Texts, ToolErrorType};
 
 use super::{Read, Request};
 
@@ -9,7 +9,7 @@ const TODAY: Date = date(2026, 11, 15);
 fn read(mut change: Value) -> Result<Read, Failure> {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
-    Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Words::of("de"))
+    Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Texts::of("de"))
 }
 
 fn code(change: &Value) -> String {

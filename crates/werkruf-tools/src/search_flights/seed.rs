@@ -1,7 +1,7 @@
 //! The shapes older programs read: `FlightResult` per award, and offers as they were received.
 
 use serde_json::{Map, Value, json};
-use werkruf_contract::Words;
+use werkruf_contract::Texts;
 
 use super::offer::{Award, Place};
 use super::price;
@@ -9,7 +9,7 @@ use super::provider::Found;
 use super::query::{Days, Query};
 
 /// `{success, results: {count, flights}, returnResults?, stats}`.
-pub(super) fn seats_result(awards: &[Award], back: &[Award], query: &Query, has_more: bool, words: &Words) -> Value {
+pub(super) fn seats_result(awards: &[Award], back: &[Award], query: &Query, has_more: bool, words: &Texts) -> Value {
     let results = |awards: &[Award]| json!({"count": awards.len(), "flights": awards.iter().map(|award| flight(award, query, words)).collect::<Vec<_>>()});
     let mut said = json!({"success": true, "results": results(awards)});
     if query.back.is_some() {
@@ -29,7 +29,7 @@ pub(super) fn amadeus_result(found: &Found, most: usize) -> Value {
     json!({"success": true, "results": {"count": offers.len(), "flights": offers}, "dictionaries": dictionaries})
 }
 
-fn flight(award: &Award, query: &Query, words: &Words) -> Value {
+fn flight(award: &Award, query: &Query, words: &Texts) -> Value {
     let trip = award.trip.as_ref();
     let price = price::miles(words, award.miles, award.taxes.as_ref());
     let place = |place: Option<&Place>, airport: &str| {
@@ -37,7 +37,7 @@ fn flight(award: &Award, query: &Query, words: &Words) -> Value {
         json!({"airport": at, "time": place.and_then(|place| place.local_time.as_deref())})
     };
     let stops = trip.map_or(i64::from(!award.has_nonstop), |trip| trip.stops);
-    let said_stops = if stops == 0 { words.say("flights-nonstop", &[]) } else { words.say("flights-stops", &[("count", stops.into())]) };
+    let said_stops = if stops == 0 { words.text("flights-nonstop", &[]) } else { words.text("flights-stops", &[("count", stops.into())]) };
     let links: Map<String, Value> = award.booking_links.iter().map(|link| (link.label.clone(), json!(link.link))).collect();
     json!({
         "id": award.availability_id,

@@ -1,7 +1,7 @@
 //! What was shown last, numbered as it was shown, so that "the second one" means something.
 
 use serde_json::{Value, json};
-use werkruf_contract::Words;
+use werkruf_contract::Texts;
 
 use super::offer::{Award, Cash};
 use super::text::{Told, award_line, cash_line};
@@ -10,7 +10,7 @@ use super::text::{Told, award_line, cash_line};
 pub(crate) const SHOWN: &str = "last_flight_results";
 
 /// Small: it travels with the conversation's state.
-pub(super) fn list(told: &Told<'_>, words: &Words) -> Value {
+pub(super) fn list(told: &Told<'_>, words: &Texts) -> Value {
     let query = &told.request.query;
     let awards = |kind: &'static str, awards: &[Award], days| -> Vec<Value> {
         awards.iter().map(|award| award_entry(kind, award, &award_line(words, award, days))).collect()

@@ -1,6 +1,6 @@
 //! The answer for a person: numbered flights, and who had nothing to say.
 
-use werkruf_contract::{Part, Words};
+use werkruf_contract::{TextArg, Texts};
 
 use super::offer::{Award, Cash, Itinerary, Place};
 use super::provider::{Report, Status};
@@ -23,11 +23,11 @@ pub(super) struct Told<'a> {
 
 impl Told<'_> {
     /// The whole answer.
-    pub(super) fn text(&self, words: &Words) -> String {
+    pub(super) fn text(&self, words: &Texts) -> String {
         let mut number = 0;
         let mut sections = Vec::new();
         if self.sandbox {
-            sections.push(words.say("flights-sandbox", &[]));
+            sections.push(words.text("flights-sandbox", &[]));
         }
         if self.is_empty() {
             sections.push(self.heading(words, "flights-none", self.request.query.out, false));
@@ -47,19 +47,19 @@ impl Told<'_> {
         self.awards.is_empty() && self.awards_return.is_empty() && self.cash.is_empty()
     }
 
-    fn heading(&self, words: &Words, key: &str, days: Days, back: bool) -> String {
+    fn heading(&self, words: &Texts, key: &str, days: Days, back: bool) -> String {
         let query = &self.request.query;
         let (from, to) = if back { (&query.destination, &query.origin) } else { (&query.origin, &query.destination) };
-        let parts: [(&str, Part<'_>); 4] = [
+        let parts: [(&str, TextArg<'_>); 4] = [
             ("from", from.into()),
             ("to", to.into()),
             ("day", words.date(days.wanted).into()),
             ("cabin", cabin_word(words, query.cabin).into()),
         ];
-        words.say(key, &parts)
+        words.text(key, &parts)
     }
 
-    fn award_sections(&self, words: &Words, number: &mut usize, sections: &mut Vec<String>) {
+    fn award_sections(&self, words: &Texts, number: &mut usize, sections: &mut Vec<String>) {
         let days = [(self.awards, Some(self.request.query.out), false), (self.awards_return, self.request.query.back, true)];
         for (awards, days, back) in days {
             let Some(days) = days.filter(|_| !awards.is_empty()) else { continue };
@@ -73,7 +73,7 @@ impl Told<'_> {
         }
     }
 
-    fn cash_section(&self, words: &Words, number: &mut usize, sections: &mut Vec<String>) {
+    fn cash_section(&self, words: &Texts, number: &mut usize, sections: &mut Vec<String>) {
         if self.cash.is_empty() {
             return;
         }
@@ -86,16 +86,16 @@ impl Told<'_> {
     }
 
     /// Who is missing, and why; a source that was never set up is no news, unless none for money is.
-    fn silence(&self, words: &Words) -> Vec<String> {
+    fn silence(&self, words: &Texts) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for report in self.reports.iter().filter(|report| report.reason.is_some() && report.status != Status::Skipped) {
-            let reason = report.reason.map(|reason| words.say(reason_key(reason), &[])).unwrap_or_default();
+            let reason = report.reason.map(|reason| words.text(reason_key(reason), &[])).unwrap_or_default();
             notes.push(
-                words.say("flights-missing-provider", &[("provider", provider_name(&report.name).into()), ("reason", reason.into())]),
+                words.text("flights-missing-provider", &[("provider", provider_name(&report.name).into()), ("reason", reason.into())]),
             );
         }
         if !self.has_cash && !self.request.award_only {
-            notes.push(words.say("flights-no-cash-source", &[]));
+            notes.push(words.text("flights-no-cash-source", &[]));
         }
         notes
     }
@@ -122,7 +122,7 @@ fn provider_name(name: &str) -> String {
     }
 }
 
-pub(super) fn award_line(words: &Words, award: &Award, days: Days) -> String {
+pub(super) fn award_line(words: &Texts, award: &Award, days: Days) -> String {
     let airlines = award.airlines.join(", ");
     let trip = award.trip.as_ref();
     let numbers = trip.and_then(|trip| trip.flight_numbers.as_ref()).map(|numbers| numbers.join(", "));
@@ -143,9 +143,9 @@ pub(super) fn award_line(words: &Words, award: &Award, days: Days) -> String {
         None if award.nonstop_miles == Some(award.miles) => more.push(stops(words, 0)),
         None => {}
     }
-    more.extend(award.seats_left.map(|seats| words.say("flights-seats", &[("count", seats.into())])));
+    more.extend(award.seats_left.map(|seats| words.text("flights-seats", &[("count", seats.into())])));
     if !award.unchecked.is_empty() {
-        more.push(words.say("flights-unchecked", &[]));
+        more.push(words.text("flights-unchecked", &[]));
     }
     if !more.is_empty() {
         line.push_str("\n   ");
@@ -154,10 +154,10 @@ pub(super) fn award_line(words: &Words, award: &Award, days: Days) -> String {
     line
 }
 
-pub(super) fn cash_line(words: &Words, offer: &Cash) -> String {
+pub(super) fn cash_line(words: &Texts, offer: &Cash) -> String {
     let total = price::money(words, &offer.price_total_all_travellers);
     let price = if offer.travellers > 1 {
-        words.say("flights-total", &[("price", total.into()), ("count", offer.travellers.into())])
+        words.text("flights-total", &[("price", total.into()), ("count", offer.travellers.into())])
     } else {
         total
     };
@@ -169,12 +169,12 @@ pub(super) fn cash_line(words: &Words, offer: &Cash) -> String {
     }
     if !offer.also_sold_as.is_empty() {
         line.push_str("\n   ");
-        line.push_str(&words.say("flights-also", &[("numbers", offer.also_sold_as.join(", ").into())]));
+        line.push_str(&words.text("flights-also", &[("numbers", offer.also_sold_as.join(", ").into())]));
     }
     line
 }
 
-fn leg_line(words: &Words, leg: &Itinerary) -> String {
+fn leg_line(words: &Texts, leg: &Itinerary) -> String {
     let mut facts = vec![leg.flight_numbers.join(", ")];
     facts.extend(times(&leg.departure, &leg.arrival));
     facts.push(stops(words, leg.stops));
@@ -182,8 +182,8 @@ fn leg_line(words: &Words, leg: &Itinerary) -> String {
     facts.join(" · ")
 }
 
-fn stops(words: &Words, stops: i64) -> String {
-    if stops == 0 { words.say("flights-nonstop", &[]) } else { words.say("flights-stops", &[("count", stops.into())]) }
+fn stops(words: &Texts, stops: i64) -> String {
+    if stops == 0 { words.text("flights-nonstop", &[]) } else { words.text("flights-stops", &[("count", stops.into())]) }
 }
 
 /// `FRA 10:30 → JFK 13:15 (+1)`: local clocks, as they were given.

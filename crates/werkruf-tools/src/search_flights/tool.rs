@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, Words};
+use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
 
 use super::args::{Args, LAST, PENDING};
 use super::flights::{Flights, Gathered};
@@ -59,7 +59,7 @@ impl Tool for SearchFlights {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Answer>, Failure> {
-        let words = Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
         let zone = TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC);
         let today = self.0.clock().now().to_zoned(zone).date();
         let request = match Request::read(args.completed(&invocation.state), today, &words)? {
@@ -83,7 +83,7 @@ impl Tool for SearchFlights {
 }
 
 impl SearchFlights {
-    fn answer(&self, request: &Request, gathered: Gathered, words: &Words) -> Reply<Answer> {
+    fn answer(&self, request: &Request, gathered: Gathered, words: &Texts) -> Reply<Answer> {
         let raw_amadeus =
             gathered.parts.iter().find(|(name, _)| *name == "amadeus").map(|(_, found)| seed::amadeus_result(found, request.max_results));
         let has_more = gathered.parts.iter().any(|(_, found)| found.has_more);
@@ -135,9 +135,9 @@ impl SearchFlights {
 }
 
 /// Asks for exactly what is missing and remembers the rest.
-fn question(known: &Args, missing: Vec<&'static str>, words: &Words) -> Reply<Answer> {
-    let names: Vec<String> = missing.iter().map(|field| words.say(&format!("flights-ask-{field}"), &[])).collect();
-    let message = words.say("flights-ask", &[("missing", names.join(", ").into())]);
+fn question(known: &Args, missing: Vec<&'static str>, words: &Texts) -> Reply<Answer> {
+    let names: Vec<String> = missing.iter().map(|field| words.text(&format!("flights-ask-{field}"), &[])).collect();
+    let message = words.text("flights-ask", &[("missing", names.join(", ").into())]);
     let mut reply = Reply::new(Answer {
         kind: "question",
         message: message.clone(),

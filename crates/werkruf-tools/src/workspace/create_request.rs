@@ -82,7 +82,7 @@ impl Tool for CreateRequest {
             return Err(Failure::validation("invalid_arguments", message));
         };
         let words = words(&invocation);
-        let message = words.say("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
+        let message = words.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
         let mut reply = Reply::new(Created {
             id: row.id,
             title: row.title,

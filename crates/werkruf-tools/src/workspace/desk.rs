@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Effect, Failure, Grant, Invocation, Need, ToolErrorType, ToolSpec, Words};
-use werkruf_store::{Reach, StoreError, Target, Workspace};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Need, Scope, Texts, ToolErrorType, ToolSpec};
+use werkruf_store::{RowScope, StoreError, Target, Workspace};
 
 use super::whole::Whole;
 
@@ -32,10 +32,10 @@ impl Desk {
 
     /// Whose rows may be asked for, or the one refusal there is: its words are the same for a person outside the
     /// scope and for one that does not exist.
-    pub(super) async fn reach(&self, invocation: &Invocation, grant: Grant, whose: Whose) -> Result<Reach, Failure> {
+    pub(super) async fn reach(&self, invocation: &Invocation, grant: Scope, whose: Whose) -> Result<RowScope, Failure> {
         let principal = &invocation.principal;
         let Ok(caller) = principal.user_id.parse::<i64>() else { return Err(denied(invocation)) };
-        let reach = |target| Reach { caller, caller_branch: principal.branch_id, grant, target };
+        let reach = |target| RowScope { caller, caller_branch: principal.branch_id, grant, target };
         let target = match (whose.user_id, whose.branch_id) {
             (None, None) => Target::Own,
             (Some(Whole(user)), None) if user == caller => Target::Own,
@@ -47,42 +47,42 @@ impl Desk {
                 may_list(invocation, grant, branch)?;
                 Target::Branch(branch)
             }
-            (Some(_), Some(_)) if grant == Grant::Own => return Err(denied(invocation)),
+            (Some(_), Some(_)) if grant == Scope::Own => return Err(denied(invocation)),
             (Some(_), Some(_)) => return Err(Failure::validation("invalid_arguments", "Give userId or branchId, not both.")),
         };
         Ok(reach(target))
     }
 
     /// Another person's rows need a scope that covers that person.
-    async fn may_see(&self, invocation: &Invocation, reach: &Reach) -> Result<(), Failure> {
+    async fn may_see(&self, invocation: &Invocation, reach: &RowScope) -> Result<(), Failure> {
         let covered = match reach.grant {
-            Grant::Own => false,
-            Grant::Branch => {
+            Scope::Own => false,
+            Scope::Branch => {
                 self.workspace.person(invocation.principal.tenant_id, reach.clone()).await.map_err(|error| failed(&error))?.is_some()
             }
-            Grant::All => true,
+            Scope::All => true,
         };
         if covered { Ok(()) } else { Err(denied(invocation)) }
     }
 }
 
-fn may_list(invocation: &Invocation, grant: Grant, branch: i64) -> Result<(), Failure> {
+fn may_list(invocation: &Invocation, grant: Scope, branch: i64) -> Result<(), Failure> {
     let covered = match grant {
-        Grant::Own => false,
-        Grant::Branch => invocation.principal.branch_id == Some(branch),
-        Grant::All => true,
+        Scope::Own => false,
+        Scope::Branch => invocation.principal.branch_id == Some(branch),
+        Scope::All => true,
     };
     if covered { Ok(()) } else { Err(denied(invocation)) }
 }
 
 /// The refusal. It says nothing about what there would have been to see.
 pub(super) fn denied(invocation: &Invocation) -> Failure {
-    Failure::fatal("permission_denied", words(invocation).say("call-permission_denied", &[])).nothing_happened()
+    Failure::fatal("permission_denied", words(invocation).text("call-permission_denied", &[])).nothing_happened()
 }
 
 /// The person's words.
-pub(super) fn words(invocation: &Invocation) -> Words {
-    Words::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
+pub(super) fn words(invocation: &Invocation) -> Texts {
+    Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
 }
 
 /// The person's time zone; UTC where it is not known to the clock's library.

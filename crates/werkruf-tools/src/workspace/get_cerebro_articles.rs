@@ -3,8 +3,8 @@
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Failure, Invocation, Reply, Tool, ToolSpec, Words};
-use werkruf_store::{ArticleQuery, ArticleRow, Found};
+use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
+use werkruf_store::{ArticleQuery, ArticleRow, Listing};
 
 use super::desk::{Desk, Whose, failed, spec, words};
 use super::phrase::Phrase;
@@ -19,7 +19,7 @@ pub(super) struct GetCerebroArticles(pub(super) Desk);
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// Words to look for in title, content and tags
+    /// Texts to look for in title, content and tags
     #[serde(rename = "searchTerm", skip_serializing_if = "Option::is_none")]
     search_term: Option<String>,
     /// Tags to filter by, such as ['notfall', 'emergency']; one of them is enough
@@ -87,20 +87,20 @@ fn article(row: ArticleRow) -> Article {
     Article { id, title, content, tags }
 }
 
-fn message(words: &Words, search: Option<&str>, tags: &[String], found: &Found<ArticleRow>) -> String {
+fn message(words: &Texts, search: Option<&str>, tags: &[String], found: &Listing<ArticleRow>) -> String {
     let mut filter = String::new();
     if let Some(term) = search {
-        filter = format!(" {}", words.say("articles-term", &[("term", render::excerpt(term).into())]));
+        filter = format!(" {}", words.text("articles-term", &[("term", render::excerpt(term).into())]));
     }
     if !tags.is_empty() {
-        filter = format!("{filter} {}", words.say("articles-tags", &[("tags", render::excerpt(&tags.join(", ")).into())]));
+        filter = format!("{filter} {}", words.text("articles-tags", &[("tags", render::excerpt(&tags.join(", ")).into())]));
     }
     if found.rows.is_empty() {
-        return words.say("articles-none", &[("filter", filter.into())]);
+        return words.text("articles-none", &[("filter", filter.into())]);
     }
     let count = found.rows.len();
-    let headline = words.say("articles-found", &[("count", count.into()), ("filter", filter.into())]);
-    let more = found.truncated.then(|| words.say("articles-more", &[("count", count.into())]));
+    let headline = words.text("articles-found", &[("count", count.into()), ("filter", filter.into())]);
+    let more = found.truncated.then(|| words.text("articles-more", &[("count", count.into())]));
     let lines = found.rows.iter().map(|row| format!("{}: {}", render::line(&row.title), render::excerpt(&row.content)));
     render::list(headline, lines, more)
 }

@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Access, Failure, Grant, Invocation, Need, Reply, Tool, ToolSpec, Words};
+use werkruf_contract::{Access, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
 use werkruf_store::{PersonRow, Target};
 
 use super::desk::{Desk, Whose, denied, failed, spec, words};
@@ -45,14 +45,14 @@ impl Tool for GetPerson {
         let whose = Whose { user_id: args.user_id, branch_id: None };
         // Oneself needs no right; anybody else follows the scope of the users' table, and no right at all is like `own`.
         let need = Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
-        let grant = invocation.principal.grant(&need).unwrap_or(Grant::Own);
+        let grant = invocation.principal.grant(&need).unwrap_or(Scope::Own);
         let reach = self.0.reach(&invocation, grant, whose).await?;
         let target = reach.target;
         let found = self.0.workspace.person(invocation.principal.tenant_id, reach).await.map_err(|error| failed(&error))?;
         let words = words(&invocation);
         let Some(row) = found else {
             return Err(match target {
-                Target::User(_) => Failure::validation("unknown_user", words.say("call-unknown_user", &[])),
+                Target::User(_) => Failure::validation("unknown_user", words.text("call-unknown_user", &[])),
                 Target::Own | Target::Branch(_) => denied(&invocation),
             });
         };
@@ -69,16 +69,16 @@ impl Tool for GetPerson {
     }
 }
 
-fn message(words: &Words, row: &PersonRow) -> String {
+fn message(words: &Texts, row: &PersonRow) -> String {
     let id = row.id.to_string();
     let name = [("first", (&row.first_name).into()), ("last", (&row.last_name).into()), ("id", id.into())];
     let mut lines = Vec::new();
-    lines.extend(row.email.as_ref().map(|email| words.say("person-email", &[("email", email.into())])));
-    lines.extend(row.branch.as_ref().map(|branch| words.say("person-branch", &[("branch", branch.into())])));
+    lines.extend(row.email.as_ref().map(|email| words.text("person-email", &[("email", email.into())])));
+    lines.extend(row.branch.as_ref().map(|branch| words.text("person-branch", &[("branch", branch.into())])));
     lines.push(if row.roles.is_empty() {
-        words.say("person-no-roles", &[])
+        words.text("person-no-roles", &[])
     } else {
-        words.say("person-roles", &[("roles", row.roles.join(", ").into())])
+        words.text("person-roles", &[("roles", row.roles.join(", ").into())])
     });
-    render::list(words.say("person-name", &name), lines, None)
+    render::list(words.text("person-name", &name), lines, None)
 }

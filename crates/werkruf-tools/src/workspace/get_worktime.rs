@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Failure, Invocation, Reply, Tool, ToolSpec, Words};
+use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{Target, WorktimeQuery};
 
 use super::days::{Day, Days};
@@ -73,7 +73,7 @@ impl Tool for GetWorktime {
         let whose = Whose { user_id: args.user_id, branch_id: args.branch_id };
         let reach = self.0.reach(&invocation, invocation.grant, whose).await?;
         let target = reach.target;
-        let too_long = || Failure::validation("invalid_arguments", words.say("worktime-too-long", &[]));
+        let too_long = || Failure::validation("invalid_arguments", words.text("worktime-too-long", &[]));
         let (from, to) = bounds(days, &zone).ok_or_else(too_long)?;
         let query = WorktimeQuery { reach, from, to, limit: MOST_ROWS };
         let found = self.0.workspace.worktimes(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
@@ -132,9 +132,9 @@ fn item(piece: &Stretch) -> Item {
 }
 
 /// `running` is said only where today is among the days.
-fn message(words: &Words, days: Days, target: Target, pieces: &[Stretch], total: i64, running: Option<bool>) -> String {
+fn message(words: &Texts, days: Days, target: Target, pieces: &[Stretch], total: i64, running: Option<bool>) -> String {
     let filter = render::brackets(&render::whose(words, target).into_iter().collect::<Vec<_>>());
-    let clock = running.map(|running| words.say(if running { "worktime-running" } else { "worktime-stopped" }, &[]));
+    let clock = running.map(|running| words.text(if running { "worktime-running" } else { "worktime-stopped" }, &[]));
     if pieces.is_empty() {
         let nothing = render::days(words, "worktime-none", days, &[("filter", filter.into())]);
         return clock.map_or_else(|| nothing.clone(), |clock| format!("{nothing} {clock}"));
@@ -145,16 +145,16 @@ fn message(words: &Words, days: Days, target: Target, pieces: &[Stretch], total:
         headline = format!("{headline} – {clock}");
     }
     let rest = pieces.len().saturating_sub(MOST_LINES);
-    let more = (rest > 0).then(|| words.say("worktime-more", &[("count", rest.into())]));
+    let more = (rest > 0).then(|| words.text("worktime-more", &[("count", rest.into())]));
     render::list(headline, pieces.iter().take(MOST_LINES).map(|piece| line(words, piece)), more)
 }
 
-fn line(words: &Words, piece: &Stretch) -> String {
+fn line(words: &Texts, piece: &Stretch) -> String {
     let day = ("day", words.date(piece.date).into());
     let start = ("start", words.time(&piece.start).into());
     let total = ("total", words.duration_minutes(piece.seconds / 60).into());
     match &piece.end {
-        Some(end) => words.say("worktime-line", &[day, start, ("end", words.time(end).into()), total]),
-        None => words.say("worktime-line-running", &[day, start, total]),
+        Some(end) => words.text("worktime-line", &[day, start, ("end", words.time(end).into()), total]),
+        None => words.text("worktime-line-running", &[day, start, total]),
     }
 }

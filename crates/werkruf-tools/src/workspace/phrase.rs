@@ -299,7 +299,7 @@ impl<'a> Phrase<'a> {
             || word.starts_with("user")
     }
 
-    /// Words that say something these tools do not understand.
+    /// Texts that say something these tools do not understand.
     pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
         (0..self.tokens.len()).filter(|at| !self.topic.contains(at) && !self.is_known(*at))
     }

@@ -1,6 +1,6 @@
 //! Pieces of an answer for a person: what was asked for, in brackets, and one line per row.
 
-use werkruf_contract::{Part, Words};
+use werkruf_contract::{TextArg, Texts};
 use werkruf_store::Target;
 
 use super::days::Days;
@@ -14,24 +14,24 @@ pub(super) fn brackets(parts: &[String]) -> String {
 }
 
 /// Whose rows, where they are not the caller's own.
-pub(super) fn whose(words: &Words, target: Target) -> Option<String> {
+pub(super) fn whose(words: &Texts, target: Target) -> Option<String> {
     match target {
         Target::Own => None,
-        Target::User(id) => Some(words.say("filter-user", &[("id", id.to_string().into())])),
-        Target::Branch(id) => Some(words.say("filter-branch", &[("id", id.to_string().into())])),
+        Target::User(id) => Some(words.text("filter-user", &[("id", id.to_string().into())])),
+        Target::Branch(id) => Some(words.text("filter-branch", &[("id", id.to_string().into())])),
     }
 }
 
 /// `<key>-day` or `<key>-span`.
-pub(super) fn days(words: &Words, key: &str, days: Days, more: &[(&str, Part<'_>)]) -> String {
+pub(super) fn days(words: &Texts, key: &str, days: Days, more: &[(&str, TextArg<'_>)]) -> String {
     let (from, to) = (words.date(days.from), words.date(days.to));
-    let mut parts: Vec<(&str, Part<'_>)> = more.to_vec();
+    let mut parts: Vec<(&str, TextArg<'_>)> = more.to_vec();
     if days.from == days.to {
         parts.push(("day", from.into()));
-        return words.say(&format!("{key}-day"), &parts);
+        return words.text(&format!("{key}-day"), &parts);
     }
     parts.extend([("from", from.into()), ("to", to.into())]);
-    words.say(&format!("{key}-span"), &parts)
+    words.text(&format!("{key}-span"), &parts)
 }
 
 /// A row's text on one line.

@@ -1,6 +1,6 @@
 //! The words a question about the workspace is made of, folded (lower case, no accents), in German, English and Spanish.
 
-/// Words with spaces between them.
+/// Texts with spaces between them.
 pub(super) struct List(&'static str);
 
 impl List {

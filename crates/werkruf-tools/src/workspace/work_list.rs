@@ -2,8 +2,8 @@
 
 use jiff::civil::Date;
 use serde::Serialize;
-use werkruf_contract::{Failure, Invocation, Reply, Words};
-use werkruf_store::{DateSpan, Found, Target, WorkQuery, WorkRow};
+use werkruf_contract::{Failure, Invocation, Reply, Texts};
+use werkruf_store::{DateSpan, Listing, Target, WorkQuery, WorkRow};
 
 use super::days::{Day, Days};
 use super::desk::{Desk, Whose, failed, words};
@@ -80,28 +80,28 @@ fn item(row: WorkRow) -> WorkItem {
     WorkItem { id, title, status, due_date, requester, responsible }
 }
 
-fn message(words: &Words, table: Table, status: Option<&str>, days: Option<Days>, target: Target, found: &Found<WorkRow>) -> String {
+fn message(words: &Texts, table: Table, status: Option<&str>, days: Option<Days>, target: Target, found: &Listing<WorkRow>) -> String {
     let mut filter = Vec::new();
-    filter.extend(status.map(|status| words.say(&format!("status-{status}"), &[])));
+    filter.extend(status.map(|status| words.text(&format!("status-{status}"), &[])));
     filter.extend(days.map(|days| render::days(words, "filter-due", days, &[])));
     filter.extend(render::whose(words, target));
     let filter = render::brackets(&filter);
     if found.rows.is_empty() {
-        return words.say(&format!("{}-none", table.key()), &[("filter", filter.into())]);
+        return words.text(&format!("{}-none", table.key()), &[("filter", filter.into())]);
     }
     let count = found.rows.len();
-    let headline = words.say(&format!("{}-found", table.key()), &[("count", count.into()), ("filter", filter.into())]);
-    let more = found.truncated.then(|| words.say("rows-more", &[("count", count.into())]));
+    let headline = words.text(&format!("{}-found", table.key()), &[("count", count.into()), ("filter", filter.into())]);
+    let more = found.truncated.then(|| words.text("rows-more", &[("count", count.into())]));
     render::list(headline, found.rows.iter().map(|row| line(words, table, target, row)), more)
 }
 
 /// "Title – open, due 15.11.2026, from Ana García"; names only where they say something new.
-fn line(words: &Words, table: Table, target: Target, row: &WorkRow) -> String {
-    let mut facts = vec![words.say(&format!("status-{}", row.status), &[])];
-    facts.extend(row.due_date.map(|date| words.say("row-due", &[("day", words.date(date).into())])));
+fn line(words: &Texts, table: Table, target: Target, row: &WorkRow) -> String {
+    let mut facts = vec![words.text(&format!("status-{}", row.status), &[])];
+    facts.extend(row.due_date.map(|date| words.text("row-due", &[("day", words.date(date).into())])));
     if table == Table::Requests || matches!(target, Target::Branch(_)) {
-        facts.push(words.say("row-requester", &[("name", render::line(&row.requester).into())]));
+        facts.push(words.text("row-requester", &[("name", render::line(&row.requester).into())]));
     }
-    facts.extend(row.responsible.as_deref().map(|name| words.say("row-responsible", &[("name", render::line(name).into())])));
+    facts.extend(row.responsible.as_deref().map(|name| words.text("row-responsible", &[("name", render::line(name).into())])));
     format!("{} – {}", render::line(&row.title), facts.join(", "))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use werkruf_contract::Reply;
-use werkruf_store::{Ledger, ProviderAccount};
+use werkruf_store::{ProviderAccount, ProviderAccounts};
 
 use crate::house::{Change, House, Tools, did, with};
 use crate::weather::Weather;

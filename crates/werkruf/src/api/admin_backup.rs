@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::KeepingError;
+use werkruf_store::MaintenanceError;
 
 use super::error::ApiError;
 use super::policy::{Policy, Who};
@@ -58,11 +58,11 @@ async fn back_up(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Re
 }
 
 /// How keeping refuses, over HTTP.
-pub(crate) fn refused(error: KeepingError) -> ApiError {
+pub(crate) fn refused(error: MaintenanceError) -> ApiError {
     let (code, message) = (error.code(), format!("{error}."));
     match error {
-        KeepingError::Store(error) => error.into(),
-        KeepingError::Exists(_) | KeepingError::NotEmpty(_) => ApiError::conflict(code, message),
-        KeepingError::Unfit { .. } | KeepingError::File { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message),
+        MaintenanceError::Store(error) => error.into(),
+        MaintenanceError::Exists(_) | MaintenanceError::NotEmpty(_) => ApiError::conflict(code, message),
+        MaintenanceError::Unfit { .. } | MaintenanceError::File { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message),
     }
 }

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::Deserialize;
 use werkruf_contract::{Deadline, EventType, TurnStatus, Uuid};
-use werkruf_runtime::Accepted;
+use werkruf_runtime::AcceptedTurn;
 
 use super::chat::Running;
 use super::error::ApiError;
@@ -22,7 +22,7 @@ struct Approval {
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Listens until the turn has ended, or should have.
-pub(crate) async fn collect(mut accepted: Accepted, turn: Duration) -> Result<Response, ApiError> {
+pub(crate) async fn collect(mut accepted: AcceptedTurn, turn: Duration) -> Result<Response, ApiError> {
     let mut approval_id = None;
     let end = Deadline::after(turn.saturating_add(GRACE)).instant();
     while let Ok(Some(event)) = tokio::time::timeout_at(end.into(), accepted.events.recv()).await {

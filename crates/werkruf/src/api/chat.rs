@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid};
-use werkruf_runtime::{Accepted, Inbound, Refusal};
+use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
 use super::error::ApiError;
 use super::policy::{Policy, Who};
@@ -119,7 +119,7 @@ async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> R
         .or(asked.chat_id)
         .map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation")))
         .transpose()?;
-    let inbound = Inbound {
+    let inbound = InboundMessage {
         debug: asked.debug == Some(true) && caller.admin,
         caller,
         conversation_id,
@@ -142,7 +142,7 @@ async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> R
     }
 }
 
-async fn answer_with(door: &Door, wish: Wish, accepted: Accepted) -> Result<Response, ApiError> {
+async fn answer_with(door: &Door, wish: Wish, accepted: AcceptedTurn) -> Result<Response, ApiError> {
     let conversation_id = accepted.conversation_id;
     let mut response = match wish {
         Wish::Stream => LiveBody::of_turn(&door.app.runtime, accepted.events).respond(),

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{KeepingError, StoreError};
+use werkruf_store::{MaintenanceError, StoreError};
 
 use super::admin_backup::refused;
 use super::body::Named;
@@ -89,14 +89,14 @@ async fn carry_out(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) ->
     let attempts = async {
         loop {
             match app.store.erase_person(tenant_id, user_id.clone(), cancel, app.clock.clone()).await {
-                Err(KeepingError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(MaintenanceError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(LOOK_AGAIN).await,
                 other => return other,
             }
         }
     };
-    let busy = Err(KeepingError::Store(StoreError::Busy));
+    let busy = Err(MaintenanceError::Store(StoreError::Busy));
     let erased = match tokio::time::timeout(PATIENCE, attempts).await.unwrap_or(busy) {
-        Err(KeepingError::Store(StoreError::Busy)) => {
+        Err(MaintenanceError::Store(StoreError::Busy)) => {
             return Err(ApiError::conflict(
                 "turn_running",
                 "A turn of this person has not ended; wait for it, or cancel it with {\"cancel\": true}.",

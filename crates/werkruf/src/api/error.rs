@@ -232,7 +232,9 @@ impl From<Refusal> for ApiError {
         match refusal {
             Refusal::Invalid { code, message } => Self::new(StatusCode::BAD_REQUEST, code, message),
             Refusal::UnknownConversation => Self::not_found("conversation"),
-            Refusal::GoneOn => Self::conflict("turn_running", "The conversation has gone on since; read it and send the message again."),
+            Refusal::Superseded => {
+                Self::conflict("turn_running", "The conversation has gone on since; read it and send the message again.")
+            }
             Refusal::UnknownTool(name) => Self::unknown_tool(&name),
             Refusal::UnknownCall => Self::not_found("tool call"),
             Refusal::UnknownApproval => Self::not_found("approval"),

@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{Failure, ToolErrorType, Words};
+use werkruf_contract::{Failure, Texts, ToolErrorType};
 use werkruf_tools::FlightCaller;
 
 use super::error::ApiError;
@@ -61,7 +61,7 @@ async fn read(
     let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
     let zone = TimeZone::get(&principal.time_zone).unwrap_or(TimeZone::UTC);
     let today = door.app.clock.now().to_zoned(zone).date();
-    let caller = FlightCaller { tenant_id: principal.tenant_id, today, words: Words::of(&locale) };
+    let caller = FlightCaller { tenant_id: principal.tenant_id, today, words: Texts::of(&locale) };
     let asked = match body::bytes(body).await {
         Ok(raw) => body::json::<Value>(&raw),
         Err(error) => Err(error),

@@ -13,15 +13,15 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
-use werkruf_runtime::{Shown, Watch, complete_event};
-use werkruf_store::{Bite, EventRow, PartialText, StoreError, StreamKey};
+use werkruf_runtime::{PartialAnswer, SubscribeOptions, complete_event};
+use werkruf_store::{EventRow, PartialText, ReadLimit, StoreError, StreamKey};
 
 use super::error::ApiError;
 use super::sse::{AT_ONCE, COME_BACK, Known, LiveBody, frame, response};
 use crate::app::App;
 
 /// Read at once; the client takes it in pieces of [`AT_ONCE`].
-const BITE: Bite = Bite { rows: 256, bytes: 32 * 1024 };
+const BITE: ReadLimit = ReadLimit { rows: 256, bytes: 32 * 1024 };
 
 /// A reader on its way through a log.
 pub(crate) struct Follow {
@@ -47,7 +47,7 @@ impl Follow {
             Some(after) => after,
             None => streams.first_event(tenant_id, conversation_id).await? - 1,
         };
-        let rows = streams.bite(tenant_id, conversation_id, from, BITE).await?;
+        let rows = streams.read_events(tenant_id, conversation_id, from, BITE).await?;
         check_kept(app, tenant_id, conversation_id, from, rows.first()).await?;
         let more = is_full(&rows);
         let phase = Phase::Stored(rows.into_iter(), more);
@@ -99,7 +99,7 @@ impl Follow {
     }
 
     async fn read_on(&mut self) -> Result<BytesMut, StoreError> {
-        let rows = self.app.streams().bite(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
+        let rows = self.app.streams().read_events(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
         self.take(rows);
         Ok(BytesMut::new())
     }
@@ -115,8 +115,8 @@ impl Follow {
     async fn go_live(&mut self) -> Result<BytesMut, StoreError> {
         let (runtime, streams) = (&self.app.runtime, self.app.streams());
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
-        let (feed, shown) = runtime.watch(stream, Watch { turn_id: None, debug: false, after: self.known.last });
-        let rows = streams.bite(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
+        let (feed, shown) = runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after: self.known.last });
+        let rows = streams.read_events(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
         if is_full(&rows) {
             self.take(rows);
             return Ok(BytesMut::new());
@@ -131,7 +131,7 @@ impl Follow {
             // Nobody has said anything since this process began; an earlier one may have, or one beside it.
             None => streams.partial(self.tenant_id, self.conversation_id).await?.map(kept),
         };
-        if let Some(Shown { turn_id, step, content }) = shown.filter(|shown| !self.known.is_settled(shown.turn_id, shown.step)) {
+        if let Some(PartialAnswer { turn_id, step, content }) = shown.filter(|shown| !self.known.is_settled(shown.turn_id, shown.step)) {
             let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id });
             frame(&mut out, None, EventType::AssistantSnapshot, &data.map_err(|error| StoreError::Broken(error.to_string()))?);
         }
@@ -140,8 +140,8 @@ impl Follow {
     }
 }
 
-fn kept(partial: PartialText) -> Shown {
-    Shown { turn_id: partial.turn_id, step: partial.step, content: partial.content }
+fn kept(partial: PartialText) -> PartialAnswer {
+    PartialAnswer { turn_id: partial.turn_id, step: partial.step, content: partial.content }
 }
 
 fn is_full(rows: &[EventRow]) -> bool {

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
-use werkruf_runtime::{Invoke, Invoked, Outcome, Refusal};
+use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
 
 use super::body::{Named, Params};
 use super::error::ApiError;
@@ -86,7 +86,7 @@ async fn invoke(
     };
     let runtime = door.app.runtime.clone();
     match door.owned(async move { runtime.invoke(invoke).await }).await? {
-        Ok(Invoked { job_id, outcome }) => Ok(respond(job_id, outcome, who.scopes.admin)),
+        Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome, who.scopes.admin)),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let (job_id, outcome) = replay::invoke(&door, who.tenant_id, turn_id, same_body).await?;
             let mut response = respond(job_id, outcome, who.scopes.admin);
@@ -106,12 +106,12 @@ struct Awaiting {
     status: TurnStatus,
 }
 
-fn respond(job_id: Uuid, outcome: Outcome, admin: bool) -> Response {
+fn respond(job_id: Uuid, outcome: InvokeOutcome, admin: bool) -> Response {
     let mut response = match outcome {
-        Outcome::Awaiting { approval_id } => {
+        InvokeOutcome::Awaiting { approval_id } => {
             (StatusCode::ACCEPTED, Json(Awaiting { job_id, approval_id, status: TurnStatus::AwaitingApproval })).into_response()
         }
-        Outcome::Done(output) => {
+        InvokeOutcome::Done(output) => {
             let output = match *output {
                 ToolOutput::Error(mut failed) if !admin => {
                     failed.error = failed.error.for_readers();

@@ -59,7 +59,7 @@ struct KeyRequest {
 #[derive(Serialize, ToSchema)]
 struct CreatedKey {
     id: Uuid,
-    /// Shown once.
+    /// PartialAnswer once.
     key: String,
     tenant_id: Uuid,
     user_id: Option<String>,

@@ -59,7 +59,7 @@ async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
         dry_run: request.dry_run,
     };
     let app = Arc::clone(&door.app);
-    let report = door.owned(async move { app.store.take_in(import).await }).await?.map_err(refused)?;
+    let report = door.owned(async move { app.store.import_legacy(import).await }).await?.map_err(refused)?;
     tracing::info!(tenant_id = %who.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, StatusCode};
 use werkruf_contract::{TurnStatus, Uuid};
-use werkruf_runtime::{Outcome, complete_event, output_of};
+use werkruf_runtime::{InvokeOutcome, complete_event, output_of};
 use werkruf_store::{CallFilter, Page, TurnRow};
 
 use super::chat::{Running, Wish, name_conversation};
@@ -73,7 +73,7 @@ async fn stored_answer(door: &Door, turn: &TurnRow) -> Result<Response, ApiError
 }
 
 /// A direct call again: the envelope of the first.
-pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, Outcome), ApiError> {
+pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, InvokeOutcome), ApiError> {
     let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
     let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
     let calls = door.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
@@ -81,9 +81,9 @@ pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_bod
     if !call.status.is_terminal()
         && let Some(approval) = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?
     {
-        return Ok((call.id, Outcome::Awaiting { approval_id: approval.id }));
+        return Ok((call.id, InvokeOutcome::Awaiting { approval_id: approval.id }));
     }
-    Ok((call.id, Outcome::Done(Box::new(output_of(call)))))
+    Ok((call.id, InvokeOutcome::Done(Box::new(output_of(call)))))
 }
 
 /// Says that this is not the first answer.

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
 use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, Uuid};
-use werkruf_runtime::{Feed, LiveEvent, Runtime};
+use werkruf_runtime::{LiveEvent, Runtime, Subscription};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Bytes written into one piece, and the event that goes beyond.
@@ -124,7 +124,7 @@ impl Known {
 
 /// Live events as a body.
 pub(crate) struct LiveBody {
-    events: Feed,
+    events: Subscription,
     known: Known,
     /// Ends with `final` or `error`, instead of following the conversation for good.
     one_turn: bool,
@@ -135,16 +135,16 @@ pub(crate) struct LiveBody {
 
 impl LiveBody {
     /// One turn, from its first event on.
-    pub(crate) fn of_turn(runtime: &Runtime, events: Feed) -> Self {
+    pub(crate) fn of_turn(runtime: &Runtime, events: Subscription) -> Self {
         Self::new(runtime, events, Known::default(), true)
     }
 
     /// A conversation, after what is known of it.
-    pub(crate) fn of_conversation(runtime: &Runtime, events: Feed, known: Known) -> Self {
+    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, known: Known) -> Self {
         Self::new(runtime, events, known, false)
     }
 
-    fn new(runtime: &Runtime, events: Feed, known: Known, one_turn: bool) -> Self {
+    fn new(runtime: &Runtime, events: Subscription, known: Known, one_turn: bool) -> Self {
         let mut ticks = interval(KEEP_ALIVE);
         ticks.reset();
         Self { events, known, one_turn, ended: false, ticks, runtime: runtime.clone() }

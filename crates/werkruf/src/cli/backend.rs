@@ -91,7 +91,7 @@ impl Backend {
         if app.store.lease_ttl().is_some() {
             // Beside other processes this one keeps its leases, and hears what they write.
             let watcher = app.runtime.clone();
-            app.tasks.spawn(async move { watcher.watch_over().await });
+            app.tasks.spawn(async move { watcher.run_background().await });
         }
         let bearer = app.operator_token.clone();
         let router = api::router(Arc::clone(&app));

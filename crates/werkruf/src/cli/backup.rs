@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use werkruf_contract::Clock;
-use werkruf_store::{KeepingError, Restored, SqliteStore};
+use werkruf_store::{MaintenanceError, Restored, SqliteStore};
 
 use super::backend::Backend;
 use super::error::CliError;
@@ -87,7 +87,7 @@ fn tell(restored: &Restored) {
     }
     let held = restored.held;
     print::line(&format!(
-        "Held: {} turn(s), {} call(s), {} approval(s), {} outgoing message(s); nothing of it is sent by itself",
+        "HeldWork: {} turn(s), {} call(s), {} approval(s), {} outgoing message(s); nothing of it is sent by itself",
         held.turns, held.calls, held.approvals, held.outbox
     ));
     if held.calls > 0 {
@@ -106,7 +106,7 @@ fn names_server(session: &Session) -> bool {
     session.globals.server.is_some() || session.environment.get(Variable::WERKRUF_SERVER).is_some()
 }
 
-pub(super) fn refused(error: &KeepingError) -> CliError {
+pub(super) fn refused(error: &MaintenanceError) -> CliError {
     CliError::refused(error.code(), error.to_string())
 }
 

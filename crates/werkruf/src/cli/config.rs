@@ -86,7 +86,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
         options: Default::default(),
-        fewer_tokens: None,
+        client_max_tokens: None,
         locale: "en-US".to_owned(),
         today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,
@@ -99,7 +99,7 @@ async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliErro
 }
 
 async fn answer(provider: &dyn Provider, request: ModelRequest) -> Result<Answer, String> {
-    let mut deltas = provider.ask(request).await.map_err(|error| error.to_string())?;
+    let mut deltas = provider.stream(request).await.map_err(|error| error.to_string())?;
     while let Some(delta) = deltas.next().await {
         if let Delta::Done(answer) = delta.map_err(|error| error.to_string())? {
             return Ok(*answer);

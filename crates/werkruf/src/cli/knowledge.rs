@@ -44,7 +44,7 @@ pub(super) enum Command {
         after_help = "Examples:\n  werkruf knowledge search 'When do miles expire?'\n  werkruf knowledge search LH441 --mode lexical --top 3"
     )]
     Search {
-        /// Words or a question
+        /// Texts or a question
         query: String,
         #[arg(long, default_value = "default", value_name = "NAME")]
         collection: String,

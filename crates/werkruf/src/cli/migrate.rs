@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use werkruf_contract::Clock;
-use werkruf_store::{Held, PostgresStore, SchemaReport, SqliteStore, StoreError};
+use werkruf_store::{HeldWork, PostgresStore, SchemaReport, SqliteStore, StoreError};
 
 use super::backup::refused;
 use super::error::CliError;
@@ -69,7 +69,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     Ok(if report.pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(session: &Session, report: &SchemaReport, held: Option<&Held>) {
+fn tell(session: &Session, report: &SchemaReport, held: Option<&HeldWork>) {
     if session.globals.json {
         let mut line = json!(report);
         if let Some(held) = held {
@@ -82,7 +82,7 @@ fn tell(session: &Session, report: &SchemaReport, held: Option<&Held>) {
         [] => print::line(&format!("The schema is at {found}; this binary knows {known}")),
         missing => print::line(&format!("The schema is at {found}, this binary knows {known}; missing: {}", missing.join(", "))),
     }
-    if let Some(Held { turns, calls, approvals, outbox }) = held {
-        print::line(&format!("Held: {turns} turns, {calls} calls, {approvals} approvals, {outbox} messages to send"));
+    if let Some(HeldWork { turns, calls, approvals, outbox }) = held {
+        print::line(&format!("HeldWork: {turns} turns, {calls} calls, {approvals} approvals, {outbox} messages to send"));
     }
 }

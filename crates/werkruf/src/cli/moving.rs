@@ -31,7 +31,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         return Err(CliError::Usage("a move goes from sqlite:FILE to postgres://…".to_owned()));
     };
     let store = PostgresStore::open(postgres_options(&config, &url), &clock).await.map_err(StartError::from)?;
-    let moved = store.take_all(file, clock).await.map_err(|error| refused(&error))?;
+    let moved = store.import_sqlite(file, clock).await.map_err(|error| refused(&error))?;
     if session.globals.json {
         print::json(&json!(moved));
         return Ok(ExitCode::SUCCESS);

@@ -18,7 +18,7 @@ pub(super) enum Command {
         /// Which wire the recording speaks
         #[arg(long)]
         api: Api,
-        /// Feed so many bytes at a time; 0 feeds all at once
+        /// Subscription so many bytes at a time; 0 feeds all at once
         #[arg(long, value_name = "N", default_value_t = 0)]
         chunk: usize,
         /// A file, or - for stdin

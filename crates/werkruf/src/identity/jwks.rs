@@ -25,7 +25,7 @@ pub(super) struct NamedKey {
 pub(super) struct KeySet(Vec<NamedKey>);
 
 #[derive(Deserialize)]
-struct Shown {
+struct PartialAnswer {
     keys: Vec<Value>,
 }
 
@@ -55,7 +55,7 @@ struct ShownKey {
 impl KeySet {
     /// Reads a set; `None` when it is none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let shown: Shown = serde_json::from_slice(bytes).ok()?;
+        let shown: PartialAnswer = serde_json::from_slice(bytes).ok()?;
         let keys = shown.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: ShownKey| key.into_key());
         Some(Self(keys.collect()))
     }

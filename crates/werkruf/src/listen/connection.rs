@@ -64,7 +64,7 @@ async fn run(stream: TcpStream, place: Place, router: Router, bounds: Bounds) {
         connection.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
-        // Clients leave, and time is up: nothing an operator would act on.
+        // ClientRequests leave, and time is up: nothing an operator would act on.
         tracing::debug!(%error, "a connection ended early");
     }
 }

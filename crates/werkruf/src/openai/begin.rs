@@ -9,10 +9,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use werkruf_contract::{Uuid, Words};
+use werkruf_contract::{Texts, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
-use werkruf_runtime::{Accepted, Brought, Caller, ClientChoice, ClientTool, Inbound, LiveEvent, Refusal, complete_event};
-use werkruf_store::{Resumed, TurnRow};
+use werkruf_runtime::{AcceptedTurn, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, complete_event};
+use werkruf_store::{ResumePoint, TurnRow};
 
 use super::heard::Events;
 use super::input::{Input, Said};
@@ -69,7 +69,7 @@ pub(crate) struct Begun {
     /// The model that is really asked.
     pub(crate) model: String,
     /// The person's language.
-    pub(crate) words: Words,
+    pub(crate) words: Texts,
     /// Whether this is an older turn told again.
     pub(crate) replayed: bool,
     /// What the client has sent and seen with this request.
@@ -105,7 +105,7 @@ pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, aske
     let setup = door.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, asked.model.as_deref());
     let model = model::real(assistant, &door.app.config.model);
-    let words = Words::of(&caller.principal.locale);
+    let words = Texts::of(&caller.principal.locale);
     let assistant = assistant.map(|assistant| assistant.name.clone());
     if let Known::Sent(turn_id) = known {
         let turn = replay::first_turn(door, who.tenant_id, turn_id, true).await?;
@@ -116,14 +116,14 @@ pub(crate) async fn begin(door: &Door, Who(who): &Who, headers: &HeaderMap, aske
     let (message, sight) = inbound(headers, caller.clone(), assistant.clone(), known, &input, asked.clone())?;
     let runtime = door.app.runtime.clone();
     let mut begun = door.owned(async move { runtime.chat(message).await }).await?;
-    if matches!(begun, Err(Refusal::GoneOn)) {
+    if matches!(begun, Err(Refusal::Superseded)) {
         // Somebody was faster from the same place: this one branches off into a conversation of its own.
         let (message, _) = inbound(headers, caller, assistant, Known::New, &input, asked)?;
         let runtime = door.app.runtime.clone();
         begun = door.owned(async move { runtime.chat(message).await }).await?;
     }
     match begun {
-        Ok(Accepted { conversation_id, turn_id, events, .. }) => Ok(Begun {
+        Ok(AcceptedTurn { conversation_id, turn_id, events, .. }) => Ok(Begun {
             tenant_id: who.tenant_id,
             conversation_id,
             turn_id,
@@ -156,7 +156,7 @@ enum Known {
     /// Its client said so.
     Named(Uuid),
     /// Its client resends it, or answers a call of it, and knows it up to this turn.
-    Found(Resumed),
+    Found(ResumePoint),
     /// The very same results came before, as this turn.
     Sent(Uuid),
     New,
@@ -172,18 +172,18 @@ async fn find(door: &Door, caller: &Caller, named: Option<Uuid>, input: &Input) 
     // Its sight names a conversation better than the ids of its calls do: servers send call_0 again and again.
     if adds
         && let Some(seen) = input.seen_before()
-        && let Some(found) = clients.seen(tenant_id, user_id.clone(), seen).await?
+        && let Some(found) = clients.conversation_by_digest(tenant_id, user_id.clone(), seen).await?
     {
         return Ok(Known::Found(found));
     }
     if call_ids.is_empty() {
         return Ok(Known::New);
     }
-    if let Some(found) = clients.awaiting(tenant_id, user_id.clone(), call_ids).await? {
+    if let Some(found) = clients.conversation_awaiting(tenant_id, user_id.clone(), call_ids).await? {
         return Ok(Known::Found(found));
     }
     // Results that were taken before: a client that lost the answer asks for it again.
-    let sent = clients.repeated(tenant_id, user_id.clone(), input.seen(Sight::default())).await?;
+    let sent = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.seen(Sight::default())).await?;
     Ok(sent.map_or(Known::New, |turn| Known::Sent(turn.turn_id)))
 }
 
@@ -211,7 +211,7 @@ fn inbound(
     known: Known,
     input: &Input,
     asked: Asked,
-) -> Result<(Inbound, Sight), ApiError> {
+) -> Result<(InboundMessage, Sight), ApiError> {
     let after = match known {
         Known::Found(found) => Some(found.turn_id),
         Known::Named(_) | Known::Sent(_) | Known::New => None,
@@ -233,7 +233,7 @@ fn inbound(
     let seen = input.seen(start);
     let idempotency = body::idempotency(headers, "", &asked.raw)?;
     let brought = brought(headers, input, history, seen.clone(), asked);
-    let inbound = Inbound {
+    let inbound = InboundMessage {
         caller,
         conversation_id,
         message: text,
@@ -251,10 +251,10 @@ fn inbound(
     Ok((inbound, seen))
 }
 
-fn brought(headers: &HeaderMap, input: &Input, history: Vec<Value>, seen: String, asked: Asked) -> Brought {
+fn brought(headers: &HeaderMap, input: &Input, history: Vec<Value>, seen: String, asked: Asked) -> ClientRequest {
     let own = asked.instructions.filter(|text| !text.trim().is_empty());
     let instructions: Vec<String> = own.into_iter().chain(input.instructions.iter().cloned()).collect();
-    Brought {
+    ClientRequest {
         instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
         history,
         tools: asked.tools,

@@ -18,7 +18,7 @@ use tokio::time::{Interval, interval, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Deadline, EventType, Uuid};
-use werkruf_runtime::seen_after;
+use werkruf_runtime::digest_after_answer;
 
 use super::begin::{self, Begun, begin};
 use super::chat_request::{self, Wishes};
@@ -101,7 +101,7 @@ async fn collected(door: &Door, begun: &mut Begun, wishes: Wishes) -> Result<Res
     if let Some(Heard::Waiting(_)) = heard.last() {
         // The client will send this text again: that is how it finds back to the turn that goes on later.
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
-        door.app.clients().note_seen(begun.tenant_id, begun.turn_id, seen_after(&begun.sight, text, &[])).await?;
+        door.app.clients().put_transcript_digest(begun.tenant_id, begun.turn_id, digest_after_answer(&begun.sight, text, &[])).await?;
     }
     let mut response = Json(answer).into_response();
     name_approval(&mut response, &heard);
@@ -169,10 +169,10 @@ impl Live {
             Heard::Waiting(awaited) => {
                 // The client will send this text again: that is how it finds back to the turn that goes on later.
                 let said = separated(std::mem::take(&mut self.said), &self.chunks.waiting(awaited));
-                let (door, seen) = (Arc::clone(&self.door), seen_after(&self.sight, &said, &[]));
+                let (door, seen) = (Arc::clone(&self.door), digest_after_answer(&self.sight, &said, &[]));
                 let (tenant_id, turn_id) = (self.tenant_id, self.turn_id);
                 self.door.app.tasks.spawn(async move {
-                    if let Err(error) = door.app.clients().note_seen(tenant_id, turn_id, seen).await {
+                    if let Err(error) = door.app.clients().put_transcript_digest(tenant_id, turn_id, seen).await {
                         tracing::warn!(%turn_id, %error, "what a client has seen could not be kept");
                     }
                 });

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use werkruf_contract::{ClientCall, Usage, Words};
+use werkruf_contract::{ClientCall, Texts, Usage};
 
 use super::chat_request::Wishes;
 use super::heard::{Awaited, Done, Failed, Heard};
@@ -21,7 +21,7 @@ pub(crate) struct Head {
     /// As the client spelled it.
     pub(crate) model: String,
     pub(crate) wishes: Wishes,
-    pub(crate) words: Words,
+    pub(crate) words: Texts,
 }
 
 impl Head {
@@ -38,7 +38,7 @@ impl Head {
     fn waiting(&self, awaited: &[Awaited]) -> String {
         let one = |one: &Awaited| {
             let id = one.approval_id.to_string();
-            self.words.say("openai-approval", &[("tool", one.tool.as_str().into()), ("id", id.into())])
+            self.words.text("openai-approval", &[("tool", one.tool.as_str().into()), ("id", id.into())])
         };
         awaited.iter().map(one).collect::<Vec<_>>().join("\n")
     }

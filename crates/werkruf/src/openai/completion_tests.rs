@@ -1,6 +1,6 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
-use werkruf_contract::{ChatMessage, ClientCall, FinishReason, ToolErrorType, Usage, Uuid, Words};
+use werkruf_contract::{ChatMessage, ClientCall, FinishReason, Texts, ToolErrorType, Usage, Uuid};
 
 use super::{Chunks, Head, whole};
 use crate::openai::chat_request::Wishes;
@@ -8,7 +8,7 @@ use crate::openai::heard::{Awaited, Done, Failed, Heard};
 
 fn head(include_usage: bool, legacy: bool) -> Head {
     let wishes = Wishes { stream: true, include_usage, legacy, model: Some("m".to_owned()) };
-    Head { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), wishes, words: Words::of("en") }
+    Head { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), wishes, words: Texts::of("en") }
 }
 
 fn text(text: &str) -> Heard {

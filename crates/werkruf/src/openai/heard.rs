@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use werkruf_contract::{
     AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType, Usage, Uuid,
 };
-use werkruf_runtime::{Feed, LiveEvent};
+use werkruf_runtime::{LiveEvent, Subscription};
 
 /// The events of a turn, as they happen or as they were stored.
 pub(crate) enum Events {
-    Live(Feed),
+    Live(Subscription),
     Stored(VecDeque<LiveEvent>),
 }
 

@@ -63,7 +63,7 @@ fn instructions_alone_are_a_question() {
 #[test]
 fn what_is_resent_is_seen_as_what_was_answered() {
     let asked = read(&json!([{"role": "system", "content": "x"}, {"role": "user", "content": "One "}]));
-    let after = werkruf_runtime::seen_after(&asked.seen(Sight::default()), "Two", &["a"]);
+    let after = werkruf_runtime::digest_after_answer(&asked.seen(Sight::default()), "Two", &["a"]);
     let mut answer = call("a");
     answer["content"] = json!("Two");
     let again = read(&json!([{"role": "user", "content": "One"}, answer, {"role": "user", "content": "Three"}]));

@@ -1,10 +1,10 @@
 //! Names what a client has sent and seen, so that a conversation is found again by a client that only resends it.
 //!
-//! Invariant: what the runtime folds in after an answer ([`seen_after`]) is what is folded here when that answer comes back.
+//! Invariant: what the runtime folds in after an answer ([`digest_after_answer`]) is what is folded here when that answer comes back.
 
 use serde_json::Value;
 use werkruf_llm::history_formats::{Role, StoredMessage};
-use werkruf_runtime::{seen_after, seen_result, seen_said};
+use werkruf_runtime::{digest_after_answer, digest_after_message, digest_after_result};
 
 /// A digest; empty before anything was said.
 pub(crate) type Sight = String;
@@ -21,15 +21,15 @@ pub(crate) fn of(start: Sight, messages: &[StoredMessage]) -> Sight {
             continue;
         }
         if let Some((text, ids)) = answer.take() {
-            seen = seen_after(&seen, &text, &ids);
+            seen = digest_after_answer(&seen, &text, &ids);
         }
         seen = match (message.role, &message.call_id) {
-            (Role::Tool, Some(id)) => seen_result(&seen, id),
-            _ => seen_said(&seen, &words(message)),
+            (Role::Tool, Some(id)) => digest_after_result(&seen, id),
+            _ => digest_after_message(&seen, &words(message)),
         };
     }
     match answer {
-        Some((text, ids)) => seen_after(&seen, &text, &ids),
+        Some((text, ids)) => digest_after_answer(&seen, &text, &ids),
         None => seen,
     }
 }

@@ -1,8 +1,8 @@
 //! The sample at every hour, in the time zones of its people.
 
 use jiff::civil::Weekday;
-use werkruf_contract::{Clock, Grant};
-use werkruf_store::{ArticleQuery, DateSpan, Reach, SqliteStore, Target, WorkQuery, WorktimeQuery};
+use werkruf_contract::{Clock, Scope};
+use werkruf_store::{ArticleQuery, DateSpan, RowScope, SqliteStore, Target, WorkQuery, WorktimeQuery};
 
 use super::*;
 
@@ -43,7 +43,7 @@ async fn whenever_the_first_start_is_there_is_work_today() {
         let people = people().unwrap();
         for user in [1, 2, 3, 4, 6] {
             let here = now.to_zoned(zone_of(&people, user).unwrap());
-            let own = Reach { caller: user, caller_branch: None, grant: Grant::Own, target: Target::Own };
+            let own = RowScope { caller: user, caller_branch: None, grant: Scope::Own, target: Target::Own };
             let today = DateSpan { from: Some(here.date()), to: Some(here.date()) };
             let query = WorkQuery { reach: own.clone(), status: Some("open".to_owned()), due: today, limit: 50 };
             assert!(!store.requests(DEMO_ID, query.clone()).await.unwrap().rows.is_empty(), "{start}: {user} has no request");
@@ -55,7 +55,7 @@ async fn whenever_the_first_start_is_there_is_work_today() {
             assert!(worked[0].started_at >= from && worked[0].ended_at.unwrap_or(now) <= now, "{start}: {user} worked in the future");
             assert_eq!(worked[0].ended_at.is_none(), user == 3, "{start}: Clara is at work, the others are not");
         }
-        let nobody = Reach { caller: 5, caller_branch: Some(2), grant: Grant::Own, target: Target::Own };
+        let nobody = RowScope { caller: 5, caller_branch: Some(2), grant: Scope::Own, target: Target::Own };
         let query = WorkQuery { reach: nobody, status: None, due: DateSpan::default(), limit: 50 };
         assert!(store.requests(DEMO_ID, query).await.unwrap().rows.is_empty(), "Eva is a guest");
     }
@@ -76,7 +76,7 @@ async fn each_language_finds_its_articles() {
         (1, "holidays", vec![7]),
         (2, "holidays", vec![8, 7]),
     ] {
-        let reach = Reach { caller: 3, caller_branch: Some(branch), grant: Grant::Own, target: Target::Own };
+        let reach = RowScope { caller: 3, caller_branch: Some(branch), grant: Scope::Own, target: Target::Own };
         let query = ArticleQuery { reach, search: Some(search.to_owned()), tags: Vec::new(), limit: 10 };
         let found = store.articles(DEMO_ID, query).await.unwrap();
         assert_eq!(found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), wanted, "{search} in {branch}");

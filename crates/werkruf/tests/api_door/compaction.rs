@@ -1,4 +1,4 @@
-//! Histories longer than their assistant may send: what falls out, what the model is asked to remember of it, and what it costs.
+//! HistoryImport longer than their assistant may send: what falls out, what the model is asked to remember of it, and what it costs.
 
 use reqwest::Method;
 use serde_json::{Value, json};

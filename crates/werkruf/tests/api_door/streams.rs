@@ -6,7 +6,7 @@ use serde_json::json;
 use werkruf::sample::DEMO_ID;
 use werkruf_bench::fake_model::{Gate, Reply};
 use werkruf_contract::{EventType, TurnStatus, Uuid};
-use werkruf_store::{ConversationRef, Fence, NewEvent, OpenTurn, Opened, Partial, TurnChange, TurnKind, TurnWrite};
+use werkruf_store::{ConversationRef, Fence, NewEvent, NewPartial, OpenTurn, Opened, TurnChange, TurnKind, TurnWrite};
 
 use crate::support::{House, Stream, body};
 
@@ -35,7 +35,7 @@ impl<'a> Scribe<'a> {
             calls: Vec::new(),
             approvals: Vec::new(),
             client: None,
-            sent: None,
+            request_digest: None,
             results: Vec::new(),
             unanswered: None,
             after: None,
@@ -60,7 +60,7 @@ impl<'a> Scribe<'a> {
 
     async fn end(&self) {
         let mut write = self.to_write();
-        write.turn = Some(TurnChange { status: TurnStatus::Failed, step: 1, error: None, message: None, seen: None });
+        write.turn = Some(TurnChange { status: TurnStatus::Failed, step: 1, error: None, message: None, transcript_digest: None });
         self.house.app.store.write(write).await.unwrap();
     }
 }
@@ -135,7 +135,7 @@ async fn below_the_first_number_kept_is_410_and_names_it() {
     let live =
         async |after: i64| house.as_user(3, Method::GET, &path(&conversation, "")).header("last-event-id", after).send().await.unwrap();
     assert_eq!(get("?after=0").await.status(), 200, "nothing is gone yet");
-    assert_eq!(house.app.store.forget_events(horizon, None).await.unwrap().events, 2);
+    assert_eq!(house.app.store.delete_events(horizon, None).await.unwrap().events, 2);
     let refused = (410, json!("events_gone"), json!(3));
     assert_eq!(gone(get("?after=0").await).await, refused);
     assert_eq!(gone(get("?after=1").await).await, refused);
@@ -149,7 +149,7 @@ async fn below_the_first_number_kept_is_410_and_names_it() {
     assert_eq!(heard.iter().filter_map(|event| event.id).collect::<Vec<_>>(), [3, 4]);
     // Nothing is left: the next number is where the log begins.
     let all = house.app.clock.now() + SignedDuration::from_hours(1);
-    house.app.store.forget_events(all, None).await.unwrap();
+    house.app.store.delete_events(all, None).await.unwrap();
     assert_eq!(gone(get("?after=3").await).await, (410, json!("events_gone"), json!(5)));
     assert_eq!(body(get("?after=4").await).await["events"], json!([]));
     assert_eq!(body(get("?after=9").await).await["events"], json!([]), "beyond the end is no fault");
@@ -163,8 +163,8 @@ async fn text_of_an_earlier_process_comes_as_one_snapshot() {
     let house = House::open().await;
     let conversation = house.conversation(3).await;
     let scribe = Scribe::begin(&house, &conversation).await;
-    let kept = Partial { fence: scribe.fence.clone(), turn_id: scribe.turn_id, step: 1, content: "Es war \u{1f600}".to_owned() };
-    assert_eq!(house.app.store.keep_partials(vec![kept], house.app.clock.now()).await.unwrap(), 1);
+    let kept = NewPartial { fence: scribe.fence.clone(), turn_id: scribe.turn_id, step: 1, content: "Es war \u{1f600}".to_owned() };
+    assert_eq!(house.app.store.save_partials(vec![kept], house.app.clock.now()).await.unwrap(), 1);
     let mut reader = follow(&house, &conversation, 2).await;
     let snapshot = reader.next().await.unwrap();
     assert_eq!((snapshot.id, snapshot.name.as_str()), (None, "assistant_snapshot"));
@@ -179,7 +179,7 @@ async fn text_of_an_earlier_process_comes_as_one_snapshot() {
 async fn a_long_answer_is_kept_while_it_is_written_and_cleared_when_it_is_done() {
     let house = House::open().await;
     let (gate, keeper) = (Gate::after(2), house.app.runtime.clone());
-    house.app.tasks.spawn(async move { keeper.keep_text().await });
+    house.app.tasks.spawn(async move { keeper.save_partial_text().await });
     house.model.script(vec![Reply::text("one two three").gate(gate.clone())]);
     let mut stream = house.stream(3, json!({"message": "x"})).await;
     let init = stream.next().await.unwrap();

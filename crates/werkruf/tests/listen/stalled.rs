@@ -1,4 +1,4 @@
-//! Clients that do not read, and one that reads slowly.
+//! ClientRequests that do not read, and one that reads slowly.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use werkruf_contract::{Grant, Uuid};
-use werkruf_store::{DateSpan, Reach, Target, WorkQuery};
+use werkruf_contract::{Scope, Uuid};
+use werkruf_store::{DateSpan, RowScope, Target, WorkQuery};
 
 use crate::support::{House, body, refusal};
 
@@ -22,7 +22,7 @@ fn office(tenant: &str) -> Value {
 }
 
 async fn titles(house: &House, tenant: Uuid) -> Vec<String> {
-    let reach = Reach { caller: 1, caller_branch: None, grant: Grant::Own, target: Target::Own };
+    let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
     let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 50 };
     house.app.store.requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
 }

@@ -19,7 +19,7 @@ use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource};
 use write::Writing;
 
 impl Legacy for SqliteStore {
-    fn take_in(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
+    fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
         Box::pin(self.take_in_all(import))
     }
 }

@@ -9,7 +9,7 @@ use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Clock, Deadline};
-use werkruf_store::{Ledger, ProviderAccount};
+use werkruf_store::{ProviderAccount, ProviderAccounts};
 
 use super::pace::Pace;
 use super::refusal::{Refusal, refusal};
@@ -50,7 +50,13 @@ pub struct Amadeus {
 }
 
 impl Amadeus {
-    pub fn new(config: AmadeusConfig, client: reqwest::Client, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
+    pub fn new(
+        config: AmadeusConfig,
+        client: reqwest::Client,
+        ledger: Arc<dyn ProviderAccounts>,
+        seal: Option<Seal>,
+        clock: Clock,
+    ) -> Self {
         let account = ProviderAccount { provider: "amadeus".to_owned(), account: config.environment.clone() };
         let pace = Pace::for_environment(&config.environment);
         Self { client, tokens: Tokens::new(account, ledger, seal, clock), pace, config }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use werkruf_contract::{Clock, Deadline, Uuid};
-use werkruf_store::{Ledger, ProviderAccount, SealedToken};
+use werkruf_store::{ProviderAccount, ProviderAccounts, SealedToken};
 
 use crate::search_flights::seal::Seal;
 use crate::search_flights::trouble::{Reason, Trouble};
@@ -41,7 +41,7 @@ struct Held {
 /// The one place tokens come from.
 pub(super) struct Tokens {
     account: ProviderAccount,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn ProviderAccounts>,
     /// Without a key nothing is stored; the token lives in memory.
     seal: Option<Seal>,
     clock: Clock,
@@ -51,7 +51,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn new(account: ProviderAccount, ledger: Arc<dyn Ledger>, seal: Option<Seal>, clock: Clock) -> Self {
+    pub(super) fn new(account: ProviderAccount, ledger: Arc<dyn ProviderAccounts>, seal: Option<Seal>, clock: Clock) -> Self {
         Self { account, ledger, seal, owner: clock.new_id(), clock, held: Mutex::default() }
     }
 
@@ -148,7 +148,7 @@ impl Tokens {
 
     async fn store(&self, token: &SecretString, expires_at: Timestamp, now: Timestamp) {
         let Some(sealed) = self.seal.as_ref().and_then(|seal| seal.close(&self.purpose(), token.expose_secret())) else { return };
-        if let Err(error) = self.ledger.keep_provider_token(self.account.clone(), SealedToken { sealed, expires_at }, now).await {
+        if let Err(error) = self.ledger.put_provider_token(self.account.clone(), SealedToken { sealed, expires_at }, now).await {
             tracing::warn!(%error, "a provider's token could not be stored; other processes fetch their own");
         }
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use werkruf_contract::{BoxFuture, Clock, Deadline};
-use werkruf_store::{Ledger, ProviderAccount, StoreError};
+use werkruf_store::{ProviderAccount, ProviderAccounts, StoreError};
 
 use super::refusal::refusal;
 use super::wire::{Row, search_page, trips_page};
@@ -39,12 +39,12 @@ pub struct Seatsaero {
     client: reqwest::Client,
     config: SeatsaeroConfig,
     account: ProviderAccount,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn ProviderAccounts>,
     clock: Clock,
 }
 
 impl Seatsaero {
-    pub fn new(config: SeatsaeroConfig, client: reqwest::Client, ledger: Arc<dyn Ledger>, clock: Clock) -> Self {
+    pub fn new(config: SeatsaeroConfig, client: reqwest::Client, ledger: Arc<dyn ProviderAccounts>, clock: Clock) -> Self {
         let account = account::by_key("seatsaero", &config.key);
         Self { client, config, account, ledger, clock }
     }

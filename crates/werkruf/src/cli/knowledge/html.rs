@@ -94,7 +94,7 @@ fn between(page: &str, open: &str, close: &str) -> Option<String> {
     Some(page[start..end].to_owned())
 }
 
-/// Words with one blank between them, as a browser shows them.
+/// Texts with one blank between them, as a browser shows them.
 fn push_words(out: &mut String, text: &str) {
     let leads = text.starts_with(char::is_whitespace);
     for (nth, word) in text.split_whitespace().enumerate() {

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
 use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, TurnStatus, Uuid};
-use werkruf_runtime::{LiveEvent, Watch};
+use werkruf_runtime::{LiveEvent, SubscribeOptions};
 use werkruf_store::{StoreError, StreamKey};
 
 use super::encode::{Encoder, Said};
@@ -168,7 +168,8 @@ impl Follow {
     /// Listens, then looks at what is stored and shown: whatever is in neither will be heard.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.stream_id };
-        let (feed, shown) = self.app.runtime.watch(stream, Watch { turn_id: Some(self.turn_id), debug: false, after: self.last });
+        let (feed, shown) =
+            self.app.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last });
         let rows = lookup::all_events(self.app.records(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
         self.last = rows.last().map_or(self.last, |row| row.seq);
         for said in told::said(&rows)? {

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_llm::history_formats::{HistoryFormat, read, write};
-use werkruf_runtime::Watch;
+use werkruf_runtime::SubscribeOptions;
 use werkruf_store::{Order, StreamKey};
 
 use super::follow::Follow;
@@ -66,7 +66,7 @@ async fn show(
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
     let told = Told::get(&door.app, &who, &id).await?;
-    if !door.app.clients().take_back(who.tenant_id, told.turn.id).await? {
+    if !door.app.clients().withdraw_client_request(who.tenant_id, told.turn.id).await? {
         return Err(unknown(&id));
     }
     Ok(Json(json!({"id": id, "object": "response.deleted", "deleted": true})).into_response())
@@ -79,7 +79,7 @@ async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) 
     let told = Told::get(&door.app, &who, &id).await?;
     let (turn_id, runtime) = (told.turn.id, &door.app.runtime);
     let stream = StreamKey { tenant_id: who.tenant_id, stream_id: told.subject.conversation_id };
-    let (mut feed, _) = runtime.watch(stream, Watch { turn_id: Some(turn_id), debug: false, after: told.last });
+    let (mut feed, _) = runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: told.last });
     if runtime.cancel_turn(who.tenant_id, turn_id).await? {
         let ended = async { while feed.recv().await.is_some_and(|event| !event.kind.ends_turn()) {} };
         // A tool that does not listen is not waited for: the object says how things stand.
@@ -130,7 +130,7 @@ async fn input_items(
 /// What came with the request: history of a new conversation, results, and the person's words as they are stored.
 async fn brought_items(door: &Door, told: &Told) -> Result<Vec<Value>, ApiError> {
     let clock = &door.app.clock;
-    let before = read(HistoryFormat::Openai, &told.brought().history, &mut || format!("call_{}", clock.new_id().simple()));
+    let before = read(HistoryFormat::Openai, &told.client_request().history, &mut || format!("call_{}", clock.new_id().simple()));
     let mut items = before.map(|before| write(HistoryFormat::Responses, &before)).unwrap_or_default();
     items.extend(told.subject.echo.results.iter().cloned());
     let mut rows = lookup::messages_of_turn(door.app.records(), &told.turn).await?;

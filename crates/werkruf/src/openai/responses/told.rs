@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, FinishReason, TurnError, TurnStatus, Usage, Uuid};
 use werkruf_llm::HistoryCall;
-use werkruf_runtime::Brought;
+use werkruf_runtime::ClientRequest;
 use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
 
 use super::encode::{Ended, Said, standing_of};
@@ -30,7 +30,7 @@ pub(crate) struct Told {
     pub(crate) said: Vec<Said>,
     /// The number of the last event in it.
     pub(crate) last: i64,
-    brought: Brought,
+    brought: ClientRequest,
 }
 
 /// 404, with the words of OpenAI.
@@ -45,8 +45,8 @@ impl Told {
         let owner = who.caller()?.principal.user_id.clone();
         let Some(turn) = app.records().turn(who.tenant_id, turn_id).await?.filter(|turn| turn.user_id == owner) else { return Ok(None) };
         let Some(conversation_id) = turn.conversation_id else { return Ok(None) };
-        let Some(brought) = app.clients().brought(who.tenant_id, turn_id).await? else { return Ok(None) };
-        let brought: Brought = read(&brought)?;
+        let Some(brought) = app.clients().client_request(who.tenant_id, turn_id).await? else { return Ok(None) };
+        let brought: ClientRequest = read(&brought)?;
         let Ok(Mark { responses: echo, deleted }) = Mark::deserialize(&brought.door) else { return Ok(None) };
         if deleted || !echo.store {
             return Ok(None);
@@ -62,11 +62,11 @@ impl Told {
     /// What the turn behind a subject has come to, whether or not others may ask for it.
     pub(crate) async fn of(app: &App, tenant_id: Uuid, subject: Subject) -> Result<Self, ApiError> {
         let turn = app.records().turn(tenant_id, subject.turn_id).await?.ok_or_else(|| unknown(&response_id(subject.turn_id)))?;
-        let brought = app.clients().brought(tenant_id, turn.id).await?.map(|text| read(&text)).transpose()?;
+        let brought = app.clients().client_request(tenant_id, turn.id).await?.map(|text| read(&text)).transpose()?;
         Ok(Self::load(app, turn, subject, brought.unwrap_or_default()).await?)
     }
 
-    async fn load(app: &App, turn: TurnRow, subject: Subject, brought: Brought) -> Result<Self, StoreError> {
+    async fn load(app: &App, turn: TurnRow, subject: Subject, brought: ClientRequest) -> Result<Self, StoreError> {
         let rows = lookup::all_events(app.records(), turn.tenant_id, subject.conversation_id, Some(turn.id), 0).await?;
         let last = rows.last().map_or(0, |row| row.seq);
         let complete = !turn.status.is_terminal() || rows.iter().any(|row| row.kind.ends_turn());
@@ -75,7 +75,7 @@ impl Told {
     }
 
     /// What the client brought.
-    pub(crate) const fn brought(&self) -> &Brought {
+    pub(crate) const fn client_request(&self) -> &ClientRequest {
         &self.brought
     }
 
@@ -137,7 +137,7 @@ pub(crate) fn said(rows: &[EventRow]) -> Result<Vec<Said>, StoreError> {
 }
 
 /// The same from the messages, where the events of an ended turn are no longer kept.
-async fn remembered(app: &App, turn: &TurnRow, brought: &Brought) -> Result<Vec<Said>, StoreError> {
+async fn remembered(app: &App, turn: &TurnRow, brought: &ClientRequest) -> Result<Vec<Said>, StoreError> {
     let rows = lookup::messages_of_turn(app.records(), turn).await?;
     let mut said: Vec<Said> = Vec::new();
     for (at, row) in rows.iter().filter(|row| row.role == "assistant" && row.tool_calls.is_some()).enumerate() {
@@ -166,7 +166,7 @@ struct Cut {
 }
 
 /// The calls that were left to the client: those of the last message that asked, when nothing was said after it.
-fn theirs(rows: &[MessageRow], last: &MessageRow, brought: &Brought) -> Vec<ClientCall> {
+fn theirs(rows: &[MessageRow], last: &MessageRow, brought: &ClientRequest) -> Vec<ClientCall> {
     let spoke = last.role == "assistant" && last.tool_calls.is_none();
     let asked = rows.iter().rev().find_map(|row| row.tool_calls.as_deref()).and_then(HistoryCall::of_column);
     let theirs = |call: &HistoryCall| !spoke && brought.tools.iter().any(|tool| tool.name == call.name);

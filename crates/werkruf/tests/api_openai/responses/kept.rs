@@ -73,7 +73,7 @@ async fn what_the_events_no_longer_say_the_messages_do() {
     house.model.script(vec![Reply::calls(vec![one]).with_text("First."), Reply::calls(vec![two]).with_text("Then.")]);
     let object = answered(&house, json!({"input": "x", "tools": tools})).await;
     let horizon = house.app.clock.now() + jiff::SignedDuration::from_hours(1);
-    assert!(house.app.store.forget_events(horizon, None).await.unwrap().events > 0);
+    assert!(house.app.store.delete_events(horizon, None).await.unwrap().events > 0);
     let mut again = body(get(&house, 3, object["id"].as_str().unwrap()).await).await;
     // The exact spelling of the arguments is not among the messages.
     let arguments = |object: &Value| serde_json::from_str::<Value>(object["output"][2]["arguments"].as_str().unwrap()).unwrap();

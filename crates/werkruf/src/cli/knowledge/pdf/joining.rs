@@ -1,6 +1,6 @@
 //! One line after the other, as they were before somebody set them.
 
-/// Words before which a hyphen stays one: "Hin- und Rückflug", "pre- and postpaid".
+/// Texts before which a hyphen stays one: "Hin- und Rückflug", "pre- and postpaid".
 const PAIRING: [&str; 12] = ["und", "oder", "bzw.", "beziehungsweise", "sowie", "bis", "and", "or", "to", "y", "o", "u"];
 
 /// Puts a line behind a paragraph. A word that was divided becomes one again.

@@ -1,4 +1,4 @@
-//! [`Ledger`] on SQLite.
+//! [`ProviderAccounts`] on SQLite.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::first;
 use super::text::{Id, Stamp};
-use crate::{Answer, Ledger, ProviderAccount, SealedToken, StoreError};
+use crate::{ProviderAccount, ProviderAccounts, SealedToken, StoreError, StoreFuture};
 
 /// Rows of the installation itself.
 const HOUSE: Uuid = Uuid::nil();
 
-impl Ledger for SqliteStore {
-    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> Answer<'_, Option<i64>> {
+impl ProviderAccounts for SqliteStore {
+    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> StoreFuture<'_, Option<i64>> {
         Box::pin(self.writer.submit(move |c| spend(c, &account, day, limit)))
     }
 
-    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> Answer<'_, ()> {
+    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             // Answers overtake one another: what an earlier call was told counts only where it is less.
             let told = c
@@ -34,7 +34,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn close_day(&self, account: ProviderAccount, day: Date) -> Answer<'_, ()> {
+    fn close_day(&self, account: ProviderAccount, day: Date) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let closed = c
                 .prepare_cached(
@@ -46,7 +46,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn provider_token(&self, account: ProviderAccount) -> Answer<'_, Option<SealedToken>> {
+    fn provider_token(&self, account: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(
                 "SELECT sealed, expires_at FROM provider_tokens
@@ -58,7 +58,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn keep_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> Answer<'_, ()> {
+    fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let now = Stamp::from(now);
             let kept = c
@@ -73,7 +73,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> Answer<'_, bool> {
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let until = now.checked_add(ttl).unwrap_or(now);
             let claimed = c
@@ -94,7 +94,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> Answer<'_, ()> {
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             // None is left where somebody else has claimed it meanwhile.
             c.prepare_cached("DELETE FROM provider_claims WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND owner = ?4")?
@@ -103,7 +103,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn kept_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> Answer<'_, Option<String>> {
+    fn cached_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> StoreFuture<'_, Option<String>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement =
                 c.prepare_cached("SELECT answer FROM provider_answers WHERE tenant_id = ?1 AND digest = ?2 AND expires_at > ?3")?;
@@ -111,7 +111,7 @@ impl Ledger for SqliteStore {
         }))
     }
 
-    fn keep_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+    fn cache_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let now = Stamp::from(now);
             c.prepare_cached("DELETE FROM provider_answers WHERE expires_at <= ?1")?.execute(params![now])?;

@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use werkruf_contract::{BoxFuture, Uuid};
 
-use crate::{Answer, StreamKey};
+use crate::{StoreFuture, StreamKey};
 
 /// How long a call may take from boarding to its row.
-pub const BOARDING: Duration = Duration::from_secs(10);
+pub const CLAIM_WINDOW: Duration = Duration::from_secs(10);
 
 /// What a process must do to share its database with others.
-pub trait Fleet: Send + Sync {
+pub trait Cluster: Send + Sync {
     /// How long a lease stands without being renewed; `None` where one process holds the database for its life.
     fn lease_ttl(&self) -> Option<Duration>;
     /// Renews every lease of this owner in one statement and reads what others wish of the turns under them.
-    fn renew(&self, owner: String) -> Answer<'_, Renewed>;
+    fn renew_leases(&self, owner: String) -> StoreFuture<'_, LeaseReport>;
     /// The same look without renewing anything, asked more often.
-    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
-        self.renew(owner)
+    fn pending_cancels(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
+        self.renew_leases(owner)
     }
     /// Takes the flight of all calls with this key for a call that has no row yet, or says which call has it: one whose row is
-    /// `running`, else one that boarded less than [`BOARDING`] ago and has no row either.
-    fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid>;
+    /// `running`, else one that boarded less than [`CLAIM_WINDOW`] ago and has no row either.
+    fn claim_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid>;
     /// Gives the flight back for a call that will never have a row; nothing where another call has it.
-    fn leave(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, ()> {
+    fn release_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, ()> {
         let _ = (tenant_id, dedupe_key, call_id);
         Box::pin(async { Ok(()) })
     }
     /// Asks whoever runs this call to stop it; false when it does not run.
-    fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool>;
+    fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, bool>;
     /// How far these streams of a tenant have come. Those that do not exist are left out.
-    fn positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> Answer<'_, Vec<Position>>;
+    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>>;
     /// Tells the other processes that there is something new. Many knocks at once become one.
-    fn knock(&self);
+    fn notify(&self);
     /// Resolves when another process has knocked; never where there is none.
-    fn knocked(&self) -> BoxFuture<'_, ()>;
+    fn notified(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What a process holds after renewing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Renewed {
+pub struct LeaseReport {
     /// The streams whose leases are this owner's, with their epochs.
     pub held: Vec<(StreamKey, i64)>,
     /// Turns under these leases that somebody wants stopped.
@@ -53,7 +53,7 @@ pub struct Renewed {
 
 /// How far a stream has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Position {
+pub struct StreamPosition {
     pub stream_id: Uuid,
     /// The number the next event will get.
     pub next_event_seq: i64,

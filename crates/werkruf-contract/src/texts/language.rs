@@ -10,7 +10,7 @@ spelled! {
     Language { German = "de", English = "en", Spanish = "es" }
 }
 
-/// Words that give a language away, folded to lower case without accents.
+/// Texts that give a language away, folded to lower case without accents.
 const GERMAN: &[&str] = &[
     "ich",
     "welche",

@@ -1,4 +1,4 @@
-//! [`Fleet`] on PostgreSQL.
+//! [`Cluster`] on PostgreSQL.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{BoxFuture, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
-use crate::{Answer, BOARDING, Fleet, Position, Renewed};
+use crate::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamPosition};
 
 /// Of the text that is being written only a mark travels.
 const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, shown.mark FROM leases LEFT JOIN LATERAL (
@@ -18,61 +18,61 @@ const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, s
         AND turns.partial IS NOT NULL ORDER BY turns.id DESC LIMIT 1
     ) AS shown ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
 
-impl Fleet for PostgresStore {
+impl Cluster for PostgresStore {
     fn lease_ttl(&self) -> Option<Duration> {
         Some(self.options.lease_ttl)
     }
 
-    fn renew(&self, owner: String) -> Answer<'_, Renewed> {
+    fn renew_leases(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
         Box::pin(async move { self.renew_all(&owner).await })
     }
 
-    fn wishes(&self, owner: String) -> Answer<'_, Renewed> {
+    fn pending_cancels(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
         Box::pin(async move { self.wishes_of(&owner).await })
     }
 
-    fn board(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, Uuid> {
+    fn claim_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid> {
         let sql = "SELECT board_call($1, $2, $3, make_interval(secs => $4))";
         Box::pin(async move {
-            let moment = BOARDING.as_secs_f64();
+            let moment = CLAIM_WINDOW.as_secs_f64();
             let key = dedupe_key.as_str();
             let values = [p(&tenant_id), p(&key), p(&call_id), (&moment as _, Type::FLOAT8)];
-            only(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, |columns| columns.id())
+            only(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.id())
         })
     }
 
-    fn leave(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> Answer<'_, ()> {
+    fn release_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, ()> {
         let sql = "DELETE FROM boardings WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
         Box::pin(async move {
             let key = dedupe_key.as_str();
-            self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())
+            self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())
         })
     }
 
-    fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> Answer<'_, bool> {
+    fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, bool> {
         let sql = "UPDATE tool_calls SET cancel_requested = true WHERE tenant_id = $1 AND id = $2 AND status IN ('queued', 'running')
                    RETURNING true";
-        Box::pin(async move { Ok(self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?.len() == 1) })
+        Box::pin(async move { Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?.len() == 1) })
     }
 
-    fn positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> Answer<'_, Vec<Position>> {
+    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), POSITIONS, &[p(&tenant_id), p(&streams)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), POSITIONS, &[p(&tenant_id), p(&streams)]).await?;
             all(&rows, |columns| {
-                Ok(Position { stream_id: columns.id()?, next_event_seq: columns.int()?, partial: columns.text_or_null()? })
+                Ok(StreamPosition { stream_id: columns.id()?, next_event_seq: columns.int()?, partial: columns.text_or_null()? })
             })
         })
     }
 
-    fn knock(&self) {
+    fn notify(&self) {
         if let Some(door) = &self.door {
-            door.knock();
+            door.notify();
         }
     }
 
-    fn knocked(&self) -> BoxFuture<'_, ()> {
+    fn notified(&self) -> BoxFuture<'_, ()> {
         match &self.door {
-            Some(door) => Box::pin(door.knocked()),
+            Some(door) => Box::pin(door.notified()),
             None => Box::pin(std::future::pending()),
         }
     }

@@ -51,9 +51,9 @@ pub(crate) async fn a_token_is_kept_and_replaced<S: Store>(world: World<S>) {
         expires_at: world.now.checked_add(SignedDuration::from_millis(ms)).unwrap(),
     };
     assert_eq!(world.store.provider_token(account("test")).await.unwrap(), None);
-    world.store.keep_provider_token(account("test"), token(1, 1000), world.now).await.unwrap();
-    world.store.keep_provider_token(account("prod"), token(2, 1000), world.now).await.unwrap();
-    world.store.keep_provider_token(account("test"), token(3, 2000), world.now).await.unwrap();
+    world.store.put_provider_token(account("test"), token(1, 1000), world.now).await.unwrap();
+    world.store.put_provider_token(account("prod"), token(2, 1000), world.now).await.unwrap();
+    world.store.put_provider_token(account("test"), token(3, 2000), world.now).await.unwrap();
     assert_eq!(world.store.provider_token(account("test")).await.unwrap(), Some(token(3, 2000)));
     assert_eq!(world.store.provider_token(account("prod")).await.unwrap(), Some(token(2, 1000)));
 }
@@ -80,13 +80,13 @@ pub(crate) async fn one_of_many_fetches_a_token<S: Store>(mut world: World<S>) {
 pub(crate) async fn an_answer_is_kept_for_its_time_and_its_tenant<S: Store>(mut world: World<S>) {
     let (tenant, key, start) = (world.tenant, || "k".to_owned(), world.now);
     let until = start.checked_add(SignedDuration::from_millis(1000)).unwrap();
-    world.store.keep_answer(tenant, key(), "old".to_owned(), until, start).await.unwrap();
-    world.store.keep_answer(tenant, key(), "new".to_owned(), until, start).await.unwrap();
-    assert_eq!(world.store.kept_answer(tenant, key(), start).await.unwrap(), Some("new".to_owned()));
-    assert_eq!(world.store.kept_answer(world.id(), key(), start).await.unwrap(), None, "no other tenant's");
+    world.store.cache_answer(tenant, key(), "old".to_owned(), until, start).await.unwrap();
+    world.store.cache_answer(tenant, key(), "new".to_owned(), until, start).await.unwrap();
+    assert_eq!(world.store.cached_answer(tenant, key(), start).await.unwrap(), Some("new".to_owned()));
+    assert_eq!(world.store.cached_answer(world.id(), key(), start).await.unwrap(), None, "no other tenant's");
     let later = world.later(1000);
-    assert_eq!(world.store.kept_answer(tenant, key(), later).await.unwrap(), None, "its time is over");
+    assert_eq!(world.store.cached_answer(tenant, key(), later).await.unwrap(), None, "its time is over");
     let next = later.checked_add(SignedDuration::from_millis(1000)).unwrap();
-    world.store.keep_answer(tenant, "other".to_owned(), "x".to_owned(), next, later).await.unwrap();
-    assert_eq!(world.store.kept_answer(tenant, key(), start).await.unwrap(), None, "forgotten when something else was kept");
+    world.store.cache_answer(tenant, "other".to_owned(), "x".to_owned(), next, later).await.unwrap();
+    assert_eq!(world.store.cached_answer(tenant, key(), start).await.unwrap(), None, "forgotten when something else was kept");
 }

@@ -1,4 +1,4 @@
-//! Keeping and letting go: backups, restores, and the erasure of a person's data.
+//! Maintenance and letting go: backups, restores, and the erasure of a person's data.
 //!
 //! Invariants: half a file never bears its final name; a restored database sends nothing by itself; an erasure
 //! is written to a list beside the database, so that a later restore repeats it.
@@ -13,19 +13,19 @@ use werkruf_contract::{BoxFuture, Clock, Uuid};
 use crate::StoreError;
 
 /// What keeping answers.
-pub type Kept<'a, T> = BoxFuture<'a, Result<T, KeepingError>>;
+pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
 
 /// Backups and erasure, beside everything else that goes on.
-pub trait Keeping: Send + Sync {
+pub trait Maintenance: Send + Sync {
     /// What this process has written since it opened the database.
     fn counts(&self) -> Counts;
     /// Writes a consistent, verified copy while turns go on; `force` replaces an older backup.
-    fn back_up(&self, target: PathBuf, force: bool) -> Kept<'_, Backup>;
+    fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, Backup>;
     /// Removes a person's content for good; `None` when nobody is known by this id. [`StoreError::Busy`] while a turn of
     /// theirs has not ended; with `cancel`, turns nobody works on are ended here and only the others are in the way.
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> Kept<'_, Option<Erased>>;
+    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>>;
     /// Turns of this person, or in their conversations, that have not ended.
-    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> Kept<'_, Vec<Uuid>>;
+    fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>>;
 }
 
 /// What has been written since the database was opened.
@@ -59,7 +59,7 @@ pub struct Restored {
     pub schema: i64,
     /// Rows by table, as the backup had them.
     pub rows: BTreeMap<String, u64>,
-    pub held: Held,
+    pub held: HeldWork,
     /// People erased after the backup was made, erased again.
     pub erased_again: u64,
     /// Where the database that was there before is now.
@@ -68,7 +68,7 @@ pub struct Restored {
 
 /// What was pending and is not sent without the operator's word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldWork {
     /// Turns that had not ended and are failed now, with code `restored`.
     pub turns: u64,
     /// Calls that had not ended; those with effect `once` are `outcome_unknown` now.
@@ -96,7 +96,7 @@ pub struct Erased {
 
 /// Why nothing was kept, restored or erased.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepingError {
+pub enum MaintenanceError {
     /// The operator must say that it may be replaced.
     #[error("{} is there already; --force replaces it", .0.display())]
     Exists(PathBuf),
@@ -113,7 +113,7 @@ pub enum KeepingError {
     Store(#[from] StoreError),
 }
 
-impl KeepingError {
+impl MaintenanceError {
     /// Stable, for programs.
     pub const fn code(&self) -> &'static str {
         match self {

@@ -8,7 +8,9 @@ use werkruf_contract::Uuid;
 
 use super::param::ms;
 use super::text::clean_json;
-use crate::{CallEnd, CallHeard, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, NewUsage, Replacement, StoreError};
+use crate::{
+    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate, Replacement, StoreError,
+};
 
 /// A document as it is sent. U+0000 in a text would be an escape by now, so one look cleans them all.
 pub(super) fn document(value: &impl Serialize) -> Result<String, StoreError> {
@@ -124,8 +126,8 @@ pub(super) struct Heard<'a> {
     raw_arguments: Option<&'a str>,
 }
 
-impl<'a> From<&'a CallHeard> for Heard<'a> {
-    fn from(heard: &'a CallHeard) -> Self {
+impl<'a> From<&'a ProviderCallUpdate> for Heard<'a> {
+    fn from(heard: &'a ProviderCallUpdate) -> Self {
         Self {
             id: heard.id,
             tool_name: &heard.tool_name,

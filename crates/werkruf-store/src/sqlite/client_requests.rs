@@ -1,4 +1,4 @@
-//! [`Clients`] on SQLite, and what opening a turn does with a client's results.
+//! [`ClientRequests`] on SQLite, and what opening a turn does with a client's results.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
@@ -6,17 +6,17 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::{Columns, all, first};
 use super::text::Id;
-use crate::{Answer, Clients, JsonText, OpenTurn, Resumed, StoreError};
+use crate::{ClientRequests, JsonText, OpenTurn, ResumePoint, StoreError, StoreFuture};
 
-impl Clients for SqliteStore {
-    fn brought(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Option<JsonText>> {
+impl ClientRequests for SqliteStore {
+    fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached("SELECT client FROM turns WHERE tenant_id = ?1 AND id = ?2")?;
             Ok(first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], |columns| columns.text_or_null())?.flatten())
         }))
     }
 
-    fn brought_first(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<JsonText>> {
+    fn first_client_request(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement =
                 c.prepare_cached("SELECT client FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 ORDER BY id LIMIT 1")?;
@@ -24,14 +24,14 @@ impl Clients for SqliteStore {
         }))
     }
 
-    fn seen(&self, tenant_id: Uuid, user_id: String, seen: String) -> Answer<'_, Option<Resumed>> {
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, seen: String) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(SEEN)?;
             first(&mut statement, params![Id::from(tenant_id), user_id, seen], resumed)
         }))
     }
 
-    fn awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> Answer<'_, Option<Resumed>> {
+    fn conversation_awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
             let ids = serde_json::to_string(&call_ids).map_err(|error| StoreError::Broken(error.to_string()))?;
             let mut statement = c.prepare_cached(
@@ -47,14 +47,14 @@ impl Clients for SqliteStore {
         }))
     }
 
-    fn repeated(&self, tenant_id: Uuid, user_id: String, sent: String) -> Answer<'_, Option<Resumed>> {
+    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, sent: String) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(REPEATED)?;
             first(&mut statement, params![Id::from(tenant_id), user_id, sent], resumed)
         }))
     }
 
-    fn note_seen(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> Answer<'_, bool> {
+    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let noted = c
                 .prepare_cached("UPDATE turns SET seen = ?3 WHERE tenant_id = ?1 AND id = ?2 AND seen IS NULL")?
@@ -63,7 +63,7 @@ impl Clients for SqliteStore {
         }))
     }
 
-    fn take_back(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, bool> {
+    fn withdraw_client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let mut statement = c.prepare_cached(
                 "UPDATE turns SET client = json_set(client, '$.door.deleted', json('true'))
@@ -86,8 +86,8 @@ const SEEN: &str = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id
 const REPEATED: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND sent = ?3
       AND conversation_id IS NOT NULL ORDER BY +id DESC LIMIT 1";
 
-fn resumed(columns: &mut Columns<'_>) -> Result<Resumed, StoreError> {
-    Ok(Resumed { conversation_id: columns.id()?, turn_id: columns.id()? })
+fn resumed(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
+    Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
 }
 
 /// The newest turn of a conversation.

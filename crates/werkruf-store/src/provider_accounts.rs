@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
 
-use crate::Answer;
+use crate::StoreFuture;
 
 /// An account at a provider, named without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,24 +26,24 @@ pub struct SealedToken {
 }
 
 /// Quotas, tokens and answers of providers, shared by every process on the database.
-pub trait Ledger: Send + Sync {
+pub trait ProviderAccounts: Send + Sync {
     /// Counts one call of the day before it leaves: which one it is, counted from 1. `None`: there is none left, by `limit`
     /// or by what the provider last said, and nothing is counted.
-    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> Answer<'_, Option<i64>>;
+    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> StoreFuture<'_, Option<i64>>;
     /// What the provider said was left after this call.
-    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> Answer<'_, ()>;
+    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> StoreFuture<'_, ()>;
     /// The provider takes no more calls on this day, whatever was counted.
-    fn close_day(&self, account: ProviderAccount, day: Date) -> Answer<'_, ()>;
-    fn provider_token(&self, account: ProviderAccount) -> Answer<'_, Option<SealedToken>>;
+    fn close_day(&self, account: ProviderAccount, day: Date) -> StoreFuture<'_, ()>;
+    fn provider_token(&self, account: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>>;
     /// Takes the place of an earlier one.
-    fn keep_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> Answer<'_, ()>;
+    fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Whether it is for `owner` to fetch a new token: nobody else is at it, or their time is over. Stands for `ttl`, by the clock all
     /// processes share; who claims again has longer.
-    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> Answer<'_, bool>;
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> StoreFuture<'_, bool>;
     /// Gives the claim back; nothing where it is somebody else's by now.
-    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> Answer<'_, ()>;
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> StoreFuture<'_, ()>;
     /// An answer kept under this key that is still good.
-    fn kept_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> Answer<'_, Option<String>>;
+    fn cached_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> StoreFuture<'_, Option<String>>;
     /// Keeps an answer until then, and forgets those whose time is over.
-    fn keep_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
+    fn cache_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> StoreFuture<'_, ()>;
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Cancel;
-use werkruf_runtime::{Assistants, Limits, Parts, Runtime, Setup};
+use werkruf_runtime::{Assistants, Limits, Runtime, Services, Setup};
 
 use crate::model::Model;
 use crate::process::Process;
@@ -19,7 +19,7 @@ pub struct Member {
     pub runtime: Runtime,
 }
 
-pub struct Fleet {
+pub struct Cluster {
     world: Arc<World>,
     members: Mutex<Vec<Member>>,
     started: Mutex<usize>,
@@ -44,7 +44,7 @@ fn limits(approval_ttl_s: u32) -> Limits {
     }
 }
 
-impl Fleet {
+impl Cluster {
     pub fn new(world: &Arc<World>) -> Arc<Self> {
         Arc::new(Self {
             world: Arc::clone(world),
@@ -81,14 +81,14 @@ impl Fleet {
         let process = Process::new(number);
         world.processes.lock().unwrap().push(Arc::clone(&process));
         let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
-        let parts = Parts {
+        let parts = Services {
             clients: Arc::clone(&store) as _,
             turns: Arc::clone(&store) as _,
             records: Arc::clone(&store) as _,
             people: Arc::clone(&store) as _,
             approvals: Arc::clone(&store) as _,
             streams: Arc::clone(&store) as _,
-            fleet: store,
+            cluster: store,
             provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
             clock: world.clock.clone(),
             limits: limits(world.weather.patience),
@@ -110,13 +110,13 @@ impl Fleet {
             world.rest(100, 1000).await;
         }
         let (watcher, keeper) = (runtime.clone(), runtime.clone());
-        self.tasks.spawn(async move { watcher.watch_over().await });
+        self.tasks.spawn(async move { watcher.run_background().await });
         let dying = Arc::clone(&process);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = dying.dead.raised() => {}
-                () = keeper.keep_text() => {}
+                () = keeper.save_partial_text() => {}
             }
         });
         self.members.lock().unwrap().push(Member { process, runtime });

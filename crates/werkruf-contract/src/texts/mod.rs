@@ -19,37 +19,37 @@ use bundle::bundle;
 
 /// What is put into a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum TextArg<'a> {
     /// Chooses singular or plural, and is written by locale.
     Number(i64),
     Text(Cow<'a, str>),
 }
 
-impl From<i64> for Part<'_> {
+impl From<i64> for TextArg<'_> {
     fn from(number: i64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<usize> for Part<'_> {
+impl From<usize> for TextArg<'_> {
     fn from(number: usize) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl<'a> From<&'a str> for Part<'a> {
+impl<'a> From<&'a str> for TextArg<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl<'a> From<&'a String> for Part<'a> {
+impl<'a> From<&'a String> for TextArg<'a> {
     fn from(text: &'a String) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Part<'_> {
+impl From<String> for TextArg<'_> {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
@@ -57,12 +57,12 @@ impl From<String> for Part<'_> {
 
 /// The words of one locale. Cheap to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub struct Texts {
     language: Language,
     locale: String,
 }
 
-impl Words {
+impl Texts {
     /// The words for a locale tag such as `de-DE`; English where its language is none of ours.
     pub fn of(locale: &str) -> Self {
         let language = Language::of(locale);
@@ -76,12 +76,12 @@ impl Words {
     }
 
     /// The text under this key. Never fails: a key nobody knows is given back.
-    pub fn say(&self, key: &str, parts: &[(&str, Part<'_>)]) -> String {
+    pub fn text(&self, key: &str, parts: &[(&str, TextArg<'_>)]) -> String {
         let mut args = FluentArgs::with_capacity(parts.len());
         for (name, part) in parts {
             let value = match part {
-                Part::Number(number) => FluentValue::from(*number),
-                Part::Text(text) => FluentValue::String(text.clone()),
+                TextArg::Number(number) => FluentValue::from(*number),
+                TextArg::Text(text) => FluentValue::String(text.clone()),
             };
             args.set(*name, value);
         }
@@ -124,9 +124,9 @@ impl Words {
     pub fn duration_minutes(&self, minutes: i64) -> String {
         let (hours, minutes) = (minutes / 60, minutes % 60);
         match (hours, minutes) {
-            (0, _) => self.say("duration-minutes", &[("minutes", minutes.into())]),
-            (_, 0) => self.say("duration-hours", &[("hours", hours.into())]),
-            (_, _) => self.say("duration-hours-minutes", &[("hours", hours.into()), ("minutes", minutes.into())]),
+            (0, _) => self.text("duration-minutes", &[("minutes", minutes.into())]),
+            (_, 0) => self.text("duration-hours", &[("hours", hours.into())]),
+            (_, _) => self.text("duration-hours-minutes", &[("hours", hours.into()), ("minutes", minutes.into())]),
         }
     }
 

@@ -10,7 +10,7 @@ use werkruf_contract::Clock;
 use super::story_tests::connect;
 use super::{PostgresOptions, PostgresStore};
 use crate::testbed::fresh_database;
-use crate::{Ledger, ProviderAccount, SealedToken};
+use crate::{ProviderAccount, ProviderAccounts, SealedToken};
 
 async fn open(url: &str) -> Arc<PostgresStore> {
     PostgresStore::open(PostgresOptions { pool_size: 2, ..PostgresOptions::new(url.to_owned()) }, &Clock::system(0)).await.unwrap()
@@ -33,7 +33,7 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
     assert_eq!(get().await, None);
     let now = Clock::system(0).now();
     let token = SealedToken { sealed: (0..90).collect(), expires_at: "2026-11-15T12:00:00.250Z".parse().unwrap() };
-    store.keep_provider_token(amadeus(), token.clone(), now).await.unwrap();
+    store.put_provider_token(amadeus(), token.clone(), now).await.unwrap();
 
     client.batch_execute("RESET ROLE; SET ROLE werkruf_system").await.unwrap();
     let got: serde_json::Value = serde_json::from_str(&get().await.unwrap()).unwrap();

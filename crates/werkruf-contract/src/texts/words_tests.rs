@@ -4,7 +4,7 @@ use fluent_bundle::FluentResource;
 use jiff::civil::date;
 
 use super::bundle::source;
-use super::{Language, Words};
+use super::{Language, Texts};
 
 const LANGUAGES: [Language; 3] = [Language::German, Language::English, Language::Spanish];
 
@@ -32,7 +32,7 @@ fn the_three_files_say_the_same_things() {
     for language in LANGUAGES {
         assert!(FluentResource::try_new(source(language).to_owned()).is_ok(), "{language} does not parse");
         assert_eq!(keys(language), english, "{language} and en differ");
-        let words = Words::of(language.as_str());
+        let words = Texts::of(language.as_str());
         for key in english.keys() {
             assert!(words.knows(key), "{key} is missing in {language}");
         }
@@ -42,27 +42,27 @@ fn the_three_files_say_the_same_things() {
 #[test]
 fn texts_count_and_name() {
     let parts = |count: i64| [("count", count.into()), ("filter", "".into())];
-    assert_eq!(Words::of("de-DE").say("requests-found", &parts(1)), "Eine Anfrage:");
-    assert_eq!(Words::of("de").say("requests-found", &parts(20_000)), "20.000 Anfragen:");
-    assert_eq!(Words::of("en-GB").say("requests-found", &parts(2)), "2 requests:");
-    assert_eq!(Words::of("es-MX").say("todos-found", &parts(1)), "Una tarea:");
-    assert_eq!(Words::of("fr-FR").say("status-open", &[]), "open");
-    assert_eq!(Words::of("de").say("person-email", &[("email", "a@b.c".into())]), "E-Mail: a@b.c", "no marks of direction");
+    assert_eq!(Texts::of("de-DE").text("requests-found", &parts(1)), "Eine Anfrage:");
+    assert_eq!(Texts::of("de").text("requests-found", &parts(20_000)), "20.000 Anfragen:");
+    assert_eq!(Texts::of("en-GB").text("requests-found", &parts(2)), "2 requests:");
+    assert_eq!(Texts::of("es-MX").text("todos-found", &parts(1)), "Una tarea:");
+    assert_eq!(Texts::of("fr-FR").text("status-open", &[]), "open");
+    assert_eq!(Texts::of("de").text("person-email", &[("email", "a@b.c".into())]), "E-Mail: a@b.c", "no marks of direction");
 }
 
 #[test]
 fn a_gap_is_seen_but_breaks_nothing() {
-    let words = Words::of("es");
-    assert_eq!(words.say("no-such-key", &[]), "no-such-key");
-    assert_eq!(words.say("", &[]), "");
+    let words = Texts::of("es");
+    assert_eq!(words.text("no-such-key", &[]), "no-such-key");
+    assert_eq!(words.text("", &[]), "");
     assert!(!words.knows("no-such-key"));
-    assert!(words.say("person-email", &[]).contains("email"), "the variable's name is left");
-    assert_eq!(Words::of("").language(), Language::English);
+    assert!(words.text("person-email", &[]).contains("email"), "the variable's name is left");
+    assert_eq!(Texts::of("").language(), Language::English);
 }
 
 #[test]
 fn numbers_follow_the_locale() {
-    let number = |locale: &str, value: i64| Words::of(locale).number(value);
+    let number = |locale: &str, value: i64| Texts::of(locale).number(value);
     assert_eq!(
         (number("de-DE", 85_000), number("en-US", 85_000), number("es-ES", 85_000)),
         ("85.000".into(), "85,000".into(), "85.000".into())
@@ -70,24 +70,24 @@ fn numbers_follow_the_locale() {
     assert_eq!((number("es-ES", 8_500), number("de", 8_500), number("en", -8_500)), ("8500".into(), "8.500".into(), "-8,500".into()));
     assert_eq!(number("de-CH", 85_000), "85'000");
     assert_eq!(number("klingon", 85_000), "85,000");
-    assert_eq!(Words::of("de").decimal("1234.50"), "1.234,50");
-    assert_eq!(Words::of("en").decimal("1234.50"), "1,234.50");
-    assert_eq!(Words::of("en").decimal("a lot"), "a lot");
+    assert_eq!(Texts::of("de").decimal("1234.50"), "1.234,50");
+    assert_eq!(Texts::of("en").decimal("1234.50"), "1,234.50");
+    assert_eq!(Texts::of("en").decimal("a lot"), "a lot");
 }
 
 #[test]
 fn dates_and_times_follow_the_locale() {
     let day = date(2026, 11, 5);
-    let shown: Vec<String> = ["de-DE", "en-US", "en-GB", "es-ES", "en"].map(|locale| Words::of(locale).date(day)).into();
+    let shown: Vec<String> = ["de-DE", "en-US", "en-GB", "es-ES", "en"].map(|locale| Texts::of(locale).date(day)).into();
     assert_eq!(shown, ["05.11.2026", "Nov 5, 2026", "5 Nov 2026", "05/11/2026", "Nov 5, 2026"]);
     let at = day.at(14, 5, 0, 0).in_tz("Europe/Berlin").unwrap();
-    let shown: Vec<String> = ["de-DE", "en-US", "en-GB", "es-ES"].map(|locale| Words::of(locale).time(&at)).into();
+    let shown: Vec<String> = ["de-DE", "en-US", "en-GB", "es-ES"].map(|locale| Texts::of(locale).time(&at)).into();
     assert_eq!(shown, ["14:05", "2:05 PM", "14:05", "14:05"]);
 }
 
 #[test]
 fn spans_of_time_are_short() {
-    let span = |locale: &str, minutes: i64| Words::of(locale).duration_minutes(minutes);
+    let span = |locale: &str, minutes: i64| Texts::of(locale).duration_minutes(minutes);
     assert_eq!(span("de", 125), "2 Std. 5 Min.");
     assert_eq!(span("en", 60), "1 h");
     assert_eq!(span("es", 0), "0 min");

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus, Uuid};
 
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::p;
 use super::{PostgresOptions, PostgresStore};
 use crate::story::World;
 use crate::testbed::fresh_database;
-use crate::{ConversationRef, Fleet, OpenTurn, Opened, Partial, Records, StoreError, Streams, Turns};
+use crate::{Cluster, ConversationRef, NewPartial, OpenTurn, Opened, Records, StoreError, Streams, Turns};
 
 pub(super) type Process = World<PostgresStore>;
 
@@ -32,7 +32,7 @@ pub(super) fn existing(world: &Process, id: Uuid, owner: &str) -> OpenTurn {
 }
 
 async fn expire_leases(store: &PostgresStore) {
-    store.query(Scope::System, "UPDATE leases SET expires_at = '-infinity'", &[]).await.unwrap();
+    store.query(DbRole::System, "UPDATE leases SET expires_at = '-infinity'", &[]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,11 +67,11 @@ async fn an_owner_that_comes_late_but_first_keeps_its_lease() {
     let refused = there.store.take_over(there.tenant, running.turn, "other".to_owned(), there.now).await;
     assert!(matches!(refused, Err(StoreError::Busy)), "a write renews: {refused:?}");
     expire_leases(&here.store).await;
-    let renewed = here.store.renew(running.fence.owner.clone()).await.unwrap();
+    let renewed = here.store.renew_leases(running.fence.owner.clone()).await.unwrap();
     assert_eq!(renewed.held.iter().map(|(key, epoch)| (key.stream_id, *epoch)).collect::<Vec<_>>(), [(running.conversation, 1)]);
     let refused = there.store.take_over(there.tenant, running.turn, "other".to_owned(), there.now).await;
     assert!(matches!(refused, Err(StoreError::Busy)), "and so does renewing: {refused:?}");
-    assert!(there.store.renew("other".to_owned()).await.unwrap().held.is_empty());
+    assert!(there.store.renew_leases("other".to_owned()).await.unwrap().held.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -143,25 +143,25 @@ async fn wishes_are_heard_when_leases_are_renewed() {
     assert!(there.store.request_call_cancel(there.tenant, call.id).await.unwrap());
     assert!(!there.store.request_call_cancel(there.id(), call.id).await.unwrap(), "another tenant's");
     assert!(there.store.request_cancel(there.tenant, other.turn, there.now).await.unwrap());
-    let renewed = here.store.renew(running.fence.owner.clone()).await.unwrap();
+    let renewed = here.store.renew_leases(running.fence.owner.clone()).await.unwrap();
     assert_eq!((renewed.held.len(), renewed.canceled_turns, renewed.canceled_calls), (2, vec![other.turn], vec![call.id]));
     let mut write = here.to_write(&running);
     write.ends = vec![here.end(&call, CallStatus::Canceled)];
     here.store.write(write).await.unwrap();
     assert!(!there.store.request_call_cancel(there.tenant, call.id).await.unwrap(), "it has ended");
-    assert!(here.store.renew(running.fence.owner).await.unwrap().canceled_calls.is_empty());
+    assert!(here.store.renew_leases(running.fence.owner).await.unwrap().canceled_calls.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_is_followed_from_another_process() {
     let (here, there) = two().await;
     let running = here.talk().await;
-    let place = async || there.store.positions(there.tenant, vec![running.conversation, there.id()]).await.unwrap();
+    let place = async || there.store.stream_positions(there.tenant, vec![running.conversation, there.id()]).await.unwrap();
     let [begun] = place().await.try_into().unwrap();
     assert_eq!((begun.stream_id, begun.next_event_seq, begun.partial), (running.conversation, 2, None));
     let keep = async |content: &str| {
-        let partial = Partial { fence: running.fence.clone(), turn_id: running.turn, step: 1, content: content.to_owned() };
-        assert_eq!(here.store.keep_partials(vec![partial], here.now).await.unwrap(), 1);
+        let partial = NewPartial { fence: running.fence.clone(), turn_id: running.turn, step: 1, content: content.to_owned() };
+        assert_eq!(here.store.save_partials(vec![partial], here.now).await.unwrap(), 1);
         place().await.remove(0).partial.unwrap()
     };
     let marks = [keep("Hel").await, keep("Lo!").await, keep("Lo!").await];
@@ -169,7 +169,7 @@ async fn a_stream_is_followed_from_another_process() {
     here.complete(&running).await;
     let [done] = place().await.try_into().unwrap();
     assert_eq!((done.next_event_seq, done.partial), (3, None));
-    assert!(there.store.positions(there.id(), vec![running.conversation]).await.unwrap().is_empty(), "another tenant sees nothing");
+    assert!(there.store.stream_positions(there.id(), vec![running.conversation]).await.unwrap().is_empty(), "another tenant sees nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,19 +177,19 @@ async fn a_knock_is_heard_by_the_other_process_only() {
     let (here, there) = two().await;
     // Whoever begins to listen is told: what came before was missed. Told while it waited, it may be told once more.
     for process in [&here, &there] {
-        process.store.knocked().await;
-        while tokio::time::timeout(Duration::from_millis(100), process.store.knocked()).await.is_ok() {}
+        process.store.notified().await;
+        while tokio::time::timeout(Duration::from_millis(100), process.store.notified()).await.is_ok() {}
     }
     let heard = async || {
-        while tokio::time::timeout(Duration::from_millis(200), there.store.knocked()).await.is_err() {
-            here.store.knock();
+        while tokio::time::timeout(Duration::from_millis(200), there.store.notified()).await.is_err() {
+            here.store.notify();
         }
     };
     tokio::time::timeout(Duration::from_secs(20), heard()).await.unwrap();
     for _ in 0..100 {
-        here.store.knock();
+        here.store.notify();
     }
-    let silent = tokio::time::timeout(Duration::from_millis(300), here.store.knocked()).await;
+    let silent = tokio::time::timeout(Duration::from_millis(300), here.store.notified()).await;
     assert!(silent.is_err(), "a process does not hear itself");
 }
 
@@ -223,7 +223,13 @@ async fn text_that_cannot_be_stored_is_stored_all_the_same() {
     let mut patch = werkruf_contract::State::new();
     patch.insert("k\0".to_owned(), "v\0".into());
     write.state_patches = vec![patch];
-    write.turn = Some(crate::TurnChange { status: TurnStatus::Acting, step: 1, error: None, message: Some("\0".to_owned()), seen: None });
+    write.turn = Some(crate::TurnChange {
+        status: TurnStatus::Acting,
+        step: 1,
+        error: None,
+        message: Some("\0".to_owned()),
+        transcript_digest: None,
+    });
     let written = here.store.write(write).await.unwrap();
     assert_eq!(written.state.unwrap()["k\u{fffd}"], "v\u{fffd}");
     let row = here.store.call(here.tenant, call.id).await.unwrap().unwrap();
@@ -242,6 +248,6 @@ async fn a_turn_without_a_tenant_is_nobodys() {
         let rows = here.store.query(scope, "SELECT count(*) FROM turns WHERE id = $1", &[p(&running.turn)]).await.unwrap();
         rows[0].get::<_, i64>(0)
     };
-    assert_eq!((count(Scope::Tenant(here.tenant)).await, count(Scope::Tenant(here.id())).await, count(Scope::System).await), (1, 0, 1));
+    assert_eq!((count(DbRole::Tenant(here.tenant)).await, count(DbRole::Tenant(here.id())).await, count(DbRole::System).await), (1, 0, 1));
     drop(Arc::clone(&here.store));
 }

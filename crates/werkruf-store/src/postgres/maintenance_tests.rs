@@ -7,15 +7,15 @@ use serde_json::json;
 use werkruf_contract::{CallStatus, Clock, Effect, TurnStatus, Uuid};
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
 use super::story_tests::fresh;
 use crate::knowledge::{ChangeMark, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
 use crate::story::World;
 use crate::{
-    ApprovalFilter, Approvals, CallFilter, Keeping, KeepingError, NewApproval, Page, People, PeopleBatch, Records, SqliteStore, Store,
-    StoreError, Turns,
+    ApprovalFilter, Approvals, CallFilter, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records, SqliteStore,
+    Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -55,9 +55,9 @@ async fn fill<S: Store>(world: &World<S>) -> Uuid {
 async fn text_of_everything(store: &PostgresStore) -> String {
     let sql = "SELECT class.relname::text FROM pg_class AS class WHERE relnamespace = 'werkruf'::regnamespace AND relkind = 'r'";
     let mut everything = String::new();
-    for table in all(&store.query(Scope::System, sql, &[]).await.unwrap(), |columns| columns.text()).unwrap() {
+    for table in all(&store.query(DbRole::System, sql, &[]).await.unwrap(), |columns| columns.text()).unwrap() {
         let sql = format!("SELECT coalesce(json_agg(found)::text, '') FROM {table} AS found");
-        everything += &only(&store.query(Scope::System, &sql, &[]).await.unwrap(), |columns| columns.text()).unwrap();
+        everything += &only(&store.query(DbRole::System, &sql, &[]).await.unwrap(), |columns| columns.text()).unwrap();
     }
     everything
 }
@@ -69,7 +69,7 @@ async fn a_person_is_erased_from_every_table() {
     let (store, tenant) = (&world.store, world.tenant);
     assert!(text_of_everything(store).await.contains("secret"));
     let busy = store.erase_person(tenant, "1".to_owned(), false, world.clock.clone()).await;
-    assert!(matches!(busy, Err(KeepingError::Store(StoreError::Busy))), "{busy:?}");
+    assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "{busy:?}");
     assert_eq!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().len(), 2);
     let erased = store.erase_person(tenant, "1".to_owned(), true, world.clock.clone()).await.unwrap().unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
@@ -93,7 +93,7 @@ async fn what_was_pending_is_held_and_not_sent_again() {
     let (store, tenant) = (&world.store, world.tenant);
     let working = world.talk().await;
     let busy = store.hold_pending(false, world.clock.clone()).await;
-    assert!(matches!(busy, Err(KeepingError::Store(StoreError::Busy))), "a server is at work: {busy:?}");
+    assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "a server is at work: {busy:?}");
     let ask = NewApproval {
         id: world.id(),
         call_id: world.id(),
@@ -196,7 +196,7 @@ async fn knowledge_moves_and_is_numbered_on() {
     drop(from);
 
     let (target, _, ()) = fresh().await;
-    let moved = target.take_all(file, clock.clone()).await.unwrap();
+    let moved = target.import_sqlite(file, clock.clone()).await.unwrap();
     for table in ["collections", "documents", "chunks", "chunk_vectors", "removed_chunks"] {
         assert_eq!(moved.tables[table].rows, 1, "{table}");
     }
@@ -233,10 +233,10 @@ async fn a_file_moves_whole_or_not_at_all() {
     let calls = from.store.calls(tenant, CallFilter::default(), Page::default()).await.unwrap();
 
     let (target, _, ()) = fresh().await;
-    let held = target.take_all(file.clone(), clock.clone()).await;
-    assert!(matches!(held, Err(KeepingError::Store(StoreError::InUse(_)))), "{held:?}");
+    let held = target.import_sqlite(file.clone(), clock.clone()).await;
+    assert!(matches!(held, Err(MaintenanceError::Store(StoreError::InUse(_)))), "{held:?}");
     drop(from);
-    let moved = target.take_all(file.clone(), clock.clone()).await.unwrap();
+    let moved = target.import_sqlite(file.clone(), clock.clone()).await.unwrap();
     assert_eq!((moved.tables["messages"].rows, moved.tables["tool_calls"].rows, moved.tables["tenants"].rows), (9, 2, 1));
     assert_eq!(moved.tables["users"].rows, 1);
     assert_eq!(target.calls(tenant, CallFilter::default(), Page::default()).await.unwrap(), calls);
@@ -247,13 +247,13 @@ async fn a_file_moves_whole_or_not_at_all() {
     // What was given back is found by the next server at once; what a process still held, when its lease has lapsed.
     assert_eq!(target.unfinished_turns("next".to_owned()).await.unwrap().len(), 2);
 
-    let again = target.take_all(file.clone(), clock.clone()).await;
-    assert!(matches!(again, Err(KeepingError::NotEmpty(_))), "{again:?}");
-    let nowhere = target.take_all(folder.path().join("no.db"), clock.clone()).await;
+    let again = target.import_sqlite(file.clone(), clock.clone()).await;
+    assert!(matches!(again, Err(MaintenanceError::NotEmpty(_))), "{again:?}");
+    let nowhere = target.import_sqlite(folder.path().join("no.db"), clock.clone()).await;
     assert!(nowhere.is_err() && !folder.path().join("no.db").exists());
     // The file is as it was: it opens and moves again, into another database.
     let (second, _, ()) = fresh().await;
-    assert_eq!(second.take_all(file, clock).await.unwrap(), moved);
+    assert_eq!(second.import_sqlite(file, clock).await.unwrap(), moved);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,9 +271,9 @@ async fn a_move_that_is_refused_in_the_middle_leaves_nothing() {
                  CREATE TRIGGER spoil BEFORE INSERT ON werkruf.messages FOR EACH ROW EXECUTE FUNCTION werkruf.spoil()";
     let client: &mut tokio_postgres::Client = &mut client;
     client.batch_execute(spoil).await.unwrap();
-    let spoilt = target.take_all(file, clock).await.unwrap_err().to_string();
+    let spoilt = target.import_sqlite(file, clock).await.unwrap_err().to_string();
     assert!(spoilt.contains("messages"), "{spoilt}");
     let none = Uuid::nil();
-    let rows = target.query(Scope::System, "SELECT count(*) FROM tenants WHERE id <> $1", &[p(&none)]).await.unwrap();
+    let rows = target.query(DbRole::System, "SELECT count(*) FROM tenants WHERE id <> $1", &[p(&none)]).await.unwrap();
     assert_eq!(only(&rows, |columns| columns.int()).unwrap(), 0, "nothing half-written");
 }

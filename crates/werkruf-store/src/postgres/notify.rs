@@ -47,11 +47,11 @@ impl Door {
         Self { wished, heard, _task: task }
     }
 
-    pub(super) fn knock(&self) {
+    pub(super) fn notify(&self) {
         self.wished.notify_one();
     }
 
-    pub(super) async fn knocked(&self) {
+    pub(super) async fn notified(&self) {
         self.heard.notified().await;
     }
 }

@@ -1,33 +1,33 @@
-//! [`Clients`] on PostgreSQL.
+//! [`ClientRequests`] on PostgreSQL.
 
 use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::p;
 use super::row::{Columns, all, first};
 use super::text::clean;
-use crate::{Answer, Clients, JsonText, Resumed, StoreError};
+use crate::{ClientRequests, JsonText, ResumePoint, StoreError, StoreFuture};
 
-impl Clients for PostgresStore {
-    fn brought(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, Option<JsonText>> {
+impl ClientRequests for PostgresStore {
+    fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
         let sql = "SELECT client FROM turns WHERE tenant_id = $1 AND id = $2";
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?;
             Ok(first(&rows, |columns| columns.text_or_null())?.flatten())
         })
     }
 
-    fn brought_first(&self, tenant_id: Uuid, conversation_id: Uuid) -> Answer<'_, Option<JsonText>> {
+    fn first_client_request(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
         let sql = "SELECT client FROM turns WHERE tenant_id = $1 AND conversation_id = $2 ORDER BY id LIMIT 1";
         Box::pin(async move {
-            let rows = self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
             Ok(first(&rows, |columns| columns.text_or_null())?.flatten())
         })
     }
 
-    fn seen(&self, tenant_id: Uuid, user_id: String, seen: String) -> Answer<'_, Option<Resumed>> {
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, seen: String) -> StoreFuture<'_, Option<ResumePoint>> {
         // Who has gone on from there meanwhile would branch off: only the newest turn counts.
         let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND seen = $3
                      AND conversation_id IS NOT NULL AND NOT EXISTS
@@ -36,7 +36,7 @@ impl Clients for PostgresStore {
         Box::pin(self.resumed(sql, tenant_id, user_id, seen))
     }
 
-    fn awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> Answer<'_, Option<Resumed>> {
+    fn conversation_awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         let sql = "SELECT messages.conversation_id, (array_agg(turns.id ORDER BY turns.id DESC))[1] FROM messages
                      JOIN turns ON turns.tenant_id = messages.tenant_id AND turns.id = messages.turn_id
                    WHERE messages.tenant_id = $1 AND messages.status = 'pending' AND turns.user_id = $2 AND turns.finished_at IS NOT NULL
@@ -46,40 +46,40 @@ impl Clients for PostgresStore {
             let call_ids: Vec<_> = call_ids.iter().map(|id| clean(id)).collect();
             let user_id = clean(&user_id);
             let values = [p(&tenant_id), p(&user_id), (&call_ids as _, Type::TEXT_ARRAY)];
-            let mut found = all(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, resumed)?;
+            let mut found = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resumed)?;
             // Ids such as call_0 come again in other conversations: two that wait are none that is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
         })
     }
 
-    fn repeated(&self, tenant_id: Uuid, user_id: String, sent: String) -> Answer<'_, Option<Resumed>> {
+    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, sent: String) -> StoreFuture<'_, Option<ResumePoint>> {
         let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND sent = $3
                      AND conversation_id IS NOT NULL ORDER BY id DESC LIMIT 1";
         Box::pin(self.resumed(sql, tenant_id, user_id, sent))
     }
 
-    fn note_seen(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> Answer<'_, bool> {
+    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> StoreFuture<'_, bool> {
         let sql = "UPDATE turns SET seen = $3 WHERE tenant_id = $1 AND id = $2 AND (seen IS NULL OR ($4 AND seen = $3)) RETURNING true";
         Box::pin(
-            async move { Ok(self.tell(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&seen))]).await?.len() == 1) },
+            async move { Ok(self.tell(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&seen))]).await?.len() == 1) },
         )
     }
 
-    fn take_back(&self, tenant_id: Uuid, turn_id: Uuid) -> Answer<'_, bool> {
+    fn withdraw_client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, bool> {
         let sql = "UPDATE turns SET client = jsonb_set(client::jsonb, '{door,deleted}', 'true')::json
                    WHERE tenant_id = $1 AND id = $2 AND json_typeof(client -> 'door') = 'object' RETURNING true";
-        Box::pin(async move { Ok(self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?.len() == 1) })
+        Box::pin(async move { Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?.len() == 1) })
     }
 }
 
 impl PostgresStore {
-    async fn resumed(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<Resumed>, StoreError> {
+    async fn resumed(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<ResumePoint>, StoreError> {
         let (user_id, digest) = (clean(&user_id), clean(&digest));
         let values = [p(&tenant_id), p(&user_id), p(&digest)];
-        first(&self.query(Scope::Tenant(tenant_id), sql, &values).await?, resumed)
+        first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resumed)
     }
 }
 
-fn resumed(columns: &mut Columns<'_>) -> Result<Resumed, StoreError> {
-    Ok(Resumed { conversation_id: columns.id()?, turn_id: columns.id()? })
+fn resumed(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
+    Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
 }

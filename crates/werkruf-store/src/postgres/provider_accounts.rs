@@ -1,4 +1,4 @@
-//! [`Ledger`] on PostgreSQL: one row per account, so that any number of processes count and claim the same.
+//! [`ProviderAccounts`] on PostgreSQL: one row per account, so that any number of processes count and claim the same.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::Scope;
+use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::first;
 use super::text::clean;
-use crate::{Answer, Ledger, ProviderAccount, SealedToken, StoreError};
+use crate::{ProviderAccount, ProviderAccounts, SealedToken, StoreError, StoreFuture};
 
 /// Rows of the installation itself.
 const HOUSE: Uuid = Uuid::nil();
-const OF_HOUSE: Scope = Scope::Tenant(HOUSE);
+const OF_HOUSE: DbRole = DbRole::Tenant(HOUSE);
 
-impl Ledger for PostgresStore {
-    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> Answer<'_, Option<i64>> {
+impl ProviderAccounts for PostgresStore {
+    fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> StoreFuture<'_, Option<i64>> {
         // Counted again where the end of the first try was not heard: a call too few that day, never one too many.
         let sql = "INSERT INTO provider_quota AS quota (tenant_id, provider, account, day, used) SELECT $1, $2, $3, $4, 1 WHERE $5 > 0
                    ON CONFLICT (tenant_id, provider, account, day) DO UPDATE SET used = quota.used + 1
@@ -32,7 +32,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> Answer<'_, ()> {
+    fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> StoreFuture<'_, ()> {
         // Answers overtake one another: what an earlier call was told counts only where it is less.
         let sql = "UPDATE provider_quota SET told_by = greatest(told_by, $5),
                      ceiling = CASE WHEN $5 >= told_by THEN $5 + $6 ELSE least(ceiling, told_by + $6) END
@@ -44,7 +44,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn close_day(&self, account: ProviderAccount, day: Date) -> Answer<'_, ()> {
+    fn close_day(&self, account: ProviderAccount, day: Date) -> StoreFuture<'_, ()> {
         let sql = "UPDATE provider_quota SET told_by = used, ceiling = used
                    WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND day = $4 RETURNING true";
         Box::pin(async move {
@@ -53,7 +53,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn provider_token(&self, account: ProviderAccount) -> Answer<'_, Option<SealedToken>> {
+    fn provider_token(&self, account: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>> {
         let sql = "SELECT sealed, expires_at FROM provider_tokens
                    WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND expires_at IS NOT NULL";
         Box::pin(async move {
@@ -64,7 +64,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn keep_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> Answer<'_, ()> {
+    fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()> {
         let sql = "INSERT INTO provider_tokens (tenant_id, provider, account, sealed, expires_at, created_at, updated_at)
                    VALUES ($1, $2, $3, $4, $5, $6, $6)
                    ON CONFLICT (tenant_id, provider, account) DO UPDATE
@@ -77,7 +77,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, _now: Timestamp) -> Answer<'_, bool> {
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, _now: Timestamp) -> StoreFuture<'_, bool> {
         // The clocks of processes differ; the database has one.
         let sql = "INSERT INTO provider_claims AS claim (tenant_id, provider, account, owner, expires_at)
                    VALUES ($1, $2, $3, $4, date_trunc('milliseconds', clock_timestamp()) + make_interval(secs => $5))
@@ -90,7 +90,7 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> Answer<'_, ()> {
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> StoreFuture<'_, ()> {
         // None is left where somebody else has claimed it meanwhile.
         let sql = "DELETE FROM provider_claims WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND owner = $4";
         Box::pin(async move {
@@ -100,15 +100,15 @@ impl Ledger for PostgresStore {
         })
     }
 
-    fn kept_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> Answer<'_, Option<String>> {
+    fn cached_answer(&self, tenant_id: Uuid, key: String, now: Timestamp) -> StoreFuture<'_, Option<String>> {
         let sql = "SELECT answer FROM provider_answers WHERE tenant_id = $1 AND digest = $2 AND expires_at > $3";
         Box::pin(async move {
             let (key, now) = (clean(&key), ms(now));
-            first(&self.query(Scope::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&now)]).await?, |columns| columns.text())
+            first(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&now)]).await?, |columns| columns.text())
         })
     }
 
-    fn keep_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
+    fn cache_answer(&self, tenant_id: Uuid, key: String, answer: String, until: Timestamp, now: Timestamp) -> StoreFuture<'_, ()> {
         let kept = "INSERT INTO provider_answers (tenant_id, digest, answer, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
                     ON CONFLICT (tenant_id, digest) DO UPDATE
                       SET answer = excluded.answer, created_at = excluded.created_at, expires_at = excluded.expires_at";
@@ -118,8 +118,8 @@ impl Ledger for PostgresStore {
         Box::pin(async move {
             let (key, answer, until, now) = (clean(&key), clean(&answer), ms(until), ms(now));
             let values = [p(&tenant_id), p(&key), p(&answer), p(&now), p(&until)];
-            self.query(Scope::Tenant(tenant_id), kept, &values).await?;
-            self.query(Scope::System, forgotten, &[p(&now)]).await?;
+            self.query(DbRole::Tenant(tenant_id), kept, &values).await?;
+            self.query(DbRole::System, forgotten, &[p(&now)]).await?;
             Ok(())
         })
     }

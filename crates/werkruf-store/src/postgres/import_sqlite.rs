@@ -14,7 +14,7 @@ use super::param::p;
 use super::text::{clean, clean_json};
 use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
 use crate::sqlite::{Batch, Export};
-use crate::{KeepingError, Moved, StoreError};
+use crate::{MaintenanceError, Moved, StoreError};
 
 /// Columns that only a database shared by many processes needs.
 const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
@@ -30,7 +30,7 @@ const GO_ON: &str =
     "SELECT setval('chunks_number_seq', greatest((SELECT max(number) FROM chunks), (SELECT max(chunk) FROM removed_chunks), 0) + 1, false)";
 
 /// Takes in everything the file holds; the schema is there and empty.
-pub(super) async fn take_all(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, KeepingError> {
+pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, MaintenanceError> {
     let transaction = client.transaction().await.map_err(StoreError::from)?;
     transaction
         .batch_execute(&format!(
@@ -103,7 +103,7 @@ fn kind(cast: &str) -> Option<Kind> {
     }
 }
 
-async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), KeepingError> {
+async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), MaintenanceError> {
     for table in tables {
         // Locked until the end: nobody may begin to write meanwhile.
         let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
@@ -111,7 +111,7 @@ async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -
         let there = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
         let row = transaction.query_typed_one(&there, &[]).await.map_err(StoreError::from)?;
         if row.try_get(0).map_err(StoreError::from)? {
-            return Err(KeepingError::NotEmpty(table.name.clone()));
+            return Err(MaintenanceError::NotEmpty(table.name.clone()));
         }
     }
     Ok(())

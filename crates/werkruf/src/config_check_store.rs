@@ -1,0 +1,161 @@
+//! A workspace and a ledger nobody opened, for looking at a configuration without a database: the tools have names, but no rows.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use werkruf_contract::Uuid;
+use werkruf_store::knowledge::{
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
+    UnembeddedChunk, UsageOwner,
+};
+use werkruf_store::{
+    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, NewUsage, PersonRow, ProviderAccount, ProviderAccounts, RequestDraft,
+    RowScope, SealedToken, StoreError, StoreFuture, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+};
+
+/// Answers that it is closed.
+#[derive(Debug, Clone, Copy)]
+pub struct ClosedWorkspace;
+
+fn closed<T: Send + 'static>() -> StoreFuture<'static, T> {
+    Box::pin(std::future::ready(Err(StoreError::Unavailable("no database is open".to_owned()))))
+}
+
+impl Workspace for ClosedWorkspace {
+    fn requests(&self, _: Uuid, _: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
+        closed()
+    }
+
+    fn tasks(&self, _: Uuid, _: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
+        closed()
+    }
+
+    fn worktimes(&self, _: Uuid, _: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>> {
+        closed()
+    }
+
+    fn articles(&self, _: Uuid, _: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>> {
+        closed()
+    }
+
+    fn person(&self, _: Uuid, _: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
+        closed()
+    }
+
+    fn create_request(&self, _: Uuid, _: RequestDraft, _: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
+        closed()
+    }
+
+    fn import(&self, _: WorkspaceBatch, _: Uuid, _: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
+        closed()
+    }
+}
+
+impl Knowledge for ClosedWorkspace {
+    fn add_documents(&self, _: NewDocuments) -> StoreFuture<'_, Added> {
+        closed()
+    }
+
+    fn document(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<DocumentRow>> {
+        closed()
+    }
+
+    fn documents(&self, _: Uuid, _: String, _: Option<String>, _: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+        closed()
+    }
+
+    fn document_chunks(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+        closed()
+    }
+
+    fn delete_document(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, bool> {
+        closed()
+    }
+
+    fn collections(&self, _: Uuid) -> StoreFuture<'_, Vec<String>> {
+        closed()
+    }
+
+    fn collection(&self, _: Uuid, _: String, _: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+        closed()
+    }
+
+    fn newest_change(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<i64>> {
+        closed()
+    }
+
+    fn changed_chunks(&self, _: Uuid, _: String, _: ChangeMark, _: i64, _: u32) -> StoreFuture<'_, Vec<ChangedChunk>> {
+        closed()
+    }
+
+    fn changed_vectors(&self, _: Uuid, _: String, _: String, _: ChangeMark, _: i64, _: u32) -> StoreFuture<'_, Vec<ChangedVector>> {
+        closed()
+    }
+
+    fn removed_chunks(&self, _: Uuid, _: String, _: i64) -> StoreFuture<'_, Vec<i64>> {
+        closed()
+    }
+
+    fn chunks(&self, _: Uuid, _: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>> {
+        closed()
+    }
+
+    fn unembedded(&self, _: String, _: i64, _: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        closed()
+    }
+
+    fn put_vectors(&self, _: String, _: Vec<NewVector>) -> StoreFuture<'_, u64> {
+        closed()
+    }
+
+    fn bill(&self, _: UsageOwner, _: NewUsage, _: Timestamp) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn delete_usage(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, ()> {
+        closed()
+    }
+}
+
+/// Counts and keeps nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct ClosedAccounts;
+
+impl ProviderAccounts for ClosedAccounts {
+    fn spend_call(&self, _: ProviderAccount, _: Date, _: u32) -> StoreFuture<'_, Option<i64>> {
+        closed()
+    }
+
+    fn calls_left(&self, _: ProviderAccount, _: Date, _: i64, _: i64) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn close_day(&self, _: ProviderAccount, _: Date) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn provider_token(&self, _: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>> {
+        closed()
+    }
+
+    fn put_provider_token(&self, _: ProviderAccount, _: SealedToken, _: Timestamp) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn claim_token(&self, _: ProviderAccount, _: Uuid, _: Duration, _: Timestamp) -> StoreFuture<'_, bool> {
+        closed()
+    }
+
+    fn release_token(&self, _: ProviderAccount, _: Uuid) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn cached_answer(&self, _: Uuid, _: String, _: Timestamp) -> StoreFuture<'_, Option<String>> {
+        closed()
+    }
+
+    fn cache_answer(&self, _: Uuid, _: String, _: String, _: Timestamp, _: Timestamp) -> StoreFuture<'_, ()> {
+        closed()
+    }
+}
