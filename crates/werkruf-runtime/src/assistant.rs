@@ -1,11 +1,9 @@
-//! Assistants: a prompt, the tools it may use, and how its model is asked.
+//! Assistants: a prompt, the tools an assistant may use, and the options of its model.
 
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::Value;
 use werkruf_contract::{Principal, State};
-
-use crate::inbound::Refusal;
 
 /// Preferences and memory reach the prompt, but never more than this.
 const REMEMBERED_BYTES: usize = 4096;
@@ -40,24 +38,24 @@ pub struct Assistant {
     pub tenant: Option<String>,
     #[serde(default)]
     pub context_tokens: Option<u64>,
-    /// What becomes of the part that does not fit.
+    /// What happens to the part of the history that does not fit.
     #[serde(default)]
     pub compaction: Compaction,
 }
 
-/// What becomes of a history's older part once it is too long.
+/// What happens to the older part of a history that is too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compaction {
-    /// It is left out, which costs nothing.
+    /// It is left out. This costs nothing.
     #[default]
     Trim,
-    /// The model puts it in few words first, which costs a request now and then.
+    /// The model summarises it first. This costs a request now and then.
     Summary,
 }
 
 impl Assistant {
-    /// The one that always exists.
+    /// The assistant that always exists.
     pub fn fallback() -> Self {
         Self {
             name: "default".to_owned(),
@@ -79,16 +77,12 @@ impl Assistant {
         self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
     }
 
-    /// Refuses a channel the assistant is not meant for.
-    pub(crate) fn speaks_on(&self, channel: &str) -> Result<(), Refusal> {
-        if self.channels.is_empty() || self.channels.iter().any(|own| own == channel) {
-            return Ok(());
-        }
-        let message = format!("the assistant \"{}\" does not speak on {channel}", self.name);
-        Err(Refusal::Invalid { code: "invalid_request", message })
+    /// Whether the assistant answers on this channel.
+    pub(crate) fn serves(&self, channel: &str) -> bool {
+        self.channels.is_empty() || self.channels.iter().any(|own| own == channel)
     }
 
-    /// The system prompt with its placeholders filled, and what is remembered of the person.
+    /// The system prompt with its placeholders filled, and the user's preferences and memory.
     pub(crate) fn system(&self, principal: &Principal, locale: &str, today: Date, functions: &str, state: &State) -> String {
         let prompt = self.prompt.as_deref().unwrap_or(DEFAULT_PROMPT);
         let mut system = prompt
@@ -115,7 +109,7 @@ fn remember(system: &mut String, field: &str, value: &Value) {
     }
 }
 
-/// What was said last counts most, so the oldest entries are left out where not all have room; an entry is whole or not there.
+/// As many of the newest entries as fit. An entry is whole or left out.
 fn newest(entries: &[Value]) -> String {
     let (mut kept, mut bytes) = (Vec::new(), 0);
     for entry in entries.iter().rev().map(Value::to_string) {

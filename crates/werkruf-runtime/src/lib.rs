@@ -1,65 +1,48 @@
-//! What happens: a turn goes down once and comes back once.
+//! Runs turns: accepts messages, sends model requests, runs tool calls, records everything.
 //!
-//! A door authenticates and parses, then enters here: [`Runtime::chat`] for a message, [`Runtime::invoke`]
-//! for one tool, [`Runtime::retry_call`] for a call that failed. All of them walk the one corridor in `corridor`.
+//! An API authenticates and parses, then enters here: [`Runtime::chat`] for a message, [`Runtime::invoke`] for a direct call,
+//! [`Runtime::retry_call`] for a call that failed. All of them use the one call pipeline in `call`.
 //!
-//! Invariants: a call's row is durable before its first byte leaves; an event is durable before a client hears it
-//! (tokens and debug apart); history is valid for a provider after every commit; no task runs without an owner.
+//! Modules depend downwards only:
+//! `runtime → approvals → recovery → turn → engine → call → {model, journal} → stream → lease`.
+//!
+//! Invariants: a call's row is durable before its first byte leaves. An event is durable before a client receives it (tokens and debug entries
+//! aside). The history is valid for a provider after every commit. No task runs without an owner.
 
-mod act;
-mod admission;
-mod approve;
-mod arguments;
-mod ask;
+mod approvals;
 mod assistant;
-mod attempt;
-mod begun;
-mod boarding;
-mod brought;
-mod claimed;
-mod compaction;
-mod corridor;
-mod course;
-mod decision;
-mod dedupe;
-mod feed;
-mod follow;
-mod ground;
-mod history;
-mod hold;
-mod hub;
-mod inbound;
-mod invoke;
-mod keep_text;
-mod lane;
+mod call;
+mod client_request;
+mod engine;
+mod journal;
+mod lease;
 mod limits;
-mod outcome;
-mod provided;
-mod record;
-mod recover;
+mod model;
+mod rate_limit;
+mod recovery;
 mod registry;
-mod renew;
-mod replay;
-mod resume;
+mod request;
 mod runtime;
 mod safety;
-mod seen;
-mod stir;
-mod take_in;
+mod setup;
+mod stored;
+mod stream;
 mod timer;
+mod transcript_digest;
 mod turn;
-mod waiting;
 
-pub use arguments::Repair;
+pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
-pub use brought::{ClientChoice, ClientRequest, ClientResult, ClientTool};
-pub use decision::Decider;
-pub use feed::Subscription;
-pub use hub::{LiveEvent, PartialAnswer, SubscribeOptions};
-pub use inbound::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Refusal};
+pub use call::Repair;
+pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
+pub use engine::Services;
 pub use limits::Limits;
+pub use model::ModelGate;
 pub use registry::{Registry, RegistryFault};
-pub use replay::{complete_event, output_of};
-pub use runtime::{Runtime, Services, Setup};
+pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Refusal};
+pub use runtime::Runtime;
 pub use safety::SafetyProfile;
-pub use seen::{digest_after_answer, digest_after_message, digest_after_result};
+pub use setup::Setup;
+pub use stored::{complete_event, output_of};
+pub use stream::{LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
+pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};

@@ -1,10 +1,10 @@
-//! How much is enough. Each limit is also `WERKRUF_LIMIT_<NAME>`.
+//! `[limits]` of the config file. Each limit is also `WERKRUF_LIMIT_<NAME>`.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The bounds of a turn and of the house.
+/// The bounds of a turn and of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -29,7 +29,7 @@ pub struct Limits {
     pub model_concurrency: usize,
     /// Turns accepted and not finished.
     pub queue: usize,
-    /// How long a person may take to approve a call.
+    /// How long an approval may stay undecided.
     pub approval_ttl_s: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The tools there are. A turn keeps the registry it began with, so a reload never changes a tool under a running call.
+//! All tools by name. A turn keeps the registry it started with, so that a reload never changes a tool under a running call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use werkruf_contract::{Shape, Tool, ToolObject, ToolSpec, Typed, strict};
 use werkruf_llm::ToolDefinition;
 
 use crate::assistant::Assistant;
-use crate::brought::ClientRequest;
+use crate::client_request::ClientRequest;
 
 /// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,13 +39,13 @@ impl Entry {
         self.tool.parameters()
     }
 
-    /// As a model is offered it.
+    /// The tool as a model sees it.
     pub const fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
 }
 
-/// What one assistant is offered, made once and shared by all its turns.
+/// The tools that one assistant may use, built once and shared by all its turns.
 #[derive(Clone)]
 pub(crate) struct Offer {
     pub(crate) definitions: Arc<Vec<ToolDefinition>>,
@@ -66,7 +66,7 @@ impl Registry {
         self.add_object(Arc::new(Typed::new(tool)))
     }
 
-    /// Adds a tool whose types are forgotten already.
+    /// Adds a tool without static types.
     pub fn add_object(&mut self, tool: Arc<dyn ToolObject>) -> Result<(), RegistryFault> {
         let spec = tool.spec();
         let name = spec.name.to_string();
@@ -91,23 +91,23 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes tools away by name; the names that were there.
+    /// Removes tools by name.
     pub fn remove(&mut self, names: &[String]) {
         self.entries.retain(|entry| !names.iter().any(|name| *name == entry.spec().name));
         self.by_name = self.entries.iter().enumerate().map(|(at, entry)| (entry.spec().name.to_string(), at)).collect();
     }
 
-    /// By the exact name; the model's spelling is not guessed at.
+    /// By the exact name. Other spellings are not matched.
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).and_then(|at| self.entries.get(*at))
     }
 
-    /// All of them.
+    /// All tools, in the order they were added.
     pub fn all(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
-    /// What an assistant is offered.
+    /// The tools of an assistant.
     pub(crate) fn offer(&self, assistant: &Assistant) -> Offer {
         let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(offer) = offers.get(&assistant.tools) {
@@ -123,16 +123,16 @@ impl Registry {
         offer
     }
 
-    /// The same with a client's own tools, and without those of ours it does not want or has under the same name.
-    pub(crate) fn offer_with(&self, assistant: &Assistant, brought: &ClientRequest) -> Offer {
-        let wanted = |name: &str| brought.server_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
-        let theirs = |name: &str| brought.tools.iter().any(|tool| tool.name == name);
+    /// The same with a client's own tools, and without the server's tools that the client excludes or replaces by name.
+    pub(crate) fn offer_with(&self, assistant: &Assistant, client: &ClientRequest) -> Offer {
+        let wanted = |name: &str| client.server_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
+        let replaced = |name: &str| client.tools.iter().any(|tool| tool.name == name);
         let own = self.entries.iter().filter(|entry| {
             let name = entry.spec().name.as_ref();
-            assistant.may_use(name) && wanted(name) && !theirs(name)
+            assistant.may_use(name) && wanted(name) && !replaced(name)
         });
         let mut definitions: Vec<ToolDefinition> = own.map(|entry| entry.definition.clone()).collect();
-        definitions.extend(brought.tools.iter().map(|tool| ToolDefinition {
+        definitions.extend(client.tools.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
@@ -142,7 +142,7 @@ impl Registry {
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }
 
-    /// What the tools themselves would call for this text, for a planner that is no language model.
+    /// The calls that the tools propose for this text. The offline planner uses them.
     pub fn propose(&self, text: &str, locale: &str, today: Date) -> Vec<(String, Value)> {
         self.entries.iter().filter_map(|entry| Some((entry.spec().name.to_string(), entry.tool.propose(text, locale, today)?))).collect()
     }

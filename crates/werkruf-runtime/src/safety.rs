@@ -8,6 +8,6 @@ use serde::Deserialize;
 pub struct SafetyProfile {
     /// Tools that are refused under this profile.
     pub tools_denied: Vec<String>,
-    /// Tools that need a person's word under this profile.
+    /// Tools whose calls need an approval under this profile.
     pub approval_required_for: Vec<String>,
 }

@@ -1,21 +1,21 @@
-//! Deadlines by the clock the timers go by, so that both stop and jump together when a test moves time.
+//! Deadlines by tokio's clock, which also drives the timers: when a test moves time, both move together.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use werkruf_contract::Deadline;
 
-/// A year is for ever here, and adding u64::MAX milliseconds would overflow.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The longest span. Adding `u64::MAX` milliseconds would overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The moment it is, by that clock.
+/// The current time by that clock.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// A deadline this far from now.
 pub(crate) fn after(span: Duration) -> Deadline {
-    Deadline::at((Instant::now() + span.min(FOR_EVER)).into_std())
+    Deadline::at((Instant::now() + span.min(LONGEST)).into_std())
 }
 
 /// What is left; zero once passed.

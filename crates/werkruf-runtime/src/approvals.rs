@@ -1,0 +1,134 @@
+//! Who may see and decide an approval, and what a decision starts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use werkruf_contract::{ApprovalStatus, Principal, Uuid};
+use werkruf_store::{ApprovalFilter, ApprovalRow, DecisionOutcome, Page, StoreError, crash};
+
+use crate::engine::Engine;
+use crate::recovery::{expire_approvals, wake};
+use crate::request::Refusal;
+
+/// Who wants to see or decide. A key with scope `admin` needs no person.
+#[derive(Debug, Clone, Copy)]
+pub struct Decider<'a> {
+    pub tenant_id: Uuid,
+    pub person: Option<&'a Principal>,
+    pub admin: bool,
+    /// The name under which a decision without a person is stored.
+    pub signature: &'a str,
+}
+
+impl Decider<'_> {
+    /// The approver roles may see an approval. The asker may know that it exists; for everybody else it does not.
+    fn may_see(&self, approval: &ApprovalRow) -> Result<(), Refusal> {
+        let holds = |role: &String| self.person.is_some_and(|person| person.roles.iter().any(|held| held.name == *role));
+        if self.admin || approval.approver_roles.iter().any(holds) {
+            return Ok(());
+        }
+        if self.person.is_some_and(|person| person.user_id == approval.asked_by) {
+            return Err(Refusal::NotTheApprover { roles: approval.approver_roles.join(", ") });
+        }
+        Err(Refusal::UnknownApproval)
+    }
+}
+
+/// One approval, for a decider that may see it.
+pub(crate) async fn approval(engine: &Engine, decider: Decider<'_>, id: Uuid) -> Result<ApprovalRow, Refusal> {
+    let row = engine.store.approvals.approval(decider.tenant_id, id).await?.ok_or(Refusal::UnknownApproval)?;
+    decider.may_see(&row)?;
+    Ok(as_of_now(engine, row))
+}
+
+/// The approvals that this decider may decide.
+pub(crate) async fn approvals(
+    engine: &Engine,
+    decider: Decider<'_>,
+    status: Option<ApprovalStatus>,
+    page: Page,
+) -> Result<Vec<ApprovalRow>, Refusal> {
+    expire_approvals(engine).await?;
+    let roles = if decider.admin {
+        None
+    } else {
+        Some(decider.person.map(|person| person.roles.iter().map(|role| role.name.clone()).collect()).unwrap_or_default())
+    };
+    let filter = ApprovalFilter { status, turn_id: None, roles };
+    Ok(engine.store.approvals.approvals(decider.tenant_id, filter, page).await?)
+}
+
+/// Decides, once, and continues the turn.
+pub(crate) async fn decide(engine: &Arc<Engine>, decider: Decider<'_>, id: Uuid, approve: bool) -> Result<ApprovalRow, Refusal> {
+    approval(engine, decider, id).await?;
+    let status = if approve { ApprovalStatus::Approved } else { ApprovalStatus::Denied };
+    let by = decider.person.map_or(decider.signature, |person| person.user_id.as_str()).to_owned();
+    store_decision(engine, decider.tenant_id, id, status, by).await
+}
+
+/// Withdraws the pending approval of a call that is canceled. `None` when the call has none, false when it was decided first.
+pub(crate) async fn cancel_approval(engine: &Arc<Engine>, tenant_id: Uuid, turn_id: Uuid, call_id: Uuid) -> Result<Option<bool>, Refusal> {
+    let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
+    let Some(approval) = approval_of_call(engine, tenant_id, call_id, filter).await? else { return Ok(None) };
+    match store_decision(engine, tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
+        Ok(_) => Ok(Some(true)),
+        Err(Refusal::Conflict { .. }) => Ok(Some(false)),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The approval of a call. A turn may wait for more approvals than one page holds.
+async fn approval_of_call(
+    engine: &Engine,
+    tenant_id: Uuid,
+    call_id: Uuid,
+    filter: ApprovalFilter,
+) -> Result<Option<ApprovalRow>, StoreError> {
+    let mut page = Page::default();
+    loop {
+        let batch = engine.store.approvals.approvals(tenant_id, filter.clone(), page).await?;
+        let last = usize::try_from(page.limit).is_ok_and(|limit| batch.len() < limit);
+        page.after = batch.last().map(|approval| approval.id);
+        let found = batch.into_iter().find(|approval| approval.call_id == call_id);
+        if found.is_some() || last || page.after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Writes a decision and wakes its turn.
+async fn store_decision(
+    engine: &Arc<Engine>,
+    tenant_id: Uuid,
+    id: Uuid,
+    status: ApprovalStatus,
+    by: String,
+) -> Result<ApprovalRow, Refusal> {
+    let now = engine.store.clock.now();
+    match engine.store.approvals.decide(tenant_id, id, status, by, now).await?.ok_or(Refusal::UnknownApproval)? {
+        DecisionOutcome::Now(row) => {
+            crash::point("decided");
+            tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
+            wake(engine, tenant_id, row.turn_id).await?;
+            engine.store.cluster.notify();
+            Ok(row)
+        }
+        DecisionOutcome::Before(row) => {
+            let row = as_of_now(engine, row);
+            let message = format!("this approval is {} already; a decision cannot be changed", row.status);
+            Err(Refusal::Conflict { code: "already_decided", message })
+        }
+    }
+}
+
+/// An approval past its time counts as expired, whether or not the scan has marked it.
+fn as_of_now(engine: &Engine, mut row: ApprovalRow) -> ApprovalRow {
+    if row.status == ApprovalStatus::Pending && is_expired(&row, engine.store.clock.now()) {
+        row.status = ApprovalStatus::Expired;
+    }
+    row
+}
+
+fn is_expired(row: &ApprovalRow, now: Timestamp) -> bool {
+    row.expires_at <= now
+}

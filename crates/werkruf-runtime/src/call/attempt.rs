@@ -1,0 +1,134 @@
+//! Sends one call as often as its effect allows. Each attempt has a deadline, a panic stays inside the attempt, and a cancel ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout_at;
+use tokio_util::task::AbortOnDropHandle;
+use werkruf_contract::{CallStatus, Cancel, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_llm::overdue;
+use werkruf_store::{CallRetry, StoreError, crash};
+
+use super::batch::Execution;
+use super::outcome::{CallOutcome, Success, canceled};
+use super::scope::TurnScope;
+use crate::journal::CommitPoint;
+use crate::timer;
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+
+/// Sends until the call succeeded, may not be sent again, or its time is up. The row is `running` already.
+pub(super) async fn attempt(scope: &TurnScope, execution: &Execution) -> Result<CallOutcome, StoreError> {
+    let spec = execution.entry.spec();
+    let mut attempt = execution.attempt;
+    let mut started_at = scope.clock.now();
+    loop {
+        let (failure, status) = match send(scope, execution, attempt).await {
+            Ok(success) => {
+                let finished_at = scope.clock.now();
+                return Ok(CallOutcome { status: CallStatus::Succeeded, result: Ok(success), attempt, cache_hit: false, finished_at });
+            }
+            Err(failed) => failed,
+        };
+        let now = scope.clock.now();
+        let pause = backoff(attempt, &failure, scope.clock.chance());
+        let again = failure.kind.is_retryable()
+            && status != CallStatus::Canceled
+            && attempt < spec.allowed_attempts()
+            && pause < timer::left(execution.deadline);
+        if !again {
+            return Ok(CallOutcome::failed(failure, status, spec.effect, attempt, now));
+        }
+        if wait(pause, &execution.cancel).await.is_err() {
+            // Between attempts nothing is in progress, so the outcome is known.
+            let failure = canceled().nothing_happened();
+            return Ok(CallOutcome::failed(failure, CallStatus::Canceled, spec.effect, attempt, scope.clock.now()));
+        }
+        let next_started_at = scope.clock.now();
+        let error = serde_json::to_string(&failure.into_detail(attempt)).unwrap_or_default();
+        scope.journal.stage(CallRetry { id: execution.job_id, attempt, started_at, finished_at: now, status, error, next_started_at });
+        scope.journal.commit(CommitPoint::Retry).await?;
+        attempt += 1;
+        started_at = next_started_at;
+    }
+}
+
+/// One attempt, in a task of its own, so that a tool that blocks or panics harms nothing else.
+async fn send(scope: &TurnScope, execution: &Execution, attempt: u32) -> Result<Success, (Failure, CallStatus)> {
+    let spec = execution.entry.spec();
+    let limit = spec.timeout.min(scope.limits.tool());
+    let deadline = timer::after(limit).earlier(execution.deadline);
+    let _slot = match &execution.entry.slots {
+        Some(slots) => match timeout_at(deadline.instant().into(), Arc::clone(slots).acquire_owned()).await {
+            Ok(slot) => slot.ok(),
+            Err(_) => return Err((timed_out(limit).nothing_happened(), CallStatus::Timeout)),
+        },
+        None => None,
+    };
+    if execution.cancel.is_raised() {
+        return Err((canceled().nothing_happened(), CallStatus::Canceled));
+    }
+    let invocation = Invocation {
+        context: Arc::clone(&execution.context),
+        principal: Arc::clone(&execution.principal),
+        grant: execution.grant,
+        state: Arc::clone(&execution.state),
+        deadline,
+        cancel: execution.cancel.clone(),
+        job_id: execution.job_id,
+        turn_id: scope.turn_id,
+        conversation_id: scope.conversation_id,
+        attempt,
+        idempotency_key: execution.idempotency_key.clone(),
+    };
+    scope.require_lease().await;
+    crash::point("before_send");
+    let tool = Arc::clone(&execution.entry.tool);
+    let args = execution.args.clone();
+    let task = AbortOnDropHandle::new(scope.tasks.spawn(async move { tool.call(args, invocation).await }));
+    let replied: Result<Reply, Failure> = tokio::select! {
+        biased;
+        joined = task => match joined {
+            Ok(replied) => replied,
+            Err(error) => Err(join_failure(&error)),
+        },
+        () = execution.cancel.raised() => return Err((canceled(), CallStatus::Canceled)),
+        () = overdue(deadline) => return Err((timed_out(limit), CallStatus::Timeout)),
+    };
+    crash::point("tool_answered");
+    replied.and_then(|reply| Success::of(reply, spec)).map_err(|failure| {
+        let status = match failure.kind {
+            // A tool that sees the cancel signal may return before the select above does.
+            _ if failure.code == "canceled" => CallStatus::Canceled,
+            ToolErrorType::Timeout => CallStatus::Timeout,
+            _ => CallStatus::Failed,
+        };
+        (failure, status)
+    })
+}
+
+fn join_failure(error: &tokio::task::JoinError) -> Failure {
+    if error.is_panic() { Failure::fatal("tool_panicked", "").because(error.to_string()) } else { canceled() }
+}
+
+fn timed_out(limit: Duration) -> Failure {
+    Failure::new(ToolErrorType::Timeout, "tool_timeout", "").because(format!("no answer within {} ms", limit.as_millis()))
+}
+
+/// What the other side asked for, else twice as long each time, with jitter so that many callers do not return at once.
+fn backoff(attempt: u32, failure: &Failure, chance: f64) -> Duration {
+    if let Some(asked) = failure.retry_after {
+        return asked;
+    }
+    let longest = FIRST_BACKOFF.saturating_mul(1 << (attempt - 1).min(10)).min(LONGEST_BACKOFF);
+    longest.mul_f64(0.5 + chance / 2.0)
+}
+
+async fn wait(pause: Duration, cancel: &Cancel) -> Result<(), ()> {
+    tokio::select! {
+        biased;
+        () = cancel.raised() => Err(()),
+        () = tokio::time::sleep(pause) => Ok(()),
+    }
+}

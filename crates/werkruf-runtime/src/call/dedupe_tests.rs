@@ -1,0 +1,76 @@
+use serde_json::{Value, json};
+use werkruf_contract::{CallKind, CallStatus, Effect, ToolSpec, Uuid};
+use werkruf_store::{CallRow, Reusable};
+
+use super::{CallIdentity, EarlierCall, judge};
+
+fn key(arguments: &Value, user: &str) -> Option<String> {
+    CallIdentity { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
+}
+
+#[test]
+fn the_order_of_fields_and_the_form_of_numbers_do_not_change_the_key() {
+    let a: Value = serde_json::from_str(r#"{"a": 1, "b": [1.0, "ä"]}"#).unwrap();
+    let b: Value = serde_json::from_str(r#"{"b": [1, "\u00e4"], "a": 1}"#).unwrap();
+    assert_eq!(key(&a, "1"), key(&b, "1"));
+    assert_ne!(key(&a, "1"), key(&a, "2"));
+    assert_ne!(key(&json!({"a": 1}), "1"), key(&json!({"a": 2}), "1"));
+}
+
+fn unknown(turn_id: Uuid) -> CallRow {
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    CallRow {
+        id: Uuid::from_u128(9),
+        tenant_id: Uuid::nil(),
+        conversation_id: Some(Uuid::from_u128(1)),
+        turn_id,
+        step: 1,
+        output_index: 0,
+        response_id: None,
+        kind: CallKind::Function,
+        tool_name: "pay".to_owned(),
+        call_id: None,
+        item_id: None,
+        status: CallStatus::Failed,
+        request: None,
+        raw_arguments: None,
+        repairs: None,
+        response: None,
+        error: None,
+        error_type: None,
+        error_code: Some("outcome_unknown".to_owned()),
+        error_detail: None,
+        effect: Effect::Once,
+        attempt: 1,
+        cache_hit: false,
+        dedupe_key: None,
+        dedupe_of: None,
+        retry_of: None,
+        idempotency_key: None,
+        permission: None,
+        context: String::new(),
+        trace_id: None,
+        run_id: None,
+        ingestion_run_id: None,
+        workflow_id: None,
+        case_id: None,
+        meta: None,
+        created_at: at,
+        updated_at: at,
+        started_at: Some(at),
+        finished_at: Some(at),
+    }
+}
+
+#[test]
+fn an_unknown_outcome_blocks_its_turn_whatever_messages_come_meanwhile() {
+    let spec = ToolSpec::new("pay", "", Effect::Once);
+    let (this, next) = (Uuid::from_u128(5), Uuid::from_u128(6));
+    let judged = |turn_id, message_since| {
+        let earlier = Reusable { call: unknown(this), stale: false, message_since };
+        judge(Some(earlier), &spec, turn_id, jiff::Timestamp::UNIX_EPOCH)
+    };
+    let blocked = EarlierCall::OutcomeUnknown(Uuid::from_u128(9));
+    assert_eq!([judged(this, true), judged(this, false), judged(next, false)], [blocked.clone(), blocked.clone(), blocked]);
+    assert_eq!(judged(next, true), EarlierCall::None);
+}

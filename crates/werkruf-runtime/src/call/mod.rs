@@ -1,0 +1,32 @@
+//! The call pipeline. Every tool call passes it, whoever requested the call:
+//!
+//! `find → parse and repair → validate → permit → dedupe → approve` (`pipeline`), `record running` (commit B of the caller),
+//! `attempt → record outcome → shape for the model` (`run`).
+
+mod approval;
+mod arguments;
+mod attempt;
+mod batch;
+mod dedupe;
+mod follow;
+mod in_flight;
+mod outcome;
+mod permit;
+mod pipeline;
+mod record;
+mod request;
+mod run;
+mod scope;
+mod stored_calls;
+
+pub(crate) use approval::await_approvals;
+pub use arguments::Repair;
+pub(crate) use batch::{CallBatch, FinishedCall, HistorySlot, PreparedCall};
+pub(crate) use in_flight::InFlight;
+pub(crate) use outcome::{CallOutcome, Success, interrupted};
+pub(crate) use record::{
+    ResultMessage, announce, apply_outcome, call_row, display_name, finish_call, result_message, stage_outcome, tool_started,
+};
+pub(crate) use request::{Arguments, CallRequest};
+pub(crate) use scope::{TurnScope, TurnServices};
+pub(crate) use stored_calls::StoredCall;

@@ -1,0 +1,211 @@
+//! How a call ended, in the forms for its row, for the model and for clients.
+
+use jiff::Timestamp;
+use serde_json::json;
+use serde_json::value::RawValue;
+use werkruf_contract::{
+    CallResult, CallStatus, Effect, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid,
+};
+use werkruf_store::{CallEnd, CallRow};
+
+use crate::stored::StoredMeta;
+
+/// The most bytes of one result that a model gets.
+const MODEL_BYTES: usize = 200_000;
+/// The most bytes of an error's details that a model gets.
+const ERROR_BYTES: usize = 8_000;
+
+/// How a call ended. It never changes.
+#[derive(Debug, Clone)]
+pub(crate) struct CallOutcome {
+    pub(crate) status: CallStatus,
+    pub(crate) result: Result<Success, Failure>,
+    pub(crate) attempt: u32,
+    pub(crate) cache_hit: bool,
+    pub(crate) finished_at: Timestamp,
+}
+
+/// A result. Its data is written as JSON once and copied from then on.
+#[derive(Debug, Clone)]
+pub(crate) struct Success {
+    pub(crate) data: String,
+    pub(crate) message: Option<String>,
+    pub(crate) state_patch: Option<State>,
+    pub(crate) meta: Option<String>,
+}
+
+impl Success {
+    /// A tool's reply. A reply that is too large is a failure.
+    pub(crate) fn of(reply: Reply, spec: &ToolSpec) -> Result<Self, Failure> {
+        let data = reply.data.to_string();
+        if data.len() > spec.max_response_bytes {
+            let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
+            return Err(Failure::fatal("response_too_large", "").because(cause));
+        }
+        let meta = StoredMeta {
+            source_counts: reply.source_counts,
+            routing: reply.routing,
+            token_usage: reply.token_usage,
+            message: reply.message.clone(),
+            state_patch: reply.state_patch.clone(),
+        };
+        Ok(Self { data, message: reply.message, state_patch: reply.state_patch, meta: meta.to_column() })
+    }
+
+    /// A stored result, used again. Its patch was applied the first time.
+    pub(crate) fn stored(row: &CallRow) -> Self {
+        Self {
+            data: row.response.clone().unwrap_or_else(|| "null".to_owned()),
+            message: StoredMeta::of(row).message,
+            state_patch: None,
+            meta: row.meta.clone(),
+        }
+    }
+}
+
+impl CallOutcome {
+    /// A call that was never sent.
+    pub(crate) const fn refused(failure: Failure, now: Timestamp) -> Self {
+        Self { status: CallStatus::Failed, result: Err(failure), attempt: 0, cache_hit: false, finished_at: now }
+    }
+
+    /// A failed attempt. A `once` call whose request may have left the process ends with code `outcome_unknown`.
+    pub(crate) fn failed(failure: Failure, cause: CallStatus, effect: Effect, attempt: u32, now: Timestamp) -> Self {
+        let unknown = effect == Effect::Once && failure.happened == Happened::Unknown;
+        let failure = if unknown { outcome_unknown(failure) } else { failure };
+        Self { status: cause, result: Err(failure), attempt, cache_hit: false, finished_at: now }
+    }
+
+    /// The same outcome for a call that followed this one: it has its own row and no attempt of its own.
+    pub(crate) fn shared(&self, now: Timestamp) -> Self {
+        let mut shared = self.clone();
+        shared.attempt = 0;
+        shared.finished_at = now;
+        if let Ok(success) = &mut shared.result {
+            success.state_patch = None;
+        }
+        shared
+    }
+
+    /// Fills in the message of a failure that the pipeline itself found, in the user's language. Tools bring their own messages.
+    pub(crate) fn with_message(mut self, texts: &Texts) -> Self {
+        if let Err(failure) = &mut self.result
+            && failure.message.is_empty()
+        {
+            failure.message = texts.text(&format!("call-{}", failure.code), &[]);
+        }
+        self
+    }
+
+    /// A stored outcome.
+    pub(crate) fn stored(call: &CallRow) -> Self {
+        let result = if call.status == CallStatus::Succeeded {
+            Ok(Success::stored(call))
+        } else {
+            let detail: Option<ToolErrorDetail> = call.error_detail.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            Err(detail.map_or_else(|| Failure::fatal("interrupted", "The call was interrupted."), stored_failure))
+        };
+        let finished_at = call.finished_at.unwrap_or(call.updated_at);
+        Self { status: call.status, result, attempt: call.attempt, cache_hit: call.cache_hit, finished_at }
+    }
+
+    pub(crate) fn detail(&self) -> Option<ToolErrorDetail> {
+        self.result.as_ref().err().map(|failure| failure.clone().into_detail(self.attempt))
+    }
+
+    /// For the row.
+    pub(crate) fn call_end(&self, id: Uuid) -> CallEnd {
+        let failure = self.result.as_ref().err();
+        CallEnd {
+            id,
+            status: self.status,
+            response: self.result.as_ref().ok().map(|success| success.data.clone()),
+            meta: self.result.as_ref().ok().and_then(|success| success.meta.clone()),
+            error: failure.map(|f| f.message.clone()),
+            error_type: failure.map(|f| f.kind.as_str().to_owned()),
+            error_code: failure.map(|f| f.code.to_string()),
+            error_detail: self.detail().and_then(|detail| serde_json::to_string(&detail).ok()),
+            cache_hit: self.cache_hit,
+            finished_at: self.finished_at,
+        }
+    }
+
+    /// For the model: the data itself, or what went wrong and what to do about it.
+    pub(crate) fn for_model(&self) -> (String, &'static str) {
+        match &self.result {
+            Ok(success) if success.data.len() <= MODEL_BYTES => (success.data.clone(), "success"),
+            Ok(success) => (cut(&success.data), "success"),
+            Err(failure) => {
+                let mut detail = failure.clone().into_detail(self.attempt).for_readers();
+                if detail.details.as_ref().is_some_and(|details| json!(details).to_string().len() > ERROR_BYTES) {
+                    detail.details = None;
+                }
+                (json!({"error": detail}).to_string(), "error")
+            }
+        }
+    }
+
+    /// For clients.
+    pub(crate) fn call_result(&self, row: &CallRow) -> CallResult<Box<RawValue>> {
+        CallResult {
+            job_id: row.id,
+            call_id: row.call_id.clone(),
+            tool: row.tool_name.clone(),
+            status: self.status,
+            took_ms: self.took_ms(row),
+            cache_hit: self.cache_hit,
+            data: self.result.as_ref().ok().and_then(|success| RawValue::from_string(success.data.clone()).ok()),
+            error: self.detail().map(ToolErrorDetail::for_readers),
+        }
+    }
+
+    pub(crate) fn took_ms(&self, row: &CallRow) -> u64 {
+        let start = row.started_at.unwrap_or(row.created_at);
+        u64::try_from(self.finished_at.as_millisecond() - start.as_millisecond()).unwrap_or(0)
+    }
+}
+
+fn cut(data: &str) -> String {
+    let mut end = MODEL_BYTES;
+    while !data.is_char_boundary(end) {
+        end -= 1;
+    }
+    json!({"truncated": true, "bytes": data.len(), "beginning": &data[..end]}).to_string()
+}
+
+/// User and model learn that the outcome is unknown; the cause stays readable for the operator.
+fn outcome_unknown(failure: Failure) -> Failure {
+    let cause = format!("{}: {}{}", failure.code, failure.message, failure.cause.map(|c| format!(" ({c})")).unwrap_or_default());
+    Failure {
+        kind: ToolErrorType::Fatal,
+        code: "outcome_unknown".into(),
+        message: String::new(),
+        cause: Some(cause),
+        retry_after: None,
+        ..failure
+    }
+}
+
+fn stored_failure(detail: ToolErrorDetail) -> Failure {
+    Failure {
+        kind: detail.kind,
+        code: detail.code.unwrap_or_default().into(),
+        message: detail.message,
+        cause: detail.cause,
+        retry_after: detail.retry_after_ms.and_then(|ms| u64::try_from(ms).ok()).map(std::time::Duration::from_millis),
+        upstream_status: detail.upstream_status.and_then(|status| u16::try_from(status).ok()),
+        endpoint: detail.endpoint,
+        details: detail.details,
+        happened: Happened::No,
+    }
+}
+
+/// The failure of a call that was open when its process stopped.
+pub(crate) fn interrupted() -> Failure {
+    Failure::new(ToolErrorType::Retryable, "interrupted", "").nothing_happened()
+}
+
+/// The failure of a call that was canceled.
+pub(super) fn canceled() -> Failure {
+    Failure::fatal("canceled", "")
+}

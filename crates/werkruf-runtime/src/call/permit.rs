@@ -1,0 +1,41 @@
+//! The stage that checks rights. They are read when a call runs, over all roles, not when the turn started.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use werkruf_contract::{Failure, Principal, Scope};
+use werkruf_store::CallRow;
+
+use super::batch::CallBatch;
+use crate::registry::Entry;
+use crate::safety::SafetyProfile;
+
+impl CallBatch<'_> {
+    /// The profile that the caller named; `None` where none is named or it is no longer configured.
+    pub(super) fn safety_profile(&self) -> Option<&SafetyProfile> {
+        self.context.safety_mode.as_deref().and_then(|mode| self.scope.setup.safety.get(mode))
+    }
+
+    /// Which rows the call may touch. The decision is written into the row.
+    pub(super) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Scope, Failure> {
+        let spec = entry.spec();
+        // A profile that is no longer configured allows nothing.
+        let denied = match self.safety_profile() {
+            Some(profile) => profile.tools_denied.iter().any(|name| *name == spec.name),
+            None => self.context.safety_mode.is_some(),
+        };
+        let granted = match (&spec.permission, principal) {
+            (_, None) => None,
+            (None, Some(_)) => Some(Scope::Own),
+            (Some(need), Some(principal)) => principal.grant(need),
+        };
+        let granted = granted.filter(|_| !denied);
+        let needs = spec.permission.as_ref().map(ToString::to_string);
+        let scope = granted.filter(|_| needs.is_some());
+        row.permission = Some(json!({"needs": needs, "granted": granted.is_some(), "scope": scope}).to_string());
+        granted.ok_or_else(|| {
+            let failure = Failure::fatal("permission_denied", "").nothing_happened();
+            if denied { failure.because("switched off by the safety mode") } else { failure }
+        })
+    }
+}

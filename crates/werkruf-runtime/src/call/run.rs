@@ -1,0 +1,219 @@
+//! The stages after commit B: calls run, at most so many at once, and their outcomes are recorded as they come. Siblings never wait for one
+//! another's record, and no call waits for an approval here. The last outcomes stay staged, so that they are committed together with what the
+//! turn does next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::json;
+use werkruf_contract::{CallStatus, State, Uuid, merge_concurrent};
+use werkruf_store::{CallRow, StoreError};
+
+use super::attempt::attempt;
+use super::batch::{BatchResult, CallBatch, CallPlan, Execution, FinishedCall, HistorySlot, PendingApproval, PreparedCall, WaitingCall};
+use super::dedupe::approval_pending;
+use super::in_flight::{Follower, Leader};
+use super::outcome::CallOutcome;
+use super::record::{finish_call, stage_outcome, start};
+use super::request::CallRequest;
+use crate::journal::CommitPoint;
+use crate::stored::object;
+
+/// A call's index in the batch, and its outcome.
+type Completed = (usize, Result<Arc<CallOutcome>, StoreError>);
+
+/// The calls of a batch that run or wait to run.
+struct Progress<'a> {
+    rows: Vec<(CallRow, Option<HistorySlot>)>,
+    outcomes: Vec<Option<Arc<CallOutcome>>>,
+    /// Executions and followers in progress.
+    futures: FuturesUnordered<BoxFuture<'a, Completed>>,
+    queued: VecDeque<(usize, Box<Execution>, Leader)>,
+    /// Executions in progress.
+    running: usize,
+    completed: Vec<(usize, Arc<CallOutcome>)>,
+    state: Option<State>,
+}
+
+impl CallBatch<'_> {
+    /// Runs a batch to its end.
+    pub(crate) async fn run(&self, prepared: Vec<PreparedCall>) -> Result<BatchResult, StoreError> {
+        let (mut progress, waiting) = self.sort(prepared);
+        loop {
+            self.next_outcomes(&mut progress).await?;
+            let starting = self.stage_round(&mut progress);
+            if progress.outcomes.iter().all(Option::is_some) {
+                let Progress { rows, outcomes, state, .. } = progress;
+                // Exactly as large as needed: the turn keeps the list, and a row is large.
+                let mut finished = Vec::with_capacity(rows.len());
+                let ended = rows.into_iter().zip(outcomes);
+                finished.extend(ended.filter_map(|((row, slot), outcome)| Some(FinishedCall { row, outcome: outcome?, slot })));
+                return Ok(BatchResult { finished, waiting, state });
+            }
+            self.scope.journal.commit(CommitPoint::Outcomes).await?;
+            for (at, execution, leader) in starting {
+                progress.futures.push(self.execute(at, execution, leader).boxed());
+            }
+        }
+    }
+
+    /// Sorts calls by what happens to them, and starts those that may start.
+    fn sort(&self, prepared: Vec<PreparedCall>) -> (Progress<'_>, Vec<WaitingCall>) {
+        let mut progress = Progress {
+            rows: Vec::with_capacity(prepared.len()),
+            outcomes: Vec::new(),
+            futures: FuturesUnordered::new(),
+            queued: VecDeque::new(),
+            running: 0,
+            completed: Vec::new(),
+            state: None,
+        };
+        let mut waiting = Vec::new();
+        for PreparedCall { row, slot, plan } in prepared {
+            let at = progress.rows.len();
+            match plan {
+                CallPlan::Finished(outcome) => progress.completed.push((at, Arc::from(outcome))),
+                CallPlan::Follow(follower) => progress.futures.push(self.follow(at, row.id, follower).boxed()),
+                CallPlan::AwaitApproval(pending) => {
+                    waiting.push(self.wait(row, slot, *pending));
+                    continue;
+                }
+                CallPlan::Execute(execution, leader) if row.status == CallStatus::Running => {
+                    progress.running += 1;
+                    progress.futures.push(self.execute(at, execution, leader).boxed());
+                }
+                CallPlan::Execute(execution, leader) => progress.queued.push_back((at, execution, leader)),
+            }
+            progress.rows.push((row, slot));
+        }
+        progress.outcomes = vec![None; progress.rows.len()];
+        (progress, waiting)
+    }
+
+    /// Waits for an outcome, and takes all that are there.
+    async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<(), StoreError> {
+        // A follower waits for its leader, which may still have to start.
+        let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
+        if progress.completed.is_empty()
+            && !may_start
+            && let Some((at, outcome)) = progress.futures.next().await
+        {
+            progress.completed.push((at, outcome?));
+        }
+        while let Some(Some((at, outcome))) = progress.futures.next().now_or_never() {
+            progress.completed.push((at, outcome?));
+        }
+        Ok(())
+    }
+
+    /// Stages the outcomes that came and the starts that are possible now. Returns the calls to execute once that is durable.
+    fn stage_round(&self, progress: &mut Progress<'_>) -> Vec<(usize, Box<Execution>, Leader)> {
+        let scope = self.scope;
+        for (at, outcome) in std::mem::take(&mut progress.completed) {
+            let (row, slot) = &progress.rows[at];
+            progress.running -= usize::from(row.status == CallStatus::Running);
+            self.stage_result(&mut progress.state, row, slot.as_ref(), &outcome);
+            progress.outcomes[at] = Some(outcome);
+        }
+        let mut starting = Vec::new();
+        while progress.running < scope.limits.parallel
+            && let Some((at, execution, leader)) = progress.queued.pop_front()
+        {
+            let (row, slot) = &mut progress.rows[at];
+            if execution.cancel.is_raised() {
+                let outcome = Arc::new(self.never_sent());
+                leader.complete(&outcome);
+                stage_outcome(scope, row, slot.as_ref(), &outcome);
+                progress.outcomes[at] = Some(outcome);
+                continue;
+            }
+            progress.running += 1;
+            start(scope, row);
+            starting.push((at, execution, leader));
+        }
+        starting
+    }
+
+    /// Stages an outcome. Its state patch is merged into a state that siblings may have changed.
+    fn stage_result(&self, state: &mut Option<State>, row: &CallRow, slot: Option<&HistorySlot>, outcome: &CallOutcome) {
+        let mut patch = outcome.result.as_ref().ok().and_then(|success| success.state_patch.clone());
+        if let Some(patch) = &mut patch {
+            merge_concurrent(state.get_or_insert_with(|| (**self.state).clone()), self.state, patch);
+        }
+        finish_call(self.scope, row, slot, outcome, outcome.call_end(row.id), patch);
+    }
+
+    /// A call waits for an approval. Identical calls from elsewhere that followed it meanwhile are refused.
+    fn wait(&self, row: CallRow, slot: Option<HistorySlot>, pending: PendingApproval) -> WaitingCall {
+        if let Some(leader) = pending.leader {
+            let refused = CallOutcome::refused(approval_pending(row.id), self.scope.clock.now()).with_message(&self.scope.texts);
+            leader.complete(&Arc::new(refused));
+        }
+        WaitingCall { row, slot, approval_id: pending.approval_id, announced: pending.announced }
+    }
+
+    async fn execute(&self, at: usize, execution: Box<Execution>, leader: Leader) -> Completed {
+        let scope = self.scope;
+        scope.debug("tool_pipeline_start", || {
+            object(json!({"tool": execution.entry.spec().name, "job_id": execution.job_id, "arguments": execution.args}))
+        });
+        let outcome = attempt(scope, &execution).await.map(|outcome| Arc::new(outcome.with_message(&scope.texts)));
+        scope.running.forget_call(execution.job_id);
+        if let Ok(outcome) = &outcome {
+            leader.complete(outcome);
+        }
+        (at, outcome)
+    }
+
+    async fn follow(&self, at: usize, job_id: Uuid, follower: Follower) -> Completed {
+        let outcome = self.followed_or_canceled(job_id, follower).await;
+        (at, Ok(Arc::new(outcome.unwrap_or_else(|| self.never_sent()))))
+    }
+
+    /// The leader's outcome, or a canceled one; `None` when the leader left without an outcome.
+    async fn followed_or_canceled(&self, job_id: Uuid, follower: Follower) -> Option<CallOutcome> {
+        let running = &self.scope.running;
+        let cancel = running.register_call(job_id);
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.followed(follower) => outcome,
+            () = cancel.raised() => Some(self.never_sent()),
+        };
+        running.forget_call(job_id);
+        outcome
+    }
+
+    /// For a direct call that follows another: when the leader leaves and never was a row (it was a copy of this very request, or could not be
+    /// recorded), this call is prepared again, to lead or to follow another one. Its stored row stays the same.
+    pub(crate) async fn settle_follower(
+        &self,
+        mut prepared: Vec<PreparedCall>,
+        request: &CallRequest,
+    ) -> Result<Vec<PreparedCall>, StoreError> {
+        let scope = self.scope;
+        while let Some(PreparedCall { mut row, slot, plan }) = prepared.pop() {
+            let CallPlan::Follow(follower) = plan else { return Ok(vec![PreparedCall { row, slot, plan }]) };
+            let leader_id = follower.leader_id;
+            let outcome = self.followed_or_canceled(row.id, follower).await;
+            // A leader that is a row and has no outcome may have been sent: its owner settles it, and this call does not run.
+            let stored = outcome.is_none() && scope.records.call(scope.tenant_id(), leader_id).await?.is_some();
+            if let Some(outcome) = outcome.or_else(|| stored.then(|| self.never_sent())) {
+                return Ok(vec![PreparedCall { row, slot, plan: CallPlan::Finished(Box::new(outcome)) }]);
+            }
+            let Some(again) = self.prepare(vec![request.clone()]).await?.pop() else { return Ok(Vec::new()) };
+            row.idempotency_key = row.idempotency_key.or(again.row.idempotency_key.clone());
+            if !matches!(again.plan, CallPlan::Follow(_)) {
+                row.dedupe_of = None;
+            }
+            if let Some(approval) = again.new_approval() {
+                scope.journal.stage(approval);
+                scope.journal.commit(CommitPoint::Calls).await?;
+            }
+            prepared.push(PreparedCall { row, slot, plan: again.plan });
+        }
+        Ok(prepared)
+    }
+}

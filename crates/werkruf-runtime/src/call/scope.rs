@@ -1,0 +1,96 @@
+//! What a turn shares with its calls: whose turn it is, its journal, and the services its calls use.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Uuid};
+use werkruf_store::{Cluster, People, Records, Turns};
+
+use super::in_flight::InFlight;
+use crate::journal::Journal;
+use crate::lease::{RunningTurn, Wakeup};
+use crate::limits::Limits;
+use crate::model::ModelGate;
+use crate::request::Caller;
+use crate::setup::Setup;
+
+/// The services that every turn of the process uses.
+#[derive(Clone)]
+pub(crate) struct TurnServices {
+    pub(crate) turns: Arc<dyn Turns>,
+    pub(crate) people: Arc<dyn People>,
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) gate: Arc<ModelGate>,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) in_flight: InFlight,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// One turn, as the turn itself and its calls see it.
+pub(crate) struct TurnScope {
+    pub(crate) services: TurnServices,
+    pub(crate) journal: Journal,
+    /// Fixed when the turn started: a reload changes no running turn.
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) caller: Caller,
+    pub(crate) turn_id: Uuid,
+    pub(crate) conversation_id: Option<Uuid>,
+    pub(crate) running: Arc<RunningTurn>,
+    pub(crate) deadline: Deadline,
+    pub(crate) debug: bool,
+    /// Texts in the language that the user is answered in.
+    pub(crate) texts: Texts,
+}
+
+impl std::ops::Deref for TurnScope {
+    type Target = TurnServices;
+
+    fn deref(&self) -> &TurnServices {
+        &self.services
+    }
+}
+
+impl TurnScope {
+    pub(crate) const fn tenant_id(&self) -> Uuid {
+        self.journal.tenant_id()
+    }
+
+    /// Runs the turn's work until it is done, another process owns the turn, or this process must stop. In the last case the lease is given
+    /// back, and the turn continues elsewhere or after the next start.
+    pub(crate) async fn run_until_released(&self, work: impl Future<Output = ()>) {
+        tokio::select! {
+            biased;
+            () = work => {}
+            () = self.running.lost() => {
+                self.journal.abandon();
+                tracing::warn!(turn_id = %self.turn_id, "another process owns the turn and continues it");
+            }
+            () = self.running.released() => {
+                let released = self.journal.release().await;
+                tracing::info!(turn_id = %self.turn_id, ok = released.is_ok(), "the turn was released");
+            }
+        }
+    }
+
+    /// Returns while the lease is certain. After that nothing may start under it, because another process may own the turn: the turn is
+    /// released, and this never returns.
+    pub(crate) async fn require_lease(&self) {
+        if self.cluster.lease_ttl().is_none_or(|ttl| self.running.lease().is_certain(ttl)) {
+            return;
+        }
+        tracing::warn!(turn_id = %self.turn_id, "the lease was not renewed in time; nothing more starts under it");
+        self.running.release();
+        std::future::pending::<()>().await;
+    }
+
+    /// Publishes a debug entry, where debug events were requested and are allowed.
+    pub(crate) fn debug(&self, kind: &str, payload: impl FnOnce() -> Map<String, Value>) {
+        if self.debug {
+            self.journal.publish_unstored(EventType::Debug, &DebugEntry { kind: kind.to_owned(), payload: payload() });
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The services and the state that all turns of this process share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
+use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Streams, Turns};
+
+use crate::assistant::Assistant;
+use crate::call::{InFlight, TurnScope, TurnServices};
+use crate::journal::{Journal, JournalOwner, JournalStore};
+use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
+use crate::limits::Limits;
+use crate::model::ModelGate;
+use crate::rate_limit::RateLimits;
+use crate::request::{Caller, Refusal};
+use crate::setup::Setup;
+use crate::stream::Broadcast;
+use crate::timer;
+
+/// What the runtime is built from.
+pub struct Services {
+    pub turns: Arc<dyn Turns>,
+    pub records: Arc<dyn Records>,
+    pub people: Arc<dyn People>,
+    pub approvals: Arc<dyn Approvals>,
+    pub clients: Arc<dyn ClientRequests>,
+    pub streams: Arc<dyn Streams>,
+    pub cluster: Arc<dyn Cluster>,
+    pub gate: Arc<ModelGate>,
+    pub clock: Clock,
+    pub limits: Limits,
+}
+
+/// Continues a turn whose work stopped just as a decision or a cancel came for it.
+pub(crate) type Recheck = fn(Arc<Engine>, Uuid, Uuid) -> BoxFuture<'static, ()>;
+
+pub(crate) struct Engine {
+    pub(crate) store: Services,
+    pub(crate) turn_services: TurnServices,
+    pub(crate) journals: JournalStore,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) broadcast: Arc<Broadcast>,
+    pub(crate) queues: TurnQueues,
+    pub(crate) running: RunningTurns,
+    pub(crate) tasks: TaskTracker,
+    /// Wakes tasks that wait for changes of other processes.
+    pub(crate) wakeup: Wakeup,
+    /// Names this process in leases.
+    pub(crate) owner: String,
+    /// Ends the background loops.
+    pub(crate) stopping: Cancel,
+    /// Turns that had not started at the last recovery scan.
+    pub(crate) unstarted: Mutex<BTreeSet<Uuid>>,
+    setup: RwLock<Arc<Setup>>,
+    rate_limits: RateLimits,
+    draining: AtomicBool,
+    recheck: Recheck,
+}
+
+impl Engine {
+    pub(crate) fn new(store: Services, setup: Setup, recheck: Recheck) -> Self {
+        let limits = Arc::new(store.limits.clone());
+        let broadcast = Arc::new(Broadcast::new(store.cluster.lease_ttl().is_some()));
+        let (wakeup, tasks) = (Wakeup::default(), TaskTracker::new());
+        let turn_services = TurnServices {
+            turns: Arc::clone(&store.turns),
+            people: Arc::clone(&store.people),
+            records: Arc::clone(&store.records),
+            cluster: Arc::clone(&store.cluster),
+            gate: Arc::clone(&store.gate),
+            wakeup: wakeup.clone(),
+            tasks: tasks.clone(),
+            in_flight: InFlight::default(),
+            clock: store.clock.clone(),
+            limits: Arc::clone(&limits),
+        };
+        let journals = JournalStore {
+            turns: Arc::clone(&store.turns),
+            cluster: Arc::clone(&store.cluster),
+            broadcast: Arc::clone(&broadcast),
+            clock: store.clock.clone(),
+        };
+        Self {
+            turn_services,
+            journals,
+            limits,
+            broadcast,
+            queues: TurnQueues::default(),
+            running: RunningTurns::default(),
+            tasks,
+            wakeup,
+            owner: store.clock.new_id().to_string(),
+            stopping: Cancel::default(),
+            unstarted: Mutex::default(),
+            setup: RwLock::new(Arc::new(setup)),
+            rate_limits: RateLimits::new(),
+            draining: AtomicBool::new(false),
+            recheck,
+            store,
+        }
+    }
+
+    /// What new turns use.
+    pub(crate) fn setup(&self) -> Arc<Setup> {
+        Arc::clone(&self.setup.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn reload(&self, setup: Setup) {
+        *self.setup.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(setup);
+    }
+
+    /// Whether other processes work on the same database.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store.cluster.lease_ttl().is_some()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// No turn is accepted from now on, and the background loops end.
+    pub(crate) fn start_draining(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        self.stopping.raise();
+        self.tasks.close();
+    }
+
+    /// Whether the process has capacity, and whether this caller may start another turn.
+    pub(crate) fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
+        if self.running.len() >= self.limits.queue || self.is_draining() {
+            return Err(Refusal::Busy { retry_after_ms: 1000 });
+        }
+        let principal = &caller.principal;
+        self.rate_limits
+            .admit(&self.limits, principal.tenant_id, &principal.user_id, caller.key_id, self.store.clock.now())
+            .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
+    }
+
+    pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a Assistant, Refusal> {
+        let tenant = caller.principal.tenant_id.to_string();
+        setup.assistants.find(name, &[&tenant, &caller.principal.tenant_slug]).ok_or_else(|| Refusal::Invalid {
+            code: "invalid_request",
+            message: format!("there is no assistant named \"{name}\"; leave `assistant` out for the default one"),
+        })
+    }
+
+    /// Registers a turn as running in this process, until the registration is dropped. `None` while it already runs here.
+    pub(crate) fn register(self: &Arc<Self>, tenant_id: Uuid, turn_id: Uuid) -> Option<Registration> {
+        let running = self.running.add(turn_id)?;
+        Some(Registration { engine: Arc::clone(self), tenant_id, turn_id, running })
+    }
+
+    pub(crate) fn scope(
+        &self,
+        setup: Arc<Setup>,
+        caller: Caller,
+        turn_id: Uuid,
+        conversation_id: Option<Uuid>,
+        running: Arc<RunningTurn>,
+    ) -> TurnScope {
+        let deadline = timer::after(self.limits.turn());
+        let principal = &caller.principal;
+        let owner = JournalOwner { tenant_id: principal.tenant_id, conversation_id, turn_id, user_id: principal.user_id.clone() };
+        TurnScope {
+            services: self.turn_services.clone(),
+            journal: Journal::new(self.journals.clone(), Arc::clone(&running), owner, deadline),
+            texts: Texts::of(&principal.locale),
+            setup,
+            caller,
+            turn_id,
+            conversation_id,
+            running,
+            deadline,
+            debug: false,
+        }
+    }
+}
+
+/// Marks a turn as running in this process: the recovery scan leaves it alone.
+pub(crate) struct Registration {
+    engine: Arc<Engine>,
+    tenant_id: Uuid,
+    turn_id: Uuid,
+    running: Arc<RunningTurn>,
+}
+
+impl Registration {
+    pub(crate) const fn running(&self) -> &Arc<RunningTurn> {
+        &self.running
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.engine.running.remove(self.turn_id);
+        // A decision came while the turn started to wait for it.
+        if self.running.needs_recheck()
+            && let Ok(handle) = tokio::runtime::Handle::try_current()
+        {
+            let recheck = (self.engine.recheck)(Arc::clone(&self.engine), self.tenant_id, self.turn_id);
+            self.engine.tasks.spawn_on(recheck, &handle);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The journal of a turn: everything the turn's owner writes under its fence passes here. (Checkpoints of partial text and lease renewals are
+//! batched over turns and pass elsewhere.)
+//!
+//! Changes are staged, and a commit makes all staged changes durable in one transaction; then their events are published. A one-call turn
+//! has four commits: A ([`JournalStore::open`]), B ([`CommitPoint::Calls`]), C ([`CommitPoint::Outcomes`], or together with the next model request
+//! in [`Journal::commit_while`]) and D ([`CommitPoint::End`]).
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use werkruf_contract::{AssistantToken, Clock, Deadline, EventType, TurnStatus, Uuid};
+use werkruf_store::{
+    CallEnd, CallRetry, CallRow, CallStart, Cluster, Fence, NewApproval, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
+    ProviderCallUpdate, Replacement, StoreError, Summary, TurnChange, TurnWrite, Turns, Written, crash,
+};
+
+use crate::lease::RunningTurn;
+use crate::stored::json;
+use crate::stream::{Broadcast, LiveEvent};
+use crate::timer;
+
+/// How often at least a commit is tried while the database does not answer, and the first pause between two tries.
+const COMMIT_TRIES: u32 = 5;
+const COMMIT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What all journals of a process use.
+#[derive(Clone)]
+pub(crate) struct JournalStore {
+    pub(crate) turns: Arc<dyn Turns>,
+    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) broadcast: Arc<Broadcast>,
+    pub(crate) clock: Clock,
+}
+
+/// Where in a turn a commit happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommitPoint {
+    /// B: the assistant message and every call's row, before anything of a call leaves the process.
+    Calls,
+    /// C: outcomes of calls.
+    Outcomes,
+    /// D: how the turn ended.
+    End,
+    /// An attempt failed and another follows.
+    Retry,
+    /// The provider started or finished a call of its own.
+    ProviderItem,
+    /// An answer broke off: text that was shown is taken back.
+    AbandonedAnswer,
+    /// A summary of older messages.
+    Summary,
+    /// The turn waits for approvals and gives its lease back.
+    AwaitingApproval,
+    /// A takeover: what becomes of the calls that another process left.
+    Takeover,
+    /// A takeover: the outcomes of those calls.
+    CaughtUp,
+}
+
+/// One thing that a commit writes.
+pub(crate) enum Change {
+    Message(NewMessage),
+    /// A result for which the history holds a placeholder.
+    Replacement(Replacement),
+    Call(Box<CallRow>),
+    Approval(NewApproval),
+    /// The pending approval of this call is withdrawn.
+    WithdrawApproval(Uuid),
+    CallStart(CallStart),
+    CallRetry(CallRetry),
+    ProviderCallUpdate(ProviderCallUpdate),
+    CallEnd(Box<CallEnd>),
+    StatePatch(werkruf_contract::State),
+    Usage(NewUsage),
+    /// A message of the conversation and its number of tokens.
+    TokenCount(Uuid, i64),
+    Summary(Summary),
+    Turn(TurnChange),
+    /// A step whose answer broke off after the provider had run calls. Its number is not used again.
+    AbandonedStep(u32),
+    Event(Event),
+}
+
+/// An event that becomes a row.
+pub(crate) struct Event {
+    kind: EventType,
+    row: String,
+    /// What clients receive, where the row is shorter.
+    sent: Option<String>,
+}
+
+impl Event {
+    pub(crate) fn new(kind: EventType, payload: &impl Serialize) -> Self {
+        Self { kind, row: json(payload), sent: None }
+    }
+
+    /// An event whose row is shorter than what clients receive.
+    pub(crate) fn with_row(kind: EventType, row: String, sent: &impl Serialize) -> Self {
+        Self { kind, row, sent: Some(json(sent)) }
+    }
+}
+
+macro_rules! changes_from {
+    ($($kind:ident),* $(,)?) => {
+        $(impl From<$kind> for Change {
+            fn from(change: $kind) -> Self {
+                Self::$kind(change.into())
+            }
+        })*
+    };
+}
+
+changes_from!(Replacement, CallStart, CallRetry, ProviderCallUpdate, CallEnd, Summary, Event);
+
+impl From<NewMessage> for Change {
+    fn from(message: NewMessage) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<CallRow> for Change {
+    fn from(row: CallRow) -> Self {
+        Self::Call(Box::new(row))
+    }
+}
+
+impl From<NewApproval> for Change {
+    fn from(approval: NewApproval) -> Self {
+        Self::Approval(approval)
+    }
+}
+
+impl From<NewUsage> for Change {
+    fn from(usage: NewUsage) -> Self {
+        Self::Usage(usage)
+    }
+}
+
+impl From<TurnChange> for Change {
+    fn from(change: TurnChange) -> Self {
+        Self::Turn(change)
+    }
+}
+
+/// Changes that are not durable yet.
+struct Staged {
+    write: TurnWrite,
+    /// Beside each event: what clients receive, where it differs from the row.
+    sent: Vec<Option<String>>,
+    /// Whether anything is staged that must be durable before an answer to the next model request is used. Usage rows and token counts may
+    /// wait for the commit after it.
+    urgent: bool,
+}
+
+impl JournalStore {
+    /// Commit A: makes a message and its turn durable (for a direct call also the call), and takes the lease where the turn may start at once.
+    pub(crate) async fn open(&self, open: OpenTurn, running: &RunningTurn) -> Result<Opened, StoreError> {
+        crash::point("before_a");
+        let sent_at = timer::now();
+        let opened = self.turns.open_turn(open).await?;
+        if let Opened::Stored { fence: Some(fence), .. } = &opened {
+            running.lease().acquire(fence, sent_at);
+        }
+        crash::point("after_a");
+        Ok(opened)
+    }
+
+    /// Publishes an event that is durable.
+    pub(crate) fn publish(&self, stream_id: Uuid, event: &LiveEvent) {
+        self.broadcast.publish(stream_id, event);
+        self.cluster.notify();
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Journal {
+    store: JournalStore,
+    running: Arc<RunningTurn>,
+    tenant_id: Uuid,
+    stream_id: Uuid,
+    conversation_id: Option<Uuid>,
+    turn_id: Uuid,
+    user_id: String,
+    /// A commit is tried again until then, since what is staged is known nowhere else.
+    deadline: Deadline,
+    fence: OnceLock<Fence>,
+    staged: Mutex<Option<Staged>>,
+}
+
+/// Whose journal it is.
+pub(crate) struct JournalOwner {
+    pub(crate) tenant_id: Uuid,
+    pub(crate) conversation_id: Option<Uuid>,
+    pub(crate) turn_id: Uuid,
+    pub(crate) user_id: String,
+}
+
+impl Journal {
+    pub(crate) fn new(store: JournalStore, running: Arc<RunningTurn>, owner: JournalOwner, deadline: Deadline) -> Self {
+        let JournalOwner { tenant_id, conversation_id, turn_id, user_id } = owner;
+        let stream_id = conversation_id.unwrap_or(turn_id);
+        let (fence, staged) = (OnceLock::new(), Mutex::new(None));
+        Self { store, running, tenant_id, stream_id, conversation_id, turn_id, user_id, deadline, fence, staged }
+    }
+
+    /// The fence under which the journal writes from now on. A journal has one fence for its life.
+    pub(crate) fn bind(&self, fence: Fence) {
+        let _ = self.fence.set(fence);
+    }
+
+    pub(crate) const fn tenant_id(&self) -> Uuid {
+        self.tenant_id
+    }
+
+    /// The conversation, or the turn where there is none.
+    pub(crate) const fn stream_id(&self) -> Uuid {
+        self.stream_id
+    }
+
+    fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether outcomes or other changes wait that the next model request must not overtake.
+    pub(crate) fn has_urgent_changes(&self) -> bool {
+        self.staged().as_ref().is_some_and(|staged| staged.urgent)
+    }
+
+    fn new_write(&self) -> Staged {
+        // A turn without a fence cannot commit; the placeholder is never written.
+        let fence = self.fence.get().cloned().unwrap_or_else(|| Fence {
+            tenant_id: self.tenant_id,
+            stream_id: self.stream_id,
+            owner: String::new(),
+            epoch: -1,
+        });
+        let clock = &self.store.clock;
+        let write = TurnWrite::new(clock.new_id(), fence, self.conversation_id, self.turn_id, self.user_id.clone(), clock.now());
+        Staged { write, sent: Vec::new(), urgent: false }
+    }
+
+    /// Adds a change to the next commit.
+    pub(crate) fn stage(&self, change: impl Into<Change>) {
+        let mut staged = self.staged();
+        let Staged { write, sent, urgent } = staged.get_or_insert_with(|| self.new_write());
+        let change = change.into();
+        *urgent |= !matches!(change, Change::Usage(_) | Change::TokenCount(..));
+        match change {
+            Change::Message(message) => write.messages.push(message),
+            Change::Replacement(replacement) => write.replacements.push(replacement),
+            Change::Call(row) => write.calls.push(*row),
+            Change::Approval(approval) => write.approvals.push(approval),
+            Change::WithdrawApproval(call_id) => write.withdrawn.push(call_id),
+            Change::CallStart(start) => write.starts.push(start),
+            Change::CallRetry(retry) => write.retries.push(retry),
+            Change::ProviderCallUpdate(update) => write.provider_updates.push(update),
+            Change::CallEnd(end) => write.ends.push(*end),
+            Change::StatePatch(patch) => write.state_patches.push(patch),
+            Change::Usage(usage) => write.usage.push(usage),
+            Change::TokenCount(message_id, tokens) => write.counted.push((message_id, tokens)),
+            Change::Summary(summary) => write.summary = Some(summary),
+            Change::Turn(change) => write.turn = Some(change),
+            Change::AbandonedStep(step) => write.given_up = Some(step),
+            Change::Event(event) => {
+                write.events.push(NewEvent { kind: event.kind, data: event.row });
+                sent.push(event.sent);
+            }
+        }
+    }
+
+    /// Stages an event that becomes a row.
+    pub(crate) fn stage_event(&self, kind: EventType, payload: &impl Serialize) {
+        self.stage(Event::new(kind, payload));
+    }
+
+    /// Makes everything staged durable, then publishes its events.
+    pub(crate) async fn commit(&self, point: CommitPoint) -> Result<Written, StoreError> {
+        match point {
+            CommitPoint::Calls => crash::point("before_b"),
+            CommitPoint::AwaitingApproval => crash::point("before_park"),
+            CommitPoint::End => crash::point("before_d"),
+            _ => {}
+        }
+        let staged = self.staged().take();
+        let written = self.commit_staged(staged.unwrap_or_else(|| self.new_write())).await?;
+        match point {
+            CommitPoint::Calls => crash::point("after_b"),
+            CommitPoint::Outcomes => crash::point("some_done"),
+            CommitPoint::AwaitingApproval => crash::point("after_park"),
+            CommitPoint::Takeover => crash::point("resumed"),
+            CommitPoint::CaughtUp => crash::point("caught_up"),
+            CommitPoint::End => crash::point("after_d"),
+            CommitPoint::Retry | CommitPoint::ProviderItem | CommitPoint::AbandonedAnswer | CommitPoint::Summary => {}
+        }
+        Ok(written)
+    }
+
+    /// Commit C beside the next model request: the request may leave before the outcomes are durable, but nothing of its answer is used
+    /// before they are. The caller drops the answer when this fails.
+    pub(crate) async fn commit_while<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
+        let staged = self.staged().take_if(|staged| staged.urgent);
+        match staged {
+            Some(staged) => {
+                // Boxed: the commit is over long before the answer starts.
+                let (committed, answer) = tokio::join!(Box::pin(self.commit_staged(staged)), request);
+                committed.map(|_| answer)
+            }
+            None => Ok(request.await),
+        }
+    }
+
+    async fn commit_staged(&self, staged: Staged) -> Result<Written, StoreError> {
+        let Staged { mut write, sent, .. } = staged;
+        write.now = self.store.clock.now();
+        let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
+        let rows = write.events.iter().zip(sent);
+        let sent: Vec<Arc<str>> = rows.map(|(row, sent)| sent.map_or_else(|| Arc::from(row.data.as_str()), Arc::from)).collect();
+        let ends_lease = write.turn.as_ref().is_some_and(|turn| turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval);
+        // A write that failed may have been stored all the same.
+        let broadcast = &self.store.broadcast;
+        let written = self.write(write).await.inspect_err(|_| broadcast.resynchronize(self.stream_id))?;
+        if ends_lease {
+            self.running.lease().release();
+        }
+        crash::point("before_publish");
+        if written.cancel_requested {
+            self.running.cancel();
+        }
+        for ((kind, data), seq) in kinds.into_iter().zip(sent).zip(&written.event_seqs) {
+            broadcast.publish(self.stream_id, &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data });
+        }
+        if ends_lease || !written.event_seqs.is_empty() {
+            self.store.cluster.notify();
+        }
+        Ok(written)
+    }
+
+    /// Writes. A database that does not answer or is full is tried again while the turn has time; then recovery continues from the last
+    /// commit.
+    async fn write(&self, write: TurnWrite) -> Result<Written, StoreError> {
+        if self.fence.get().is_none() {
+            return Err(StoreError::Fenced);
+        }
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let leased = self.running.lease().start_write();
+            let written = self.store.turns.write(write.clone()).await;
+            if written.is_ok() {
+                leased.succeeded();
+            }
+            drop(leased);
+            match written {
+                Err(error) if error.is_retryable() && (tried < COMMIT_TRIES || !self.deadline.passed()) => {
+                    tracing::warn!(turn_id = %self.turn_id, tried, %error, "a commit of the turn failed; trying again");
+                    tokio::time::sleep(COMMIT_PAUSE * tried.min(COMMIT_TRIES)).await;
+                }
+                settled => return settled,
+            }
+        }
+    }
+
+    /// Publishes a piece of the answer. It is not a row.
+    pub(crate) fn publish_token(&self, token: &AssistantToken) {
+        if let Some(fence) = self.fence.get() {
+            self.store.broadcast.publish_token(fence, self.turn_id, token);
+        }
+    }
+
+    /// Publishes an event that is not a row, if anybody receives it.
+    pub(crate) fn publish_unstored(&self, kind: EventType, payload: &impl Serialize) {
+        let broadcast = &self.store.broadcast;
+        if broadcast.has_subscribers(self.stream_id) {
+            let event = LiveEvent { seq: None, kind, turn_id: self.turn_id, data: Arc::from(json(payload)) };
+            broadcast.publish(self.stream_id, &event);
+        }
+    }
+
+    /// Discards the text that is being written: see [`Broadcast::discard_text`].
+    pub(crate) async fn discard_text(&self) {
+        self.store.broadcast.discard_text(self.stream_id).await;
+    }
+
+    /// The turn waits for an approval: its own subscribers have received everything for now.
+    pub(crate) fn disconnect_subscribers(&self) {
+        self.store.broadcast.disconnect_turn(self.stream_id, self.turn_id);
+    }
+
+    /// Another process owns the turn: subscribers are served from the rows.
+    pub(crate) fn abandon(&self) {
+        self.store.broadcast.abandon(self.stream_id);
+    }
+
+    /// Gives the lease back without ending the turn.
+    pub(crate) async fn release(&self) -> Result<(), StoreError> {
+        let released = match self.fence.get() {
+            Some(fence) => self.store.turns.release(fence.clone()).await,
+            None => Ok(()),
+        };
+        self.running.lease().release();
+        self.abandon();
+        self.store.cluster.notify();
+        released
+    }
+}

@@ -1,0 +1,135 @@
+//! The turns that run in this process, and the signals that stop them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use werkruf_contract::{Cancel, Uuid};
+
+use super::local::LocalLease;
+
+/// The part of a running turn that other tasks may touch: its stop signals and its lease.
+#[derive(Default)]
+pub(crate) struct RunningTurn {
+    canceled: Cancel,
+    /// Raised when the process must stop before the turn has ended.
+    released: Cancel,
+    /// Raised by a decision or a cancel that may come just as the turn starts to wait for an approval.
+    recheck: Cancel,
+    /// Raised when another process owns the turn: nothing more may start or be written here.
+    lost: Cancel,
+    lease: LocalLease,
+    /// Sorted, so that a seeded test cancels in the same order twice.
+    calls: Mutex<BTreeMap<Uuid, Cancel>>,
+}
+
+impl RunningTurn {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<Uuid, Cancel>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) const fn lease(&self) -> &LocalLease {
+        &self.lease
+    }
+
+    /// Cancels the turn and every call in it.
+    pub(crate) fn cancel(&self) {
+        self.canceled.raise();
+        for cancel in self.calls().values() {
+            cancel.raise();
+        }
+    }
+
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.canceled.is_raised()
+    }
+
+    /// Resolves when the turn is canceled.
+    pub(crate) async fn canceled(&self) {
+        self.canceled.raised().await;
+    }
+
+    /// Cancels one call; false when it does not run here.
+    pub(crate) fn cancel_call(&self, job_id: Uuid) -> bool {
+        self.calls().get(&job_id).map(Cancel::raise).is_some()
+    }
+
+    /// The cancel signal of a call that starts now.
+    pub(crate) fn register_call(&self, job_id: Uuid) -> Cancel {
+        let cancel = Cancel::default();
+        self.calls().insert(job_id, cancel.clone());
+        // The turn may have been canceled while this call was prepared.
+        if self.canceled.is_raised() {
+            cancel.raise();
+        }
+        cancel
+    }
+
+    pub(crate) fn forget_call(&self, job_id: Uuid) {
+        self.calls().remove(&job_id);
+    }
+
+    /// Stops the work without ending the turn.
+    pub(crate) fn release(&self) {
+        self.released.raise();
+    }
+
+    pub(crate) async fn released(&self) {
+        self.released.raised().await;
+    }
+
+    /// Another process owns the turn.
+    pub(crate) fn lose(&self) {
+        self.lost.raise();
+    }
+
+    pub(crate) async fn lost(&self) {
+        self.lost.raised().await;
+    }
+
+    /// Whether the turn must be looked at again once its work here has stopped.
+    pub(crate) fn needs_recheck(&self) -> bool {
+        self.recheck.is_raised()
+    }
+}
+
+/// The turns of this process by id, sorted, so that a seeded test sees the same order twice.
+#[derive(Default)]
+pub(crate) struct RunningTurns {
+    turns: Mutex<BTreeMap<Uuid, Arc<RunningTurn>>>,
+}
+
+impl RunningTurns {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Arc<RunningTurn>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn get(&self, turn_id: Uuid) -> Option<Arc<RunningTurn>> {
+        self.lock().get(&turn_id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(Uuid, Arc<RunningTurn>)> {
+        self.lock().iter().map(|(turn_id, turn)| (*turn_id, Arc::clone(turn))).collect()
+    }
+
+    /// Adds a turn; `None` while the turn already runs here.
+    pub(crate) fn add(&self, turn_id: Uuid) -> Option<Arc<RunningTurn>> {
+        match self.lock().entry(turn_id) {
+            Entry::Vacant(place) => Some(Arc::clone(place.insert(Arc::new(RunningTurn::default())))),
+            Entry::Occupied(_) => None,
+        }
+    }
+
+    pub(crate) fn remove(&self, turn_id: Uuid) {
+        self.lock().remove(&turn_id);
+    }
+
+    /// Asks for another look at the turn once its work here has stopped; false when it does not run here.
+    pub(crate) fn request_recheck(&self, turn_id: Uuid) -> bool {
+        self.lock().get(&turn_id).map(|turn| turn.recheck.raise()).is_some()
+    }
+}

@@ -1,0 +1,91 @@
+//! What a request used: one usage row per request that was sent, also for requests that failed.
+
+use werkruf_contract::{Clock, Uuid};
+use werkruf_llm::prices::PriceTable;
+use werkruf_llm::{ModelError, ModelFault, TokenUsage};
+use werkruf_store::NewUsage;
+
+/// Bytes per token where the provider did not count.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Roughly how many tokens a text of this many bytes has.
+pub(crate) fn estimated_tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
+}
+
+/// Everything that is known of a request before it is sent.
+pub(crate) struct Meter<'a> {
+    pub(crate) provider: &'a str,
+    pub(crate) model: &'a str,
+    pub(crate) operation: &'static str,
+    pub(crate) sent_bytes: usize,
+    /// The tool call that made the request, where one did.
+    pub(crate) call_id: Option<Uuid>,
+    pub(crate) key_id: Option<Uuid>,
+    pub(crate) prices: &'a PriceTable,
+    pub(crate) clock: &'a Clock,
+}
+
+/// How a request ended.
+pub(crate) enum Settlement<'a> {
+    /// An answer arrived; tokens and model as the provider reported them.
+    Answered {
+        usage: Option<TokenUsage>,
+        text: &'a str,
+        model: Option<&'a str>,
+    },
+    Failed {
+        error: &'a ModelError,
+        received: &'a str,
+    },
+    /// The request was canceled, ran out of time, or was in progress when a process stopped.
+    Aborted {
+        received: &'a str,
+    },
+}
+
+impl Meter<'_> {
+    /// The usage row of the request; `None` where nothing was sent.
+    pub(crate) fn settle(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        match settlement {
+            Settlement::Answered { usage: Some(usage), model, .. } => Some(self.row(*usage, false, *model)),
+            Settlement::Answered { usage: None, text, model } => Some(self.estimate(text, *model)),
+            Settlement::Aborted { received } => Some(self.estimate(received, None)),
+            Settlement::Failed { error, received } => match error.fault {
+                ModelFault::Connect => None,
+                // Refused before it was read: sent, but it cost nothing.
+                ModelFault::Refused { .. } => Some(self.row(TokenUsage::default(), false, None)),
+                ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => {
+                    Some(self.estimate(received, None))
+                }
+            },
+        }
+    }
+
+    /// A row with estimated tokens, and flagged as such.
+    fn estimate(&self, received: &str, model: Option<&str>) -> NewUsage {
+        let tokens = |bytes: usize| i64::try_from(estimated_tokens(bytes)).unwrap_or(i64::MAX);
+        let (input_tokens, output_tokens) = (tokens(self.sent_bytes), tokens(received.len()));
+        let total_tokens = input_tokens.saturating_add(output_tokens);
+        self.row(TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() }, true, model)
+    }
+
+    fn row(&self, tokens: TokenUsage, estimated: bool, model: Option<&str>) -> NewUsage {
+        let model = model.unwrap_or(self.model);
+        NewUsage {
+            id: self.clock.new_id(),
+            call_id: self.call_id,
+            key_id: self.key_id,
+            provider: self.provider.to_owned(),
+            model: model.to_owned(),
+            operation: self.operation,
+            tokens_prompt: tokens.input_tokens.max(0),
+            tokens_cached: tokens.cached_tokens.max(0),
+            tokens_completion: tokens.output_tokens.max(0),
+            tokens_reasoning: tokens.reasoning_tokens.max(0),
+            tokens_total: tokens.total_tokens.max(0),
+            estimated,
+            cost_nano_usd: self.prices.cost(model, tokens),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Ends a turn that must not continue: every open call gets an outcome, and nothing is run.
+
+use werkruf_contract::{CallStatus, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_store::{Replacement, StoreError};
+
+use super::leftover::Leftover;
+use crate::call::{CallOutcome, ResultMessage, StoredCall, TurnScope, interrupted, result_message, stage_outcome};
+use crate::journal::{Change, CommitPoint};
+use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
+
+/// Why a turn is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// It was taken over too often without progress.
+    Poison,
+    Canceled,
+    /// Its user is gone.
+    UnknownUser,
+}
+
+impl Closing {
+    pub(super) const fn call_status(self) -> CallStatus {
+        match self {
+            Self::Canceled => CallStatus::Canceled,
+            Self::Poison | Self::UnknownUser => CallStatus::Failed,
+        }
+    }
+
+    fn turn_status(self) -> TurnStatus {
+        match self {
+            Self::Canceled => TurnStatus::Canceled,
+            Self::Poison | Self::UnknownUser => TurnStatus::Failed,
+        }
+    }
+
+    pub(super) fn error(self, texts: &Texts) -> TurnError {
+        let fatal = |code: &str| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
+        match self {
+            Self::Poison => fatal("poison"),
+            Self::Canceled => canceled_error(texts),
+            Self::UnknownUser => fatal("unknown_user"),
+        }
+    }
+}
+
+impl Leftover {
+    /// Why the turn must not continue; `None` where it may.
+    pub(super) const fn closing(&self) -> Option<Closing> {
+        if self.is_poison() {
+            Some(Closing::Poison)
+        } else if self.turn.cancel_requested {
+            Some(Closing::Canceled)
+        } else {
+            None
+        }
+    }
+
+    /// Ends the turn and its open calls, in one commit.
+    pub(super) async fn close(&self, scope: &TurnScope, closing: Closing) -> Result<(), StoreError> {
+        self.stage_closed_calls(scope, closing.call_status());
+        fail(scope, closing.turn_status(), self.turn.step, closing.error(&scope.texts));
+        scope.journal.commit(CommitPoint::End).await.map(|_| ())
+    }
+
+    /// Stages an outcome for every open call.
+    pub(super) fn stage_closed_calls(&self, scope: &TurnScope, status: CallStatus) {
+        for StoredCall { row, slot, approval, .. } in self.sorted().1 {
+            let outcome = if row.status.is_terminal() {
+                CallOutcome::stored(&row)
+            } else {
+                let failure = if row.status == CallStatus::Running { interrupted().may_have_happened() } else { interrupted() };
+                CallOutcome::failed(failure, status, row.effect, row.attempt, scope.clock.now()).with_message(&scope.texts)
+            };
+            if approval.is_some() {
+                scope.journal.stage(Change::WithdrawApproval(row.id));
+            }
+            stage_outcome(scope, &row, slot.as_ref(), &outcome);
+        }
+        self.stage_closed_client_calls(scope);
+        self.stage_closed_provider_items(scope, status);
+    }
+
+    /// The client never learns of its calls: the history says so in place of their results.
+    fn stage_closed_client_calls(&self, scope: &TurnScope) {
+        for call in self.client_calls() {
+            let content = NOT_ANSWERED.to_owned();
+            match self.result(&call.id).map(|row| row.status.as_deref()) {
+                Some(Some("pending")) => scope.journal.stage(Replacement { tool_call_id: call.id, content, status: "error" }),
+                Some(_) => {}
+                None => {
+                    let result = ResultMessage { call_id: &call.id, tool: &call.name, content, status: "error" };
+                    scope.journal.stage(result_message(scope, result));
+                }
+            }
+        }
+    }
+
+    /// Ends what the provider was running itself when the answer broke off. Its step is not used again.
+    pub(super) fn stage_closed_provider_items(&self, scope: &TurnScope, status: CallStatus) {
+        for row in self.open_provider_items() {
+            abort_item(scope, row, status);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Continues a chat turn where another process stopped: its open calls first, then the model.
+
+use std::sync::Arc;
+
+use werkruf_contract::{AssistantReset, CallStatus, ClientCall, EventType};
+
+use super::leftover::Leftover;
+use crate::call::{CallBatch, await_approvals};
+use crate::journal::{Change, CommitPoint};
+use crate::turn::{History, Reply, Stop, Turn, estimated, first_within, history_rows, own_messages_last, stage_placeholders};
+
+/// Continues the turn to its end.
+pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
+    let turn_id = turn.scope.turn_id;
+    turn.progress.step = left.last_step();
+    turn.progress.abandoned = turn.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));
+    turn.progress.text = left.texts().concat();
+    let ended = match left.closing() {
+        Some(closing) => {
+            add_lost_request(&mut turn, &left);
+            left.stage_closed_calls(&turn.scope, closing.call_status());
+            Err(if left.is_poison() { Stop::Failed(closing.error(&turn.scope.texts)) } else { Stop::Canceled })
+        }
+        None => match catch_up(&mut turn, &left).await {
+            Ok(Some(reply)) => Ok(reply),
+            Ok(None) => turn.run_steps().await,
+            Err(stop) => Err(stop),
+        },
+    };
+    if let Err(error) = turn.end(ended).await {
+        tracing::error!(%turn_id, %error, "the turn could not be ended");
+    }
+}
+
+/// Adds a usage row for a request that an earlier process may have sent without writing its usage.
+fn add_lost_request(turn: &mut Turn, left: &Leftover) {
+    if !left.may_have_sent_request() {
+        return;
+    }
+    let mut request = turn.model_request();
+    if let Some(window) = turn.assistant.context_tokens {
+        // Roughly the part of the history that was sent.
+        let messages = Arc::make_mut(&mut request.request.messages);
+        let sizes: Vec<u64> = messages.iter().map(estimated).collect();
+        messages.drain(..first_within(messages, &sizes, window));
+    }
+    if let Some(row) = request.lost() {
+        turn.add_usage(row);
+    }
+}
+
+/// Ends the last step, so that the history is valid before the next model request. Returns the reply where only the client's calls are left.
+async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Stop> {
+    let scope = Arc::clone(&turn.scope);
+    turn.progress.used = scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await?;
+    let (finished, open) = left.sorted();
+    turn.progress.finished = finished;
+    add_lost_request(turn, left);
+    left.stage_closed_provider_items(&scope, CallStatus::Failed);
+    if turn.progress.step > left.turn.step {
+        scope.journal.stage(Change::AbandonedStep(turn.progress.step));
+    }
+    let client_calls = left.client_calls();
+    let reply = || {
+        let text = left.texts().last().copied().unwrap_or_default().to_owned();
+        (!client_calls.is_empty()).then(|| Reply { text, calls: client_calls.clone(), ..Reply::default() })
+    };
+    if open.is_empty() {
+        if client_calls.is_empty() {
+            // Some text of the lost request may have been published.
+            let step = turn.progress.step.max(left.turn.step + 1);
+            scope.journal.stage_event(EventType::AssistantReset, &AssistantReset { step, turn_id: scope.turn_id });
+        }
+        scope.journal.commit(CommitPoint::Takeover).await?;
+        return Ok(reply());
+    }
+    let step = left.turn.step;
+    let batch = CallBatch { scope: &scope, step, state: &turn.state, context: &turn.context, earlier: &turn.progress.finished };
+    let prepared = batch.prepare_stored(open).await?;
+    scope.journal.commit(CommitPoint::Takeover).await?;
+    let result = batch.run(prepared).await?;
+    let missing: Vec<ClientCall> = client_calls.iter().filter(|call| left.result(&call.id).is_none()).cloned().collect();
+    stage_placeholders(&scope, &missing);
+    if !result.waiting.is_empty() {
+        await_approvals(&scope, step, result.waiting, Some(&turn.progress.used)).await?;
+        return Err(Stop::AwaitingApproval);
+    }
+    scope.journal.commit(CommitPoint::CaughtUp).await?;
+    if let Some(state) = result.state {
+        turn.state = Arc::new(state);
+    }
+    turn.progress.finished.extend(result.finished);
+    if let Some(reply) = reply() {
+        return Ok(Some(reply));
+    }
+    if let Some(conversation_id) = scope.conversation_id {
+        let mut rows = history_rows(&turn.engine, scope.tenant_id(), conversation_id).await?;
+        own_messages_last(&mut rows, scope.turn_id);
+        let history = History::of(&rows);
+        (turn.messages, turn.origins) = (Arc::new(history.messages), Some(history.origins));
+    }
+    Ok(None)
+}

@@ -1,0 +1,261 @@
+//! Takes over one turn that no process works on.
+
+use std::sync::Arc;
+
+use werkruf_contract::{EventType, Init, Principal, State, Texts, ToolContext, TurnStatus, Uuid};
+use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, MessageRow, Order, Page, StoreError, TurnRow, crash};
+
+use super::close::Closing;
+use super::leftover::Leftover;
+use super::resume::resume;
+use crate::call::TurnScope;
+use crate::client_request::ClientRequest;
+use crate::engine::{Engine, Registration};
+use crate::lease::QueuePlace;
+use crate::request::{Caller, InboundMessage};
+use crate::timer;
+use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, history_rows, own_messages_last};
+
+/// More rows than a turn can have.
+const ALL_ROWS: Page = Page { after: None, limit: 100_000, order: Order::OldestFirst };
+
+/// Queues a turn, unless it runs here already or the process drains.
+pub(super) fn take_over(engine: &Arc<Engine>, turn: TurnRow) -> bool {
+    let Some(registration) = engine.register(turn.tenant_id, turn.id).filter(|_| !engine.is_draining()) else { return false };
+    let unstarted = turn.status == TurnStatus::Accepted;
+    // In a cluster, a turn in the local queue may be waiting for this very turn; there the store keeps the order.
+    let queue = turn.conversation_id.filter(|_| !engine.is_shared()).unwrap_or(turn.id);
+    let place = engine.queues.enter(queue);
+    tracing::info!(turn_id = %turn.id, status = %turn.status, step = turn.step, takeovers = turn.takeovers, "taking over a turn");
+    engine.tasks.spawn(Takeover { engine: Arc::clone(engine), turn, unstarted }.run(registration, place));
+    true
+}
+
+/// Continues a turn that waits for an approval. One that still works here is rechecked when it has stopped.
+pub(crate) async fn wake(engine: &Arc<Engine>, tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
+    if engine.running.request_recheck(turn_id) {
+        return Ok(());
+    }
+    if let Some(turn) = engine.store.records.turn(tenant_id, turn_id).await?
+        && turn.status == TurnStatus::AwaitingApproval
+        && !take_over(engine, turn)
+    {
+        // Another task took it over just now, perhaps before the decision could be seen.
+        engine.running.request_recheck(turn_id);
+    }
+    Ok(())
+}
+
+struct Takeover {
+    engine: Arc<Engine>,
+    turn: TurnRow,
+    /// The turn never started.
+    unstarted: bool,
+}
+
+impl Takeover {
+    async fn run(self, registration: Registration, mut place: QueuePlace) {
+        if !self.reached(&registration, &mut place).await {
+            return;
+        }
+        let turn_id = self.turn.id;
+        match self.claim_and_continue(registration, place).await {
+            // Another process ended or claimed it in the meantime.
+            Ok(()) | Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) => {}
+            Err(error) => tracing::error!(%turn_id, %error, "the turn could not be taken over"),
+        }
+    }
+
+    /// Waits for the turn's place; false when it never started and was canceled first.
+    async fn reached(&self, registration: &Registration, place: &mut QueuePlace) -> bool {
+        if !self.unstarted {
+            place.reached().await;
+            return true;
+        }
+        let TurnRow { id: turn_id, tenant_id, conversation_id, .. } = self.turn;
+        let running = registration.running();
+        if self.turn.cancel_requested {
+            running.cancel();
+        }
+        let stream_id = conversation_id.unwrap_or(turn_id);
+        let unstarted = UnstartedTurn { engine: &self.engine, tenant_id, turn_id, stream_id, running: Some(running) };
+        // The language is not known before the turn starts.
+        unstarted.reached(place, || Texts::of("")).await
+    }
+
+    async fn claim_and_continue(mut self, registration: Registration, place: QueuePlace) -> Result<(), StoreError> {
+        let principal = self.engine.store.people.principal(self.turn.tenant_id, self.turn.user_id.clone()).await?;
+        let sent_at = timer::now();
+        let fence = self.claim().await?;
+        registration.running().lease().acquire(&fence, sent_at);
+        crash::point("after_claim");
+        // Read again under the lease: since the scan, another process may have taken the turn a step further. Where one process holds the
+        // database, a crash was counted at the start, and this takeover counts only if nothing comes of it. In a cluster the claim itself has
+        // counted the loss.
+        let stalled = self.turn.stalled;
+        let row = self.engine.store.records.turn(self.turn.tenant_id, self.turn.id).await?.ok_or(StoreError::Fenced)?;
+        self.turn = if self.engine.is_shared() { row } else { TurnRow { stalled, ..row } };
+        let calls = self.calls().await?;
+        let Some(principal) = principal else { return self.close_without_user(fence, calls, &registration).await };
+        let caller = Caller { principal, key_id: self.turn.key_id, admin: false };
+        match self.turn.conversation_id {
+            Some(conversation_id) if self.turn.kind == "chat" => {
+                self.continue_chat(caller, fence, conversation_id, calls, registration, place).await
+            }
+            Some(_) | None => self.continue_direct(caller, fence, calls, registration, place).await,
+        }
+    }
+
+    /// Starts a turn that never started, or takes over one that had.
+    async fn claim(&self) -> Result<Fence, StoreError> {
+        let (turns, turn, now) = (&self.engine.store.turns, &self.turn, self.engine.store.clock.now());
+        if self.unstarted {
+            turns.start_turn(turn.tenant_id, turn.id, &self.engine.owner, now).await
+        } else {
+            turns.take_over(turn.tenant_id, turn.id, self.engine.owner.clone(), now).await
+        }
+    }
+
+    async fn calls(&self) -> Result<Vec<CallRow>, StoreError> {
+        let filter = CallFilter { turn_id: Some(self.turn.id), ..CallFilter::default() };
+        let mut calls = self.engine.store.records.calls(self.turn.tenant_id, filter, ALL_ROWS).await?;
+        calls.sort_by_key(|call| (call.step, call.output_index));
+        Ok(calls)
+    }
+
+    async fn approvals(&self) -> Result<Vec<ApprovalRow>, StoreError> {
+        let filter = ApprovalFilter { turn_id: Some(self.turn.id), ..ApprovalFilter::default() };
+        self.engine.store.approvals.approvals(self.turn.tenant_id, filter, ALL_ROWS).await
+    }
+
+    async fn continue_chat(
+        self,
+        caller: Caller,
+        fence: Fence,
+        conversation_id: Uuid,
+        calls: Vec<CallRow>,
+        registration: Registration,
+        place: QueuePlace,
+    ) -> Result<(), StoreError> {
+        let (store, tenant_id, turn_id) = (&self.engine.store, self.turn.tenant_id, self.turn.id);
+        let mut history = history_rows(&self.engine, tenant_id, conversation_id).await?;
+        own_messages_last(&mut history, turn_id);
+        let approvals = self.approvals().await?;
+        let client = store.clients.client_request(tenant_id, turn_id).await?;
+        let state = store.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
+        let events = store.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
+        let init = events.first().filter(|event| event.kind == EventType::Init);
+        let created = init.and_then(|event| serde_json::from_str::<Init>(&event.data).ok()).is_some_and(|init| init.created);
+        let stored = StoredTurn {
+            engine: Arc::clone(&self.engine),
+            setup: self.engine.setup(),
+            message: self.stored_message(caller, conversation_id, &history, ClientRequest::stored(client.as_deref(), turn_id)),
+            init: Init { chat_id: conversation_id, conversation_id, turn_id, created },
+            registration,
+            place,
+            assistant: self.turn.assistant.clone(),
+        };
+        let turn = stored.turn(fence, state, History::of(&history));
+        if self.unstarted && !self.turn.cancel_requested {
+            turn.run_until_released(Turn::run).await;
+        } else {
+            let left = Leftover { turn: self.turn, calls, history, approvals };
+            turn.run_until_released(|turn| resume(turn, left)).await;
+        }
+        Ok(())
+    }
+
+    /// The turn's message, as far as the rows have it.
+    fn stored_message(
+        &self,
+        caller: Caller,
+        conversation_id: Uuid,
+        history: &[MessageRow],
+        client: Option<ClientRequest>,
+    ) -> InboundMessage {
+        let own = history.iter().find(|row| row.turn_id == Some(self.turn.id) && row.role == "user");
+        InboundMessage {
+            caller,
+            conversation_id: Some(conversation_id),
+            message: own.map(|row| row.content.clone()).unwrap_or_default(),
+            assistant: Some(self.turn.assistant.clone()).filter(|name| !name.is_empty()),
+            channel: String::new(),
+            locale: None,
+            debug: false,
+            idempotency: None,
+            trace_id: None,
+            parts: Vec::new(),
+            client: client.map(Arc::new),
+            results: Vec::new(),
+            after: None,
+        }
+    }
+
+    /// Ends the one call of a direct turn.
+    async fn continue_direct(
+        self,
+        caller: Caller,
+        fence: Fence,
+        calls: Vec<CallRow>,
+        registration: Registration,
+        place: QueuePlace,
+    ) -> Result<(), StoreError> {
+        let (store, turn) = (&self.engine.store, &self.turn);
+        let conversation = match turn.conversation_id {
+            Some(id) => store.records.conversation(turn.tenant_id, id).await?,
+            None => None,
+        };
+        let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
+        let context = calls.first().and_then(|call| serde_json::from_str(&call.context).ok());
+        let context = context.and_then(|context| ToolContext::from_json(context).ok()).unwrap_or_else(|| {
+            ToolContext::new(turn.tenant_id, turn.id.to_string(), turn.id, store.clock.now(), format!("run_{}", turn.id))
+        });
+        let scope = Arc::new(self.scope(caller, fence, &registration));
+        let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
+        // No placeholder shows whether approvers know of the call; the events do.
+        let events = store.records.events(turn.tenant_id, scope.journal.stream_id(), Some(turn.id), 0, ALL_ROWS.limit).await?;
+        if events.iter().any(|event| event.kind == EventType::ApprovalRequired) {
+            left.turn.status = TurnStatus::AwaitingApproval;
+        }
+        if let Some(closing) = left.closing() {
+            return left.close(&scope, closing).await;
+        }
+        let direct = DirectTurn { context, state, place, registration };
+        let open = left.calls.iter().map(|call| left.stored_call(call.clone(), None)).collect();
+        let prepared = direct.batch(&scope).prepare_stored(open).await?;
+        scope.journal.commit(crate::journal::CommitPoint::Takeover).await?;
+        scope.run_until_released(direct.run(&scope, prepared, drop)).await;
+        Ok(())
+    }
+
+    fn scope(&self, caller: Caller, fence: Fence, registration: &Registration) -> TurnScope {
+        let running = Arc::clone(registration.running());
+        let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running);
+        scope.journal.bind(fence);
+        scope
+    }
+
+    /// The user is gone: no process may act for them any more.
+    async fn close_without_user(self, fence: Fence, calls: Vec<CallRow>, registration: &Registration) -> Result<(), StoreError> {
+        let turn = &self.turn;
+        let history = match turn.conversation_id {
+            Some(id) => self.engine.store.turns.history(turn.tenant_id, id).await?,
+            None => Vec::new(),
+        };
+        let principal = Principal {
+            tenant_id: turn.tenant_id,
+            tenant_slug: String::new(),
+            user_id: turn.user_id.clone(),
+            name: String::new(),
+            roles: Vec::new(),
+            branch_id: None,
+            locale: String::new(),
+            time_zone: String::new(),
+            permissions: Vec::new(),
+        };
+        let caller = Caller { principal: Arc::new(principal), key_id: None, admin: false };
+        let scope = self.scope(caller, fence, registration);
+        let approvals = self.approvals().await?;
+        Leftover { turn: turn.clone(), calls, history, approvals }.close(&scope, Closing::UnknownUser).await
+    }
+}

@@ -1,0 +1,120 @@
+//! What channels and APIs hand to the runtime, and how it refuses a request.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
+use werkruf_store::StoreError;
+
+use crate::client_request::{ClientRequest, ClientResult};
+use crate::stream::Subscription;
+
+/// Who makes a request, as the channel authenticated them.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub principal: Arc<Principal>,
+    /// The API key used, for usage and limits.
+    pub key_id: Option<Uuid>,
+    /// Scope `admin`: sees everybody's conversations and debug events.
+    pub admin: bool,
+}
+
+/// A client's idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    pub key: String,
+    /// Digest of the body.
+    pub fingerprint: String,
+}
+
+/// A message for an assistant.
+#[derive(Debug, Clone)]
+pub struct InboundMessage {
+    pub caller: Caller,
+    pub conversation_id: Option<Uuid>,
+    pub message: String,
+    pub assistant: Option<String>,
+    /// `web`, `openai`, `whatsapp`.
+    pub channel: String,
+    pub locale: Option<String>,
+    /// Debug events were requested, and the caller may see them.
+    pub debug: bool,
+    pub idempotency: Option<Idempotency>,
+    pub trace_id: Option<String>,
+    /// Pictures and files of the message, as content parts of Chat Completions.
+    pub parts: Vec<Value>,
+    /// The rest of an OpenAI client's request; `message` may be empty where `results` are not.
+    pub client: Option<Arc<ClientRequest>>,
+    /// Results of calls that the client ran. Open client calls without a result are canceled.
+    pub results: Vec<ClientResult>,
+    /// The newest turn of the conversation that the client knows. A conversation with a newer turn refuses the message.
+    pub after: Option<Uuid>,
+}
+
+/// A stored message: its turn exists and will end.
+#[derive(Debug)]
+pub struct AcceptedTurn {
+    pub conversation_id: Uuid,
+    pub turn_id: Uuid,
+    pub created: bool,
+    /// All events of the turn, `init` first. Ends after `final` or `error`, or early when the subscriber does not read.
+    pub events: Subscription,
+}
+
+/// A direct call of one tool.
+#[derive(Debug, Clone)]
+pub struct Invoke {
+    pub caller: Caller,
+    pub tool: String,
+    pub input: Value,
+    pub conversation_id: Option<Uuid>,
+    /// From the request's headers; the runtime sets `invocation_id`, `now_iso` and `tenant_id`.
+    pub context: ToolContext,
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A direct call and its outcome.
+#[derive(Debug, Clone)]
+pub struct InvokeResult {
+    pub job_id: Uuid,
+    pub outcome: InvokeOutcome,
+}
+
+/// How a direct call stands when its caller gets an answer.
+#[derive(Debug, Clone)]
+pub enum InvokeOutcome {
+    Done(Box<ToolOutput>),
+    /// An approver must decide first.
+    Awaiting {
+        approval_id: Uuid,
+    },
+}
+
+/// Why a request was refused. Nothing is stored, except that a `Duplicate` was stored before.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("{message}")]
+    Invalid { code: &'static str, message: String },
+    #[error("there is no such conversation")]
+    UnknownConversation,
+    #[error("the conversation has a newer turn")]
+    Superseded,
+    #[error("there is no tool named {0}")]
+    UnknownTool(String),
+    #[error("there is no such call")]
+    UnknownCall,
+    #[error("there is no such approval")]
+    UnknownApproval,
+    #[error("this is for {roles} to decide")]
+    NotTheApprover { roles: String },
+    #[error("this request was made before as turn {turn_id}")]
+    Duplicate { turn_id: Uuid, same_body: bool },
+    #[error("{message}")]
+    Conflict { code: &'static str, message: String },
+    #[error("too many turns; try again in {retry_after_ms} ms")]
+    TooMany { retry_after_ms: u64 },
+    #[error("the server is full or shutting down; try again in {retry_after_ms} ms")]
+    Busy { retry_after_ms: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

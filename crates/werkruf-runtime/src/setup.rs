@@ -1,0 +1,18 @@
+//! What the configuration file decides about turns. A reload replaces it; a running turn keeps the setup it started with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use werkruf_llm::prices::PriceTable;
+
+use crate::assistant::Assistants;
+use crate::registry::Registry;
+use crate::safety::SafetyProfile;
+
+/// Tools, assistants, safety profiles and prices.
+pub struct Setup {
+    pub registry: Registry,
+    pub assistants: Assistants,
+    pub safety: HashMap<String, SafetyProfile>,
+    pub prices: Arc<PriceTable>,
+}

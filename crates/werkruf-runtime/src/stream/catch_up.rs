@@ -1,0 +1,118 @@
+//! Rows of the store on their way to subscribers that are behind or that follow a turn of another process.
+
+use std::collections::BTreeSet;
+
+use werkruf_contract::Uuid;
+use werkruf_store::{PartialText, StreamKey};
+
+use super::broadcast::Broadcast;
+use super::cursor::{settles, snapshot, whole_text};
+use super::event::{LiveEvent, PartialAnswer};
+
+/// A stream with subscribers here that another process may write to.
+pub(super) struct WatchedStream {
+    pub(super) stream: StreamKey,
+    pub(super) delivered: i64,
+    pub(super) behind: bool,
+    pub(super) partial_mark: Option<String>,
+    /// Its text is being written by this process.
+    pub(super) written_here: bool,
+    /// Turns that have subscribers here and do not run here.
+    pub(super) remote_turns: BTreeSet<Uuid>,
+}
+
+/// What was read of a stream.
+pub(super) struct RemoteRead {
+    /// The last row that was read.
+    pub(super) up_to: i64,
+    /// Whether any row was read. Subscribers may have taken their partial text for settled by it.
+    pub(super) moved: bool,
+    /// The partial text and its mark, only where no row that was read makes it void.
+    pub(super) partial: Option<(String, Option<PartialText>)>,
+    /// Turns that wait for an approval: their subscribers have received everything for now.
+    pub(super) waiting: Vec<Uuid>,
+}
+
+impl Broadcast {
+    /// The streams to read. The events of a turn that runs here arrive without reading, except for subscribers of the whole conversation.
+    pub(super) fn watched_streams(&self, here: &BTreeSet<Uuid>) -> Vec<WatchedStream> {
+        let mut streams = self.lock();
+        let mut found = Vec::new();
+        for (stream_id, audience) in &mut streams.audiences {
+            audience.remove_closed();
+            let Some(cursor) = &audience.cursor else { continue };
+            let turns = audience.subscribers.iter().filter_map(|subscriber| subscriber.options.turn_id);
+            let remote_turns: BTreeSet<Uuid> = turns.filter(|turn| !here.contains(turn)).collect();
+            let whole = audience.subscribers.iter().any(|subscriber| subscriber.options.turn_id.is_none());
+            if cursor.behind || whole || !remote_turns.is_empty() {
+                found.push(WatchedStream {
+                    stream: StreamKey { tenant_id: cursor.tenant_id, stream_id: *stream_id },
+                    delivered: cursor.delivered,
+                    behind: cursor.behind,
+                    partial_mark: cursor.partial_mark.clone(),
+                    written_here: false,
+                    remote_turns,
+                });
+            }
+        }
+        for watched in &mut found {
+            watched.written_here = streams.texts.contains_key(&watched.stream.stream_id);
+        }
+        streams.audiences.retain(|_, audience| !audience.subscribers.is_empty());
+        found
+    }
+
+    /// Delivers the next row of a stream; rows that were delivered before are left out.
+    pub(super) fn deliver_row(&self, stream_id: Uuid, event: &LiveEvent) {
+        let mut streams = self.lock();
+        let own = streams.texts.get(&stream_id).map(|text| &text.answer).filter(|answer| answer.turn_id == event.turn_id);
+        let own = own.cloned().map(PartialAnswer::without_text);
+        let Some(cursor) = streams.cursor(stream_id) else { return };
+        if event.seq != Some(cursor.delivered + 1) {
+            return;
+        }
+        cursor.delivered += 1;
+        let unsettled = cursor.partial.take_if(|partial| settles(partial, event));
+        // The row may be read before the turn that wrote it publishes it here. Text that came while subscribers were behind was not sent.
+        let partial = own.filter(|_| cursor.behind && event.kind.settles_text()).or(unsettled);
+        if let Some(whole) = partial.and_then(|partial| whole_text(&partial, event)) {
+            streams.send(stream_id, &whole);
+        }
+        streams.send(stream_id, event);
+    }
+
+    /// Every row up to `read.up_to` was delivered.
+    pub(super) fn caught_up(&self, stream_id: Uuid, read: RemoteRead) {
+        let mut streams = self.lock();
+        let own = streams.texts.get(&stream_id).map(|text| text.answer.clone());
+        let Some(audience) = streams.audiences.get_mut(&stream_id) else { return };
+        let Some(cursor) = audience.cursor.as_mut().filter(|cursor| cursor.delivered >= read.up_to.max(cursor.known)) else { return };
+        let was_behind = std::mem::replace(&mut cursor.behind, false);
+        let partial = match (own, read.partial) {
+            (Some(own), _) => Some(own).filter(|_| was_behind || read.moved),
+            (None, Some((mark, text))) => {
+                cursor.partial_mark = Some(mark);
+                text.map(|text| PartialAnswer { turn_id: text.turn_id, step: text.step, content: text.content })
+            }
+            (None, None) => None,
+        };
+        if partial.is_some() {
+            cursor.partial.clone_from(&partial);
+        }
+        audience.subscribers.retain(|subscriber| subscriber.options.turn_id.is_none_or(|turn_id| !read.waiting.contains(&turn_id)));
+        if let Some(partial) = partial {
+            streams.send(stream_id, &snapshot(partial));
+        }
+    }
+
+    /// Rows up to this one were deleted. Subscribers of the conversation are disconnected; they return and learn where the log starts. The
+    /// rows of a running turn are never deleted, so subscribers of one turn miss nothing.
+    pub(super) fn skip_deleted(&self, stream_id: Uuid, up_to: i64) {
+        let mut streams = self.lock();
+        let Some(audience) = streams.audiences.get_mut(&stream_id) else { return };
+        audience.subscribers.retain(|subscriber| subscriber.options.turn_id.is_some() || subscriber.options.after >= up_to);
+        if let Some(cursor) = audience.cursor.as_mut() {
+            cursor.delivered = cursor.delivered.max(up_to);
+        }
+    }
+}

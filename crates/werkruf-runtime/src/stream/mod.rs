@@ -1,0 +1,15 @@
+//! Events on their way to subscribers: live ones of this process, and those that other processes wrote.
+
+mod broadcast;
+mod catch_up;
+mod checkpoint;
+mod cursor;
+mod event;
+mod remote;
+mod subscriber;
+
+pub(crate) use broadcast::Broadcast;
+pub(crate) use checkpoint::Checkpoints;
+pub use event::{LiveEvent, PartialAnswer, SubscribeOptions};
+pub(crate) use remote::RemoteStreams;
+pub use subscriber::Subscription;

@@ -1,0 +1,119 @@
+//! Delivers events that other processes wrote to the subscribers of this one.
+//!
+//! Invariants: one query per tenant and round covers every watched stream, and only streams that moved are read. Partial text is read before
+//! the rows, and is sent only where no row read after it makes it void.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_store::{Cluster, EventRow, ReadLimit, Records, StoreError, StreamPosition, Streams};
+
+use super::broadcast::Broadcast;
+use super::catch_up::{RemoteRead, WatchedStream};
+use super::event::LiveEvent;
+use crate::lease::{POLL, RunningTurns, Wakeup};
+use crate::stored::complete_event;
+
+const READ_LIMIT: ReadLimit = ReadLimit { rows: 256, bytes: 64 * 1024 };
+/// The shortest time between two looks, however many notifications arrive.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) struct RemoteStreams<'a> {
+    pub(crate) cluster: &'a dyn Cluster,
+    pub(crate) records: &'a dyn Records,
+    pub(crate) streams: &'a dyn Streams,
+    pub(crate) broadcast: &'a Broadcast,
+    pub(crate) running: &'a RunningTurns,
+    pub(crate) wakeup: &'a Wakeup,
+    pub(crate) tasks: &'a TaskTracker,
+}
+
+impl RemoteStreams<'_> {
+    /// Delivers until the last turn of a draining process has ended.
+    pub(crate) async fn run(&self) {
+        let mut wakeups = self.wakeup.listen();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.tasks.wait() => return,
+                () = self.broadcast.behind() => {}
+                () = wakeups.within(POLL) => {}
+            }
+            if let Err(error) = self.round().await {
+                tracing::warn!(%error, "streams of other processes could not be read; trying again");
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn round(&self) -> Result<(), StoreError> {
+        let mut by_tenant: BTreeMap<Uuid, Vec<WatchedStream>> = BTreeMap::new();
+        for watched in self.broadcast.watched_streams(&self.leased_turns()) {
+            by_tenant.entry(watched.stream.tenant_id).or_default().push(watched);
+        }
+        for (tenant_id, watched) in by_tenant {
+            let ids = watched.iter().map(|watched| watched.stream.stream_id).collect();
+            let positions = self.cluster.stream_positions(tenant_id, ids).await?;
+            let positions: BTreeMap<Uuid, StreamPosition> = positions.into_iter().map(|position| (position.stream_id, position)).collect();
+            for watched in watched {
+                let position = positions.get(&watched.stream.stream_id);
+                let mark = position.and_then(|position| position.partial.clone()).filter(|_| !watched.written_here);
+                let moved = position.is_some_and(|position| position.next_event_seq > watched.delivered + 1);
+                if moved || watched.behind || (mark.is_some() && mark != watched.partial_mark) {
+                    self.read(&watched, mark).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The turns that run here under a lease.
+    fn leased_turns(&self) -> BTreeSet<Uuid> {
+        self.running.all().into_iter().filter(|(_, turn)| turn.lease().is_held()).map(|(turn_id, _)| turn_id).collect()
+    }
+
+    async fn read(&self, watched: &WatchedStream, mark: Option<String>) -> Result<(), StoreError> {
+        let (tenant_id, stream_id) = (watched.stream.tenant_id, watched.stream.stream_id);
+        let mut waiting = Vec::new();
+        for turn_id in &watched.remote_turns {
+            // Read before the rows: what a turn wrote before it started to wait is then among them.
+            let turn = self.records.turn(tenant_id, *turn_id).await?;
+            if turn.is_none_or(|turn| turn.status == TurnStatus::AwaitingApproval) {
+                waiting.push(*turn_id);
+            }
+        }
+        let partial = match mark.filter(|mark| watched.partial_mark.as_ref() != Some(mark)) {
+            Some(mark) => Some((mark, self.streams.partial(tenant_id, stream_id).await?)),
+            None => None,
+        };
+        let (mut up_to, mut settled) = (watched.delivered, false);
+        loop {
+            let rows = self.streams.read_events(tenant_id, stream_id, up_to, READ_LIMIT).await?;
+            for row in &rows {
+                if row.seq != up_to + 1 {
+                    self.broadcast.skip_deleted(stream_id, row.seq - 1);
+                }
+                up_to = row.seq;
+                settled |= row.kind.settles_text();
+                let data = Arc::from(complete_event(self.records, tenant_id, stream_id, row).await?);
+                let turn_id = row.turn_id.unwrap_or_default();
+                self.broadcast.deliver_row(stream_id, &LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data });
+            }
+            if !is_full(&rows) {
+                break;
+            }
+        }
+        let read = RemoteRead { up_to, moved: up_to > watched.delivered, partial: partial.filter(|_| !settled), waiting };
+        self.broadcast.caught_up(stream_id, read);
+        Ok(())
+    }
+}
+
+fn is_full(rows: &[EventRow]) -> bool {
+    rows.len() >= READ_LIMIT.rows as usize || rows.iter().map(|row| row.data.len()).sum::<usize>() >= READ_LIMIT.bytes
+}

@@ -1,0 +1,165 @@
+//! Accepts a message: commit A, and the first event its client receives.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use werkruf_contract::{EventType, Init, State};
+use werkruf_store::{
+    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey, TurnKind,
+};
+
+use super::start::StoredTurn;
+use crate::client_request::ClientResult;
+use crate::engine::Engine;
+use crate::lease::QueuePlace;
+use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
+use crate::setup::Setup;
+use crate::stored::json;
+use crate::stream::{LiveEvent, SubscribeOptions};
+
+/// How long the inbox remembers an idempotency key.
+const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
+/// The result that a model gets of a call that its client never answered.
+pub(crate) const NOT_ANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
+const TITLE_CHARS: usize = 80;
+
+/// What commit A left to do: the turn, its lease if it may start at once, and the conversation's state.
+struct Opening {
+    accepted: AcceptedTurn,
+    turn: StoredTurn,
+    fence: Option<Fence>,
+    state: State,
+}
+
+/// Accepts a message. When this resolves, the message is durable, and its turn will end.
+pub(crate) async fn accept(engine: &Arc<Engine>, message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
+    engine.admit(&message.caller)?;
+    let setup = engine.setup();
+    if let Some(name) = &message.assistant
+        && !engine.assistant_named(&setup, name, &message.caller)?.serves(&message.channel)
+    {
+        let message = format!("the assistant \"{name}\" does not answer on the channel {}", message.channel);
+        return Err(Refusal::Invalid { code: "invalid_request", message });
+    }
+    let clock = &engine.store.clock;
+    let (turn_id, created) = (clock.new_id(), message.conversation_id.is_none());
+    let conversation_id = message.conversation_id.unwrap_or_else(|| clock.new_id());
+    let place = engine.queues.enter(conversation_id);
+    let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
+    let (sender, receiver) = oneshot::channel();
+    // Boxed: what opening needs is gone before the turn starts, which lasts far longer.
+    let opening = Box::pin(open(Arc::clone(engine), setup, message, init, place));
+    // A task of its own from here on: a client that leaves now must not leave a stored message without a turn.
+    engine.tasks.spawn(async move {
+        match opening.await {
+            Ok(Opening { accepted, turn, fence, state }) => {
+                let _ = sender.send(Ok(accepted));
+                turn.run(fence, state).await;
+            }
+            Err(refusal) => drop(sender.send(Err(refusal))),
+        }
+    });
+    receiver.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the message was not stored".to_owned()).into()))
+}
+
+/// Commit A, and its event.
+async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, init: Init, place: QueuePlace) -> Result<Opening, Refusal> {
+    let Init { conversation_id, turn_id, created, .. } = init;
+    let tenant_id = message.caller.principal.tenant_id;
+    // Registered before it is stored: the recovery scan must never find it without an owner.
+    let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
+    let open = open_turn(&engine, &message, &init, place.is_first());
+    let (fence, seqs, state, assistant) = match engine.journals.open(open, registration.running()).await? {
+        Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
+        Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
+        Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
+        Opened::Superseded => return Err(Refusal::Superseded),
+    };
+    let stream = StreamKey { tenant_id, stream_id: conversation_id };
+    let options = SubscribeOptions { turn_id: Some(turn_id), debug: message.debug, after: seqs.first().map_or(0, |seq| seq - 1) };
+    let (events, _) = engine.broadcast.subscribe(stream, options);
+    let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
+    engine.journals.publish(conversation_id, &event);
+    let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
+    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant };
+    Ok(Opening { accepted, turn, fence, state })
+}
+
+fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool) -> OpenTurn {
+    let now = engine.store.clock.now();
+    let conversation = if init.created {
+        let title = message.message.chars().take(TITLE_CHARS).collect();
+        ConversationRef::New { id: init.conversation_id, channel: message.channel.clone(), title }
+    } else {
+        ConversationRef::Existing { id: init.conversation_id, any_user: message.caller.admin }
+    };
+    let client = message.client.as_ref();
+    OpenTurn {
+        tenant_id: message.caller.principal.tenant_id,
+        user_id: message.caller.principal.user_id.clone(),
+        turn_id: init.turn_id,
+        kind: TurnKind::Chat,
+        conversation,
+        assistant: message.assistant.clone().unwrap_or_else(|| "default".to_owned()),
+        key_id: message.caller.key_id,
+        message: user_message(engine, message),
+        inbox: message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)),
+        start,
+        owner: engine.owner.clone(),
+        calls: Vec::new(),
+        approvals: Vec::new(),
+        client: client.map(json),
+        request_digest: client.map(|client| client.transcript_digest.clone()).filter(|digest| !digest.is_empty()),
+        results: message.results.iter().map(client_result).collect(),
+        unanswered: (!init.created).then(|| NOT_ANSWERED.to_owned()),
+        after: message.after,
+        events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
+        now,
+    }
+}
+
+/// The user's own message; `None` where a client only sends results.
+fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage> {
+    let empty = message.message.is_empty() && message.parts.is_empty();
+    if empty && !message.results.is_empty() {
+        return None;
+    }
+    let mut metadata = serde_json::Map::new();
+    if empty {
+        metadata.insert("silent".to_owned(), true.into());
+    }
+    if !message.parts.is_empty() {
+        metadata.insert("content".to_owned(), message.parts.clone().into());
+    }
+    if message.client.as_ref().is_some_and(|client| !client.history.is_empty()) {
+        metadata.insert("client_history".to_owned(), true.into());
+    }
+    Some(NewMessage {
+        id: engine.store.clock.new_id(),
+        role: "user",
+        content: message.message.clone(),
+        tool_calls: None,
+        tool_call_id: None,
+        tool_name: None,
+        status: None,
+        metadata: (!metadata.is_empty()).then(|| json(&metadata)),
+        tokens: None,
+    })
+}
+
+/// A client's result, which replaces its placeholder in the history.
+fn client_result(result: &ClientResult) -> Replacement {
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success" }
+}
+
+/// The inbox entry by which a repeated request is recognised: the route, the user and the key.
+pub(super) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
+    InboxEntry {
+        channel: "api".to_owned(),
+        account: format!("{route}:{}", caller.principal.user_id),
+        external_id: key.key.clone(),
+        fingerprint: key.fingerprint.clone(),
+        expires_at: now + IDEMPOTENCY_WINDOW,
+    }
+}

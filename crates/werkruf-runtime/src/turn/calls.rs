@@ -1,0 +1,186 @@
+//! The calls of a step: commit B, the pipeline for the server's tools, placeholders for calls that the client runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::json;
+use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
+use werkruf_llm::history_formats::column;
+use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
+use werkruf_store::{StoreError, TurnChange};
+
+use super::end::assistant_message;
+use super::state::{Limit, Stop, Turn, text_tokens};
+use super::steps::REPEATS;
+use crate::call::{Arguments, CallBatch, CallRequest, ResultMessage, TurnScope, announce, await_approvals, result_message};
+use crate::journal::CommitPoint;
+
+/// A step's calls, sorted by who runs them.
+struct SortedCalls {
+    /// All of them, as the history has them.
+    history: Vec<HistoryCall>,
+    server: Vec<CallRequest>,
+    client: Vec<ClientCall>,
+}
+
+/// What a step came to. The last outcomes are staged.
+pub(super) struct StepResult {
+    /// The index of the step's first call among the turn's.
+    pub(super) first_call: usize,
+    /// Calls for the client to run; the turn ends with them.
+    pub(super) client_calls: Vec<ClientCall>,
+}
+
+impl Turn {
+    /// Commit B, then the calls.
+    pub(super) async fn run_calls(&mut self, answer: Answer) -> Result<StepResult, Stop> {
+        let used_ids = self.used_call_ids(&answer.calls).await?;
+        let SortedCalls { history, server, client } = self.sort_calls(&answer, &used_ids);
+        let scope = Arc::clone(&self.scope);
+        let batch = CallBatch {
+            scope: &scope,
+            step: self.progress.step,
+            state: &self.state,
+            context: &self.context,
+            earlier: &self.progress.finished,
+        };
+        let prepared = batch.prepare(server).await?;
+        let step = self.progress.step;
+        stage_answer(&scope, &answer, &history, step);
+        self.progress.provider_items.settle(&scope, step, &self.context, &answer);
+        let first_call = self.progress.finished.len();
+        if prepared.is_empty() {
+            // The server sends nothing, so nothing has to be durable before the end.
+            stage_placeholders(&scope, &client);
+            self.add_step(answer, history, &[], None);
+            return Ok(StepResult { first_call, client_calls: client });
+        }
+        for call in &prepared {
+            if call.row.started_at.is_some() {
+                announce(&scope, &call.row);
+            }
+            if let Some(approval) = call.new_approval() {
+                scope.journal.stage(approval);
+            }
+            scope.journal.stage(call.row.clone());
+        }
+        scope.journal.commit(CommitPoint::Calls).await?;
+        let result = batch.run(prepared).await?;
+        stage_placeholders(&scope, &client);
+        if !result.waiting.is_empty() {
+            await_approvals(&scope, step, result.waiting, Some(&self.progress.used)).await?;
+            return Err(Stop::AwaitingApproval);
+        }
+        self.add_step(answer, history, &result.finished, result.state);
+        if first_call == 0 {
+            self.progress.finished = result.finished;
+        } else {
+            self.progress.finished.extend(result.finished);
+        }
+        Ok(StepResult { first_call, client_calls: client })
+    }
+
+    /// Gives the model's calls ids that the conversation has not used, and separates the client's calls from the server's.
+    fn sort_calls(&mut self, answer: &Answer, used_ids: &[String]) -> SortedCalls {
+        let messages = Arc::clone(&self.messages);
+        let mut used: HashSet<&str> = used_ids.iter().map(String::as_str).collect();
+        if answer.calls.iter().any(|call| call.call_id.is_some()) {
+            used.extend(messages.iter().filter_map(|message| match message {
+                Message::Tool { call_id, .. } => Some(call_id.as_str()),
+                Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
+            }));
+        }
+        let mut repeated: HashMap<String, bool> = HashMap::new();
+        let mut sorted = SortedCalls { history: Vec::with_capacity(answer.calls.len()), server: Vec::new(), client: Vec::new() };
+        for (at, call) in answer.calls.iter().enumerate() {
+            let job_id = self.scope.clock.new_id();
+            let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
+            let id = match wire {
+                Some(id) if used.insert(id) => id.to_owned(),
+                Some(_) | None => format!("call_{job_id}"),
+            };
+            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            sorted.history.push(HistoryCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() });
+            if self.is_client_tool(&call.name) && at < self.scope.limits.calls_per_step {
+                sorted.client.push(ClientCall { id, name, arguments });
+                continue;
+            }
+            let refused = self.refused(at, call, &mut repeated);
+            sorted.server.push(CallRequest {
+                kind: call.kind,
+                item_id: call.item_id.clone(),
+                call_id: call.call_id.clone(),
+                response_id: answer.response_id.clone(),
+                output_index: call.output_index,
+                history_id: Some(id),
+                refused,
+                ..CallRequest::new(job_id, name, Arguments::Raw(arguments))
+            });
+        }
+        sorted
+    }
+
+    fn is_client_tool(&self, name: &str) -> bool {
+        self.client.as_ref().is_some_and(|client| client.tools.iter().any(|tool| tool.name == name))
+    }
+
+    /// Why a call is refused before the pipeline.
+    fn refused(&mut self, at: usize, call: &ToolCall, repeated: &mut HashMap<String, bool>) -> Option<Failure> {
+        let most = self.scope.limits.calls_per_step;
+        if at >= most {
+            let message = format!("Only the first {most} calls of one answer are run. Ask for fewer at once.");
+            return Some(Failure::validation("too_many_calls", message));
+        }
+        // A tool that this assistant does not have is refused even if it exists.
+        if !self.offer.definitions.iter().any(|tool| tool.name == call.name) && self.scope.setup.registry.find(&call.name).is_some() {
+            return Some(Failure::validation("unknown_tool", "You were not given this tool. Use only the tools you were given."));
+        }
+        self.repeated(call, repeated)
+    }
+
+    /// Ids that the conversation has used outside the messages of this turn's history; those need no look-up.
+    async fn used_call_ids(&self, calls: &[ToolCall]) -> Result<Vec<String>, StoreError> {
+        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
+        match self.scope.conversation_id {
+            Some(conversation_id) if self.trimmed && !ids.is_empty() => {
+                self.scope.turns.taken_call_ids(self.scope.tenant_id(), conversation_id, ids).await
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
+    fn repeated(&mut self, call: &ToolCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
+        let key = format!("{}\n{}", call.name, call.arguments);
+        let over = *this_step.entry(key.clone()).or_insert_with(|| {
+            let count = self.progress.repeats.entry(key).or_default();
+            *count += 1;
+            *count > REPEATS
+        });
+        if over {
+            self.progress.limit = Some(Limit::Repeats);
+        }
+        over.then(|| Failure::validation("repeat_limit", "This very call was made several times already. Answer with what you have."))
+    }
+}
+
+/// Stages the assistant message of a step with calls, and its text as an event.
+fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step: u32) {
+    let journal = &scope.journal;
+    let tokens = answer.usage.map(text_tokens);
+    journal.stage(assistant_message(scope, &answer.text, Some(column(calls)), answer.carry.as_ref(), tokens));
+    journal.stage(TurnChange { status: TurnStatus::Acting, step, error: None, message: None, transcript_digest: None });
+    if !answer.text.is_empty() {
+        let snapshot = AssistantSnapshot { content: answer.text.clone(), step, turn_id: scope.turn_id };
+        journal.stage_event(EventType::AssistantSnapshot, &snapshot);
+    }
+}
+
+/// Stages placeholders for results that the client will send, so that the history is valid before they come.
+pub(crate) fn stage_placeholders(scope: &TurnScope, calls: &[ClientCall]) {
+    let content = json!({"status": "waiting for the client"}).to_string();
+    for call in calls {
+        let result = ResultMessage { call_id: &call.id, tool: &call.name, content: content.clone(), status: "pending" };
+        scope.journal.stage(result_message(scope, result));
+    }
+}

@@ -1,0 +1,110 @@
+//! The end of a turn: commit D.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use werkruf_contract::{CallStatus, ChatMessage, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_store::{NewMessage, StoreError, TurnChange};
+
+use super::state::{Limit, Reply, Stop, Turn};
+use crate::call::TurnScope;
+use crate::journal::{CommitPoint, Event};
+use crate::stored::{StoredFinal, json};
+use crate::transcript_digest::digest_after_answer;
+
+impl Turn {
+    /// Writes how the turn ended.
+    pub(crate) async fn end(mut self: Box<Self>, ended: Result<Reply, Stop>) -> Result<(), StoreError> {
+        let scope = Arc::clone(&self.scope);
+        let canceled = matches!(ended, Err(Stop::Canceled));
+        match &ended {
+            Err(Stop::AwaitingApproval) => return Ok(()),
+            Ok(_) | Err(_) => {
+                let status = if canceled { CallStatus::Canceled } else { CallStatus::Failed };
+                self.progress.provider_items.abort(&scope, status);
+            }
+        }
+        let step = self.progress.step;
+        match ended {
+            Ok(reply) => self.complete(reply),
+            Err(Stop::Canceled) => fail(&scope, TurnStatus::Canceled, step, canceled_error(&Texts::of(&self.locale))),
+            Err(Stop::Failed(error)) => fail(&scope, TurnStatus::Failed, step, error),
+            Err(Stop::Deadline) => fail(&scope, TurnStatus::Failed, step, Limit::Deadline.error(&self.locale)),
+            Err(Stop::AwaitingApproval) => return Ok(()),
+            Err(Stop::Store(error)) => return Err(error),
+        }
+        scope.journal.commit(CommitPoint::End).await?;
+        Ok(())
+    }
+
+    fn complete(&self, reply: Reply) {
+        let scope = &self.scope;
+        let Reply { text, calls, carry, finish, tokens } = reply;
+        if calls.is_empty() {
+            let mut message = assistant_message(scope, &text, None, carry.as_ref(), tokens);
+            if finish != FinishReason::Stop {
+                // Also in the message, because events are deleted after a while.
+                message.metadata = Some(json!({"carry": carry, "finish_reason": finish}).to_string());
+            }
+            scope.journal.stage(message);
+        }
+        let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+        let client = self.client.as_ref();
+        let transcript_digest = client.map(|client| digest_after_answer(&client.transcript_digest, &self.progress.text, &ids));
+        let (status, step) = (TurnStatus::Completed, self.progress.step);
+        scope.journal.stage(TurnChange { status, step, error: None, message: Some(text.clone()), transcript_digest });
+        let stored = StoredFinal {
+            conversation_id: scope.journal.stream_id(),
+            turn_id: scope.turn_id,
+            created: self.created,
+            status: TurnStatus::Completed,
+            message: ChatMessage { role: "assistant".to_owned(), content: text },
+            client_calls: calls,
+            finish_reason: finish,
+            usage: self.progress.used.clone(),
+        };
+        let results = self.progress.finished.iter().map(|call| call.outcome.call_result(&call.row)).collect();
+        let row = json(&stored);
+        scope.journal.stage(Event::with_row(EventType::Final, row, &stored.complete((*self.state).clone(), results)));
+    }
+}
+
+/// An answer as a message of the history, with what its provider wants to receive again.
+pub(super) fn assistant_message(
+    scope: &TurnScope,
+    text: &str,
+    tool_calls: Option<String>,
+    carry: Option<&Value>,
+    tokens: Option<i64>,
+) -> NewMessage {
+    NewMessage {
+        id: scope.clock.new_id(),
+        role: "assistant",
+        content: text.to_owned(),
+        tool_calls,
+        tool_call_id: None,
+        tool_name: None,
+        status: None,
+        metadata: carry.map(|carry| json!({"carry": carry}).to_string()),
+        tokens,
+    }
+}
+
+/// The error of a turn that was canceled.
+pub(crate) fn canceled_error(texts: &Texts) -> TurnError {
+    TurnError::new(ToolErrorType::Fatal, "canceled", texts.text("error-canceled", &[]))
+}
+
+/// Stages the end of a turn without an answer.
+pub(crate) fn fail(scope: &TurnScope, status: TurnStatus, step: u32, error: TurnError) {
+    let stored = Some((json(&error), error.code.clone()));
+    scope.journal.stage(TurnChange { status, step, error: stored, message: None, transcript_digest: None });
+    let event = ErrorEvent {
+        kind: error.kind,
+        code: error.code,
+        message: error.message,
+        retry_after_ms: error.retry_after_ms,
+        turn_id: scope.turn_id,
+    };
+    scope.journal.stage_event(EventType::Error, &event);
+}

@@ -1,0 +1,260 @@
+//! Stored messages in the form that providers accept: every call has its result directly after its assistant message.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use werkruf_contract::Uuid;
+use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
+use werkruf_llm::{HistoryCall, Message};
+use werkruf_store::MessageRow;
+
+use crate::client_request::ClientRequest;
+use crate::model::estimated_tokens;
+
+/// The result of a call that has none: a crash came in between, and recovery has not run yet.
+const INTERRUPTED: &str =
+    r#"{"error":{"type":"FATAL","code":"interrupted","message":"The call was interrupted; its result is not known."}}"#;
+
+/// What a row's metadata holds for the provider.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    carry: Option<Value>,
+    /// Pictures and files, as content parts of Chat Completions.
+    content: Option<Vec<Value>>,
+    /// The client sent an earlier history with this message.
+    client_history: bool,
+    /// The row has no message: it only marks where the client's own history ends.
+    silent: bool,
+}
+
+impl Metadata {
+    fn of(row: &MessageRow) -> Self {
+        // Most rows have no metadata, and comparing is cheaper than parsing.
+        if row.metadata == "{}" { Self::default() } else { serde_json::from_str(&row.metadata).unwrap_or_default() }
+    }
+}
+
+/// Whether the earlier messages are in a client's request and not in rows.
+pub(super) fn starts_in_client_request(rows: &[MessageRow]) -> bool {
+    rows.first().is_some_and(|row| Metadata::of(row).client_history)
+}
+
+/// A client's own history as rows that were never stored. What cannot be read is left out.
+pub(super) fn client_rows(client: &ClientRequest) -> Vec<MessageRow> {
+    let mut number = 0;
+    let mut fresh = || {
+        number += 1;
+        format!("call_client_{number}")
+    };
+    let messages = read(HistoryFormat::Openai, &client.history, &mut fresh).unwrap_or_default();
+    let mut rows: Vec<MessageRow> = messages.into_iter().filter(|message| message.role != Role::System).map(client_row).collect();
+    for (row, place) in rows.iter_mut().rev().zip(0..) {
+        // Before the first stored row.
+        row.seq = Some(-place);
+    }
+    rows
+}
+
+fn client_row(message: StoredMessage) -> MessageRow {
+    MessageRow {
+        id: Uuid::nil(),
+        conversation_id: Uuid::nil(),
+        created_at: Timestamp::UNIX_EPOCH,
+        tool_calls: message.tool_calls_column(),
+        role: message.role.as_str().to_owned(),
+        content: message.content,
+        tool_call_id: message.call_id,
+        tool_name: message.tool_name,
+        status: message.status.map(|status| status.as_str().to_owned()),
+        metadata: Value::Object(message.metadata).to_string(),
+        seq: None,
+        turn_id: None,
+        tokens: None,
+    }
+}
+
+/// The stored position of a message, and its length where it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) id: Option<Uuid>,
+    pub(crate) seq: Option<i64>,
+    pub(crate) tokens: Option<u64>,
+}
+
+impl Origin {
+    fn of(row: &MessageRow) -> Self {
+        let tokens = row.tokens.and_then(|tokens| u64::try_from(tokens).ok());
+        Self { id: Some(row.id).filter(|id| !id.is_nil()), seq: row.seq, tokens }
+    }
+}
+
+/// The messages of a conversation, and the stored position of each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) origins: Vec<Origin>,
+}
+
+impl History {
+    /// One new message.
+    pub(crate) fn only(message: Message) -> Self {
+        Self { messages: vec![message], origins: vec![Origin::default()] }
+    }
+
+    /// The messages in order. Results without a call are left out, missing results are filled in.
+    pub(crate) fn of(rows: &[MessageRow]) -> Self {
+        let mut history = Self { messages: Vec::with_capacity(rows.len() + 4), origins: Vec::with_capacity(rows.len() + 4) };
+        let mut open: Vec<HistoryCall> = Vec::new();
+        for row in rows {
+            if row.role == "tool" {
+                let id = row.tool_call_id.as_deref().unwrap_or_default();
+                if let Some(at) = open.iter().position(|call| call.id == id) {
+                    let call = open.swap_remove(at);
+                    history.push(Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() }, Origin::of(row));
+                }
+                continue;
+            }
+            history.close(&mut open);
+            match row.role.as_str() {
+                "assistant" => {
+                    open = row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default();
+                    let carry = Metadata::of(row).carry;
+                    history.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry }, Origin::of(row));
+                }
+                "system" => history.push(Message::System { content: row.content.clone() }, Origin::of(row)),
+                _ => {
+                    let metadata = Metadata::of(row);
+                    if !metadata.silent {
+                        let parts = metadata.content.unwrap_or_default();
+                        history.push(Message::User { content: row.content.clone(), parts }, Origin::of(row));
+                    }
+                }
+            }
+        }
+        history.close(&mut open);
+        history
+    }
+
+    fn push(&mut self, message: Message, origin: Origin) {
+        self.messages.push(message);
+        self.origins.push(origin);
+    }
+
+    fn close(&mut self, open: &mut Vec<HistoryCall>) {
+        for call in open.drain(..) {
+            let seq = self.origins.last().and_then(|origin| origin.seq);
+            let message = Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() };
+            self.push(message, Origin { seq, ..Origin::default() });
+        }
+    }
+}
+
+/// A turn that waited while other turns ran is answered as the newest: its own messages come last, in their order.
+pub(crate) fn own_messages_last(rows: &mut [MessageRow], turn_id: Uuid) {
+    rows.sort_by_key(|row| row.turn_id == Some(turn_id));
+}
+
+/// Roughly how many tokens a message has.
+pub(crate) fn estimated(message: &Message) -> u64 {
+    estimated_tokens(text_bytes(message))
+}
+
+/// How many bytes of text a message has.
+pub(super) fn text_bytes(message: &Message) -> usize {
+    match message {
+        Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
+        Message::Assistant { content, calls, .. } => {
+            content.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+        }
+    }
+}
+
+/// The index of the oldest message that fits within so many tokens. It is a message of the user, so that no call loses its result. The
+/// user's last message and everything after it always stay.
+pub(crate) fn first_within(messages: &[Message], sizes: &[u64], room: u64) -> usize {
+    let (mut taken, mut first) = (0_u64, None);
+    for (at, (message, size)) in messages.iter().zip(sizes).enumerate().rev() {
+        taken = taken.saturating_add(*size);
+        if taken > room && first.is_some() {
+            break;
+        }
+        if matches!(message, Message::User { .. }) {
+            first = Some(at);
+        }
+    }
+    first.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use werkruf_contract::Uuid;
+    use werkruf_llm::{HistoryCall, Message};
+    use werkruf_store::MessageRow;
+
+    use werkruf_llm::history_formats::column;
+
+    use super::{History, INTERRUPTED, estimated, first_within};
+
+    fn row(role: &str, content: &str, tool_calls: Option<String>, tool_call_id: Option<&str>) -> MessageRow {
+        MessageRow {
+            id: Uuid::nil(),
+            conversation_id: Uuid::nil(),
+            created_at: Timestamp::UNIX_EPOCH,
+            content: content.to_owned(),
+            role: role.to_owned(),
+            tool_calls,
+            tool_call_id: tool_call_id.map(str::to_owned),
+            tool_name: None,
+            status: None,
+            metadata: "{}".to_owned(),
+            seq: Some(1),
+            turn_id: None,
+            tokens: None,
+        }
+    }
+
+    fn call(id: &str, arguments: &str) -> HistoryCall {
+        HistoryCall { id: id.to_owned(), name: "t".to_owned(), arguments: arguments.to_owned() }
+    }
+
+    #[test]
+    fn a_limit_cuts_before_a_message_of_the_user_and_keeps_the_last() {
+        let user = |content: &str| Message::user(content.to_owned());
+        let assistant = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new(), carry: None };
+        let all = vec![user("aaaaaaaa"), assistant("bbbbbbbb"), user("cccc"), assistant("dddd"), user("eeee")];
+        let sizes: Vec<u64> = all.iter().map(estimated).collect();
+        assert_eq!(sizes, [2, 2, 1, 1, 1]);
+        let first = |room: u64| first_within(&all, &sizes, room);
+        assert_eq!([first(1000), first(7), first(6), first(3), first(2), first(0)], [0, 0, 2, 2, 4, 4]);
+    }
+
+    #[test]
+    fn system_messages_keep_their_role() {
+        let rows = [row("system", "Be brief.", None, None), row("user", "hi", None, None)];
+        assert_eq!(History::of(&rows).messages, [Message::System { content: "Be brief.".to_owned() }, Message::user("hi")]);
+    }
+
+    #[test]
+    fn every_call_has_a_result_and_results_without_a_call_are_dropped() {
+        let calls = vec![call("a", r#"{"x":1}"#), call("b", "{broken")];
+        let rows = [
+            row("user", "hi", None, None),
+            row("tool", "orphan", None, Some("zzz")),
+            row("assistant", "", Some(column(&calls)), None),
+            row("tool", "1", None, Some("a")),
+            row("user", "and?", None, None),
+        ];
+        assert_eq!(
+            History::of(&rows).messages,
+            [
+                Message::user("hi"),
+                Message::Assistant { content: String::new(), calls, carry: None },
+                Message::Tool { call_id: "a".to_owned(), name: "t".to_owned(), content: "1".to_owned() },
+                Message::Tool { call_id: "b".to_owned(), name: "t".to_owned(), content: INTERRUPTED.to_owned() },
+                Message::user("and?"),
+            ]
+        );
+    }
+}

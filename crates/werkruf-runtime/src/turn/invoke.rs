@@ -1,0 +1,294 @@
+//! A direct call of one tool, or the retry of a call: the same pipeline, in a turn of its own. Commits A and B are one, and so are C and D.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use werkruf_contract::{CallStatus, ChatMessage, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
+
+use super::accept::inbox_entry;
+use super::end::fail;
+use crate::call::{
+    Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, await_approvals, tool_started,
+};
+use crate::engine::{Engine, Registration};
+use crate::journal::CommitPoint;
+use crate::lease::{POLL, QueuePlace};
+use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
+use crate::stored::{StoredFinal, is_provider_run, json, output_of};
+use crate::stream::LiveEvent;
+use crate::timer;
+
+/// A call that does not come from a chat.
+#[derive(Clone)]
+struct DirectCall {
+    caller: Caller,
+    kind: TurnKind,
+    conversation_id: Option<Uuid>,
+    context: ToolContext,
+    request: CallRequest,
+    idempotency: Option<Idempotency>,
+}
+
+/// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
+pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<InvokeResult, Refusal> {
+    if engine.setup().registry.find(&invoke.tool).is_none() {
+        return Err(Refusal::UnknownTool(invoke.tool));
+    }
+    engine.admit(&invoke.caller)?;
+    let direct = DirectCall {
+        caller: invoke.caller,
+        kind: TurnKind::Invoke,
+        conversation_id: invoke.conversation_id,
+        context: invoke.context,
+        request: CallRequest::new(engine.store.clock.new_id(), invoke.tool, Arguments::Given(invoke.input)),
+        idempotency: invoke.idempotency,
+    };
+    // Boxed: this future is large.
+    let (job_id, outcome) = Box::pin(run(engine, direct)).await?;
+    let lost = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
+    let outcome = outcome.await.map_err(|_| lost())?;
+    Ok(InvokeResult { job_id, outcome })
+}
+
+/// Runs a failed call again, for the user it was made for. Returns the new call's id.
+pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
+    engine.admit(caller)?;
+    let (store, tenant_id) = (&engine.store, caller.principal.tenant_id);
+    let call = store.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
+    let unknown = call.error_code.as_deref() == Some("outcome_unknown");
+    check_retryable(&call, unknown, force)?;
+    let turn = store.records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
+    let principal = store.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
+    let arguments = match (call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()), &call.raw_arguments) {
+        (Some(request), _) => Arguments::Given(request),
+        (None, Some(raw)) => Arguments::Raw(raw.clone()),
+        (None, None) => return Err(not_retryable("the call's arguments are no longer stored")),
+    };
+    let context = serde_json::from_str(&call.context)
+        .ok()
+        .and_then(|context| ToolContext::from_json(context).ok())
+        // Erased together with the user it was made for.
+        .ok_or_else(|| not_retryable("the call's context is no longer stored"))?;
+    let direct = DirectCall {
+        caller: Caller { principal, key_id: caller.key_id, admin: false },
+        kind: TurnKind::Retry,
+        conversation_id: call.conversation_id,
+        context,
+        request: CallRequest {
+            retry_of: Some(call.id),
+            // The other side may know the outcome: the same key lets it recognise the call.
+            idempotency_key: call.idempotency_key.clone().filter(|_| unknown),
+            ..CallRequest::new(store.clock.new_id(), call.tool_name.clone(), arguments)
+        },
+        idempotency: None,
+    };
+    let (job_id, _) = Box::pin(run(engine, direct)).await?;
+    Ok(job_id)
+}
+
+fn not_retryable(message: impl Into<String>) -> Refusal {
+    Refusal::Conflict { code: "not_retryable", message: message.into() }
+}
+
+fn check_retryable(call: &CallRow, unknown: bool, force: bool) -> Result<(), Refusal> {
+    if !matches!(call.status, CallStatus::Failed | CallStatus::Timeout | CallStatus::Canceled) {
+        let message = format!("the call is {}; only a failed, timed out or canceled one can be tried again", call.status);
+        return Err(not_retryable(message));
+    }
+    if is_provider_run(call) {
+        return Err(not_retryable("the model's provider made this call, not this server; ask the model again"));
+    }
+    if unknown && !force {
+        let message = "the call may have been carried out; send {\"force\": true} if you have checked that it was not".to_owned();
+        return Err(Refusal::Conflict { code: "outcome_unknown", message });
+    }
+    Ok(())
+}
+
+/// Waits for the conversation, decides, makes the turn and its call durable in one commit, and lets the call run.
+async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot::Receiver<InvokeOutcome>), Refusal> {
+    let turn_id = engine.store.clock.new_id();
+    // Before the queue, so that a stranger learns nothing by waiting in it. Again after it, because the state changes meanwhile.
+    conversation_state(engine, &direct).await?;
+    let mut place = engine.queues.enter(direct.conversation_id.unwrap_or(turn_id));
+    place.reached().await;
+    let (mut wakeups, patience) = (engine.wakeup.listen(), timer::after(engine.limits.turn()));
+    let (turn, scope, prepared, job_id) = loop {
+        let state = conversation_state(engine, &direct).await?;
+        let tenant_id = direct.caller.principal.tenant_id;
+        let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
+        let running = Arc::clone(registration.running());
+        let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running));
+        let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), place, registration };
+        match turn.open(engine, &scope, direct.clone()).await {
+            Ok((prepared, job_id)) => break (turn, scope, prepared, job_id),
+            // A turn of another process is ahead. Everything is decided again after it, because it may change the state.
+            Err(Refusal::Store(StoreError::Busy)) if engine.is_shared() && !patience.passed() && !engine.is_draining() => {
+                place = turn.place;
+            }
+            Err(refusal) => return Err(refusal),
+        }
+        wakeups.within(POLL).await;
+    };
+    let (sender, receiver) = oneshot::channel();
+    engine.tasks.spawn(async move {
+        let work = turn.run_request(&scope, prepared, &direct.request, |outcome| drop(sender.send(outcome)));
+        scope.run_until_released(work).await;
+    });
+    Ok((job_id, receiver))
+}
+
+/// The state of the call's conversation, if the caller may see the conversation.
+async fn conversation_state(engine: &Engine, direct: &DirectCall) -> Result<State, Refusal> {
+    let Some(id) = direct.conversation_id else { return Ok(State::new()) };
+    let principal = &direct.caller.principal;
+    let conversation = engine.store.records.conversation(principal.tenant_id, id).await?;
+    let visible = conversation.filter(|conversation| direct.caller.admin || conversation.user_id == principal.user_id);
+    visible.map(|conversation| conversation.state).ok_or(Refusal::UnknownConversation)
+}
+
+/// The turn of a direct call. It holds its place in the queue, and its registration as running.
+pub(crate) struct DirectTurn {
+    pub(crate) context: ToolContext,
+    pub(crate) state: Arc<State>,
+    pub(crate) place: QueuePlace,
+    #[expect(dead_code, reason = "held so that the recovery scan leaves the turn alone")]
+    pub(crate) registration: Registration,
+}
+
+impl DirectTurn {
+    pub(crate) fn batch<'a>(&'a self, scope: &'a Arc<TurnScope>) -> CallBatch<'a> {
+        CallBatch { scope, step: 1, state: &self.state, context: &self.context, earlier: &[] }
+    }
+
+    /// Commits A and B in one.
+    async fn open(&self, engine: &Engine, scope: &Arc<TurnScope>, direct: DirectCall) -> Result<(Vec<PreparedCall>, Uuid), Refusal> {
+        debug_assert!(self.place.is_first(), "no turn is ahead in the queue");
+        let prepared = self.batch(scope).prepare(vec![direct.request.clone()]).await?;
+        let Some(call) = prepared.first() else { return Err(Refusal::UnknownCall) };
+        let job_id = call.row.id;
+        let open = open_turn(scope, call, &direct, &engine.owner);
+        match engine.journals.open(open, &scope.running).await? {
+            Opened::Stored { fence: Some(fence), event_seqs, .. } => {
+                for (seq, call) in event_seqs.iter().zip(&prepared) {
+                    let data = Arc::from(json(&tool_started(&call.row)));
+                    let event = LiveEvent { seq: Some(*seq), kind: EventType::ToolStarted, turn_id: scope.turn_id, data };
+                    engine.journals.publish(scope.journal.stream_id(), &event);
+                }
+                engine.store.cluster.notify();
+                scope.journal.bind(fence);
+                Ok((prepared, job_id))
+            }
+            Opened::Stored { fence: None, .. } => Err(Refusal::Busy { retry_after_ms: 1000 }),
+            Opened::Duplicate { turn_id, same_body } => {
+                // The copy that became a turn may be waiting for this call.
+                if let (Some((key, job_id)), None) = (call.led_key(), scope.conversation_id) {
+                    scope.cluster.release_key(scope.tenant_id(), key.to_owned(), job_id).await?;
+                    scope.cluster.notify();
+                }
+                Err(Refusal::Duplicate { turn_id, same_body })
+            }
+            Opened::UnknownConversation => Err(Refusal::UnknownConversation),
+            Opened::Superseded => Err(Refusal::Superseded),
+        }
+    }
+
+    /// Waits for the identical call that this one follows, if it does, and runs the call to its end.
+    async fn run_request(
+        &self,
+        scope: &Arc<TurnScope>,
+        prepared: Vec<PreparedCall>,
+        request: &CallRequest,
+        report: impl FnOnce(InvokeOutcome),
+    ) {
+        match self.batch(scope).settle_follower(prepared, request).await {
+            Ok(prepared) => self.run(scope, prepared, report).await,
+            Err(error) => tracing::error!(turn_id = %scope.turn_id, %error, "the call could not be ended"),
+        }
+    }
+
+    /// Runs the call to its end, and reports the outcome.
+    pub(crate) async fn run(&self, scope: &Arc<TurnScope>, prepared: Vec<PreparedCall>, report: impl FnOnce(InvokeOutcome)) {
+        match self.run_call(scope, prepared).await {
+            Ok(outcome) => report(outcome),
+            Err(error) => tracing::error!(turn_id = %scope.turn_id, %error, "the call could not be ended"),
+        }
+    }
+
+    /// Commits C and D in one.
+    async fn run_call(&self, scope: &Arc<TurnScope>, prepared: Vec<PreparedCall>) -> Result<InvokeOutcome, StoreError> {
+        let result = self.batch(scope).run(prepared).await?;
+        if let Some(approval_id) = result.waiting.first().and_then(|call| call.approval_id) {
+            await_approvals(scope, 1, result.waiting, None).await?;
+            return Ok(InvokeOutcome::Awaiting { approval_id });
+        }
+        let Some(FinishedCall { row, outcome, .. }) = result.finished.into_iter().next() else {
+            return Err(StoreError::Broken("a direct call has no outcome".to_owned()));
+        };
+        match &outcome.result {
+            Ok(success) => stage_success(scope, success.message.clone()),
+            Err(failure) => {
+                let status = if outcome.status == CallStatus::Canceled { TurnStatus::Canceled } else { TurnStatus::Failed };
+                fail(scope, status, 1, TurnError::new(failure.kind, failure.code.to_string(), failure.message.clone()));
+            }
+        }
+        scope.journal.commit(CommitPoint::End).await?;
+        Ok(InvokeOutcome::Done(Box::new(output_of(&finished_row(row, &outcome)))))
+    }
+}
+
+fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner: &str) -> OpenTurn {
+    let now = scope.clock.now();
+    let route = format!("invoke/{}", call.row.tool_name);
+    let any_user = direct.caller.admin;
+    let started = call.row.started_at.map(|_| NewEvent { kind: EventType::ToolStarted, data: json(&tool_started(&call.row)) });
+    OpenTurn {
+        tenant_id: scope.tenant_id(),
+        user_id: direct.caller.principal.user_id.clone(),
+        turn_id: scope.turn_id,
+        kind: direct.kind,
+        conversation: scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user }),
+        assistant: String::new(),
+        key_id: direct.caller.key_id,
+        message: None,
+        inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),
+        start: true,
+        owner: owner.to_owned(),
+        calls: vec![call.row.clone()],
+        approvals: call.new_approval().into_iter().collect(),
+        client: None,
+        request_digest: None,
+        results: Vec::new(),
+        unanswered: None,
+        after: None,
+        events: started.into_iter().collect(),
+        now,
+    }
+}
+
+fn stage_success(scope: &TurnScope, message: Option<String>) {
+    let status = TurnStatus::Completed;
+    scope.journal.stage(TurnChange { status, step: 1, error: None, message: message.clone(), transcript_digest: None });
+    if let Some(conversation_id) = scope.conversation_id {
+        let stored = StoredFinal {
+            conversation_id,
+            turn_id: scope.turn_id,
+            created: false,
+            status,
+            message: ChatMessage { role: "assistant".to_owned(), content: message.unwrap_or_default() },
+            client_calls: Vec::new(),
+            finish_reason: FinishReason::default(),
+            usage: Usage::default(),
+        };
+        scope.journal.stage_event(EventType::Final, &stored);
+    }
+}
+
+/// The row as it stands after the commit.
+fn finished_row(mut row: CallRow, outcome: &CallOutcome) -> CallRow {
+    if !row.status.is_terminal() {
+        apply_outcome(&mut row, outcome);
+    }
+    row
+}

@@ -1,0 +1,26 @@
+//! A turn from its message to its end: `accept` (commit A) → `start` → `steps` (model request, calls, and again) → `end` (commit D).
+//! `invoke` runs a direct call as a turn of its own.
+
+mod accept;
+mod accepted_offer;
+mod calls;
+mod compaction;
+mod end;
+mod history;
+mod invoke;
+mod model_request;
+mod provider_items;
+mod start;
+mod state;
+mod steps;
+mod waiting;
+
+pub(crate) use accept::{NOT_ANSWERED, accept};
+pub(crate) use calls::stage_placeholders;
+pub(crate) use end::{canceled_error, fail};
+pub(crate) use history::{History, estimated, first_within, own_messages_last};
+pub(crate) use invoke::{DirectTurn, invoke, retry_call};
+pub(crate) use provider_items::abort_item;
+pub(crate) use start::{StoredTurn, history_rows};
+pub(crate) use state::{Reply, Stop, Turn};
+pub(crate) use waiting::UnstartedTurn;

@@ -1,0 +1,255 @@
+//! One model request of a turn: sent at most three times, each send metered, text published as it arrives.
+
+use std::pin::pin;
+
+use futures_util::StreamExt;
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
+use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest};
+use werkruf_store::{NewUsage, crash};
+
+use super::history::text_bytes;
+use super::provider_items::ProviderItems;
+use super::state::Stop;
+use crate::call::TurnScope;
+use crate::journal::{Change, CommitPoint};
+use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Settlement, pause_before_retry};
+use crate::timer;
+
+pub(crate) struct TurnRequest<'a> {
+    pub(crate) scope: &'a TurnScope,
+    /// The step of the first answer. An abandoned answer that left rows keeps its step, and the next answer gets the next number.
+    pub(crate) step: u32,
+    pub(crate) deadline: Deadline,
+    pub(crate) request: ModelRequest,
+    pub(crate) context: &'a ToolContext,
+}
+
+/// What has been received of an answer.
+struct Received<'a> {
+    text: String,
+    items: &'a mut ProviderItems,
+}
+
+impl TurnRequest<'_> {
+    /// Sends until there is an answer. Staged outcomes are committed while the first request is on its way, and before anything of its answer
+    /// is used.
+    pub(super) async fn send(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems) -> Result<Answer, Stop> {
+        let journal = &self.scope.journal;
+        let mut sent = 0;
+        loop {
+            sent += 1;
+            if !journal.has_urgent_changes() && self.scope.running.is_canceled() {
+                // Nothing was sent, so nothing is billed.
+                return Err(Stop::Canceled);
+            }
+            let opened = match journal.commit_while(self.in_time(self.open())).await? {
+                Ok(opened) => opened,
+                Err(stop) => {
+                    // The request may have been sent already.
+                    usage.extend(self.lost());
+                    return Err(stop);
+                }
+            };
+            let mut received = Received { text: String::new(), items: &mut *items };
+            let error = match opened {
+                Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
+                    Ok(Ok(answer)) => {
+                        usage.extend(self.settle(&answered(&answer)));
+                        return Ok(answer);
+                    }
+                    Ok(Err(error)) => error,
+                    Err(stop) => {
+                        usage.extend(self.settle(&Settlement::Aborted { received: &received.text }));
+                        if matches!(stop, Stop::Deadline) {
+                            Box::pin(self.abandon(received)).await?;
+                        }
+                        return Err(stop);
+                    }
+                },
+                Err(error) => error,
+            };
+            usage.extend(self.failed(&error, &received.text));
+            if sent >= MAX_SENDS || !error.is_retryable() {
+                return Err(Stop::Failed(turn_error(&error, &self.request.locale)));
+            }
+            Box::pin(self.abandon(received)).await?;
+            self.pause(sent, &error).await?;
+        }
+    }
+
+    /// Sends once, for a text that no client receives (a summary). `None` when no text came.
+    pub(super) async fn send_unpublished(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
+        if self.scope.running.is_canceled() {
+            return Err(Stop::Canceled);
+        }
+        let mut received = String::new();
+        let receiving = async {
+            let (mut stream, _admission) = self.open().await?;
+            while let Some(delta) = stream.next().await {
+                match delta? {
+                    Delta::Text(text) => received.push_str(&text),
+                    Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
+                    Delta::Done(answer) => return Ok(*answer),
+                }
+            }
+            Err(incomplete())
+        };
+        match self.in_time(receiving).await {
+            Ok(Ok(answer)) => {
+                usage.extend(self.settle(&answered(&answer)));
+                Ok(Some(answer.text))
+            }
+            Ok(Err(error)) => {
+                usage.extend(self.failed(&error, &received));
+                Ok(None)
+            }
+            Err(stop) => {
+                usage.extend(self.settle(&Settlement::Aborted { received: &received }));
+                Err(stop)
+            }
+        }
+    }
+
+    /// Passes the model gate and sends once. The admission is held until the answer is complete.
+    async fn open(&self) -> Result<(AnswerStream, Admission), ModelError> {
+        let admission = self.scope.gate.admit().await;
+        self.scope.require_lease().await;
+        crash::point("before_request");
+        let stream = admission.send(self.request.clone()).await?;
+        crash::point("request_out");
+        Ok((stream, admission))
+    }
+
+    /// Publishes the answer as it arrives. Calls that the provider runs itself are durable before clients learn of them, so those commits
+    /// are never interrupted.
+    async fn receive(&self, mut stream: AnswerStream, received: &mut Received<'_>) -> Result<Result<Answer, ModelError>, Stop> {
+        let journal = &self.scope.journal;
+        let mut canceled = pin!(self.scope.running.canceled());
+        let mut late = pin!(tokio::time::sleep_until(self.deadline.instant().into()));
+        loop {
+            let delta = tokio::select! {
+                biased;
+                () = &mut canceled => return Err(Stop::Canceled),
+                delta = stream.next() => delta,
+                () = &mut late => return Err(Stop::Deadline),
+            };
+            let step = self.step + received.items.abandoned_steps();
+            match delta {
+                Some(Ok(Delta::Text(content))) => {
+                    received.text.push_str(&content);
+                    journal.publish_token(&AssistantToken { content, step });
+                    crash::point("mid_stream");
+                }
+                Some(Ok(Delta::ItemStarted(item))) => {
+                    // Items beyond the limit are not announced; they are still recorded with the answer.
+                    if received.items.len() < self.scope.limits.calls_per_step
+                        && received.items.start(self.scope, step, self.context, &item)
+                    {
+                        journal.commit(CommitPoint::ProviderItem).await?;
+                    }
+                }
+                Some(Ok(Delta::ItemFinished(item))) => {
+                    if received.items.finish(self.scope, &item) {
+                        journal.commit(CommitPoint::ProviderItem).await?;
+                    }
+                }
+                Some(Ok(Delta::Done(answer))) if received.items.clash_with(&answer) => {
+                    let message = "a call has the output index of a call that the provider ran itself";
+                    return Ok(Err(ModelError::new(ModelFault::Protocol, message)));
+                }
+                Some(Ok(Delta::Done(answer))) => return Ok(Ok(*answer)),
+                Some(Err(error)) => return Ok(Err(error)),
+                None => return Ok(Err(incomplete())),
+            }
+        }
+    }
+
+    /// Bounded by the deadline and by a cancel of the turn.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.scope.running.canceled() => Err(Stop::Canceled),
+            done = work => Ok(done),
+            () = tokio::time::sleep_until(self.deadline.instant().into()) => Err(Stop::Deadline),
+        }
+    }
+
+    /// Abandons an answer. Published text is reset before the next send. Calls that the provider ran keep their rows, in a step of their own.
+    async fn abandon(&self, received: Received<'_>) -> Result<(), Stop> {
+        let Received { text, items } = received;
+        if text.is_empty() && items.is_empty() {
+            return Ok(());
+        }
+        let (journal, step) = (&self.scope.journal, self.step + items.abandoned_steps());
+        if !items.is_empty() {
+            items.abort(self.scope, CallStatus::Failed);
+            items.abandon_step();
+            journal.stage(Change::AbandonedStep(step));
+        }
+        if !text.is_empty() {
+            journal.discard_text().await;
+            journal.stage_event(EventType::AssistantReset, &AssistantReset { step, turn_id: self.scope.turn_id });
+        }
+        journal.commit(CommitPoint::AbandonedAnswer).await?;
+        Ok(())
+    }
+
+    async fn pause(&self, sent: u32, error: &ModelError) -> Result<(), Stop> {
+        match pause_before_retry(sent, error, timer::left(self.deadline)) {
+            RetryPause::Wait(pause) => self.in_time(tokio::time::sleep(pause)).await,
+            RetryPause::TooLong(pause) => {
+                let mut failure = turn_error(error, &self.request.locale);
+                failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
+                Err(Stop::Failed(failure))
+            }
+        }
+    }
+
+    fn failed(&self, error: &ModelError, received: &str) -> Option<NewUsage> {
+        tracing::warn!(turn_id = %self.scope.turn_id, fault = ?error.fault, error = %error.message, "the model gave no answer");
+        self.settle(&Settlement::Failed { error, received })
+    }
+
+    /// The usage row of a request that may have been sent by an earlier process.
+    pub(crate) fn lost(&self) -> Option<NewUsage> {
+        self.settle(&Settlement::Aborted { received: "" })
+    }
+
+    fn settle(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        let (scope, request) = (self.scope, &self.request);
+        let meter = Meter {
+            provider: scope.gate.provider_name(),
+            model: request.model.as_deref().unwrap_or_else(|| scope.gate.default_model()),
+            operation: "chat",
+            sent_bytes: request.system.len() + request.messages.iter().map(text_bytes).sum::<usize>(),
+            call_id: None,
+            key_id: scope.caller.key_id,
+            prices: &scope.setup.prices,
+            clock: &scope.clock,
+        };
+        meter.settle(settlement)
+    }
+}
+
+fn answered(answer: &Answer) -> Settlement<'_> {
+    Settlement::Answered { usage: answer.usage, text: &answer.text, model: answer.model.as_deref() }
+}
+
+fn incomplete() -> ModelError {
+    ModelError::new(ModelFault::Incomplete, "the stream ended without its terminal event")
+}
+
+/// What the user reads. The provider's own message stays in the log.
+fn turn_error(error: &ModelError, locale: &str) -> TurnError {
+    let (kind, code, key) = match error.fault {
+        ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, "model_incomplete", "error-model_incomplete"),
+        ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, "model_unavailable", "error-model_busy"),
+        ModelFault::Refused { status } if status < 500 => (ToolErrorType::Upstream, "model_unavailable", "error-model_refused"),
+        ModelFault::Connect | ModelFault::Refused { .. } | ModelFault::FirstByte | ModelFault::Protocol => {
+            (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable")
+        }
+    };
+    let mut failure = TurnError::new(kind, code, Texts::of(locale).text(key, &[]));
+    failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
+    failure
+}

@@ -1,0 +1,165 @@
+//! Calls that the provider runs itself (web searches, MCP calls), recorded like our own while they happen. Nothing of them is sent by us.
+//!
+//! Invariants: clients learn of such a call only after its row is durable. Every row ends: with its item, with the answer, or when the answer is
+//! abandoned. A position belongs to one answer, so an abandoned answer that has rows keeps its step, and the next answer gets another one.
+
+use serde_json::{Value, json};
+use werkruf_contract::{CallStatus, Failure, ToolContext, ToolErrorType};
+use werkruf_llm::{Answer, ProviderItem};
+use werkruf_store::{CallRow, ProviderCallUpdate};
+
+use crate::call::{
+    Arguments, CallOutcome, CallRequest, Success, TurnScope, announce, apply_outcome, call_row, display_name, finish_call, stage_outcome,
+};
+use crate::stored::{PROVIDER_CALL_FAILED, object};
+
+/// The provider's calls of the answer that is being received.
+#[derive(Default)]
+pub(crate) struct ProviderItems {
+    rows: Vec<CallRow>,
+    abandoned_steps: u32,
+}
+
+impl ProviderItems {
+    /// Whether the answer has no rows.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Answers that were abandoned after they had rows, since the last call of [`take_abandoned_steps`](Self::take_abandoned_steps).
+    pub(super) const fn abandoned_steps(&self) -> u32 {
+        self.abandoned_steps
+    }
+
+    pub(super) const fn abandon_step(&mut self) {
+        self.abandoned_steps += 1;
+    }
+
+    pub(super) const fn take_abandoned_steps(&mut self) -> u32 {
+        std::mem::replace(&mut self.abandoned_steps, 0)
+    }
+
+    /// Whether a call for us has the output index of a call that the provider started.
+    pub(super) fn clash_with(&self, answer: &Answer) -> bool {
+        answer.calls.iter().any(|call| self.rows.iter().any(|row| row.output_index == call.output_index))
+    }
+
+    /// Stages the start of an item; false where it is not a call, or is known.
+    pub(super) fn start(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, item: &ProviderItem) -> bool {
+        if self.rows.iter().any(|row| row.output_index == item.output_index) {
+            return false;
+        }
+        let Some(row) = running_row(scope, step, context, item) else { return false };
+        announce(scope, &row);
+        scope.journal.stage(row.clone());
+        self.rows.push(row);
+        true
+    }
+
+    /// Stages the end of an item; false where no start was recorded.
+    pub(super) fn finish(&mut self, scope: &TurnScope, item: &ProviderItem) -> bool {
+        let row = self.rows.iter_mut().find(|row| row.output_index == item.output_index && !row.status.is_terminal());
+        row.map(|row| finish_row(scope, row, item)).is_some()
+    }
+
+    /// The answer is complete: stages what it says of the provider's calls, also of those that were not announced.
+    pub(super) fn settle(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, answer: &Answer) {
+        for item in &answer.items {
+            match self.rows.iter_mut().find(|row| row.output_index == item.output_index) {
+                Some(row) if row.status.is_terminal() => {}
+                Some(row) => finish_row(scope, row, item),
+                None => {
+                    let Some(mut row) = running_row(scope, step, context, item) else { continue };
+                    announce(scope, &row);
+                    let outcome = outcome(scope, item);
+                    apply_outcome(&mut row, &outcome);
+                    row.response = output(item);
+                    stage_outcome(scope, &row, None, &outcome);
+                    scope.journal.stage(row);
+                }
+            }
+        }
+        self.abort(scope, CallStatus::Failed);
+    }
+
+    /// Ends the rows that are still open.
+    pub(super) fn abort(&mut self, scope: &TurnScope, status: CallStatus) {
+        for row in self.rows.drain(..).filter(|row| !row.status.is_terminal()) {
+            abort_item(scope, &row, status);
+        }
+    }
+}
+
+/// Ends the row of a provider's call whose answer broke off.
+pub(crate) fn abort_item(scope: &TurnScope, row: &CallRow, status: CallStatus) {
+    let code = if status == CallStatus::Canceled { "canceled" } else { "interrupted" };
+    let failure = Failure::new(ToolErrorType::Upstream, code, "The answer broke off while the provider ran this.");
+    stage_outcome(scope, row, None, &CallOutcome::failed(failure, status, row.effect, row.attempt, scope.clock.now()));
+}
+
+fn running_row(scope: &TurnScope, step: u32, context: &ToolContext, item: &ProviderItem) -> Option<CallRow> {
+    let arguments = Arguments::Raw(item.arguments.clone().unwrap_or_default());
+    let request = CallRequest {
+        kind: item.call_kind()?,
+        item_id: item.item_id.clone(),
+        call_id: item.call_id.clone(),
+        response_id: item.response_id.clone(),
+        output_index: item.output_index,
+        ..CallRequest::new(scope.clock.new_id(), name(item), arguments)
+    };
+    let mut row = call_row(scope, step, context, &request);
+    row.request = json_arguments(item);
+    row.status = CallStatus::Running;
+    row.attempt = 1;
+    row.started_at = Some(row.created_at);
+    Some(row)
+}
+
+fn name(item: &ProviderItem) -> String {
+    item.name.clone().unwrap_or_else(|| item.kind.clone())
+}
+
+fn json_arguments(item: &ProviderItem) -> Option<String> {
+    item.arguments.clone().filter(|text| serde_json::from_str::<Value>(text).is_ok())
+}
+
+/// Ends a row. What the finished item says replaces what the started item said.
+fn finish_row(scope: &TurnScope, row: &mut CallRow, item: &ProviderItem) {
+    let update = ProviderCallUpdate {
+        id: row.id,
+        tool_name: display_name(&name(item)),
+        response_id: item.response_id.clone(),
+        item_id: item.item_id.clone(),
+        call_id: item.call_id.clone(),
+        request: json_arguments(item),
+        raw_arguments: item.arguments.clone(),
+    };
+    row.tool_name.clone_from(&update.tool_name);
+    row.call_id = update.call_id.clone().or(row.call_id.take());
+    scope.journal.stage(update);
+    let outcome = outcome(scope, item);
+    let mut end = outcome.call_end(row.id);
+    end.response = output(item);
+    finish_call(scope, row, None, &outcome, end, None);
+    row.status = outcome.status;
+}
+
+/// The output as it came, also of a call that failed.
+fn output(item: &ProviderItem) -> Option<String> {
+    item.output.as_ref().map(Value::to_string)
+}
+
+fn outcome(scope: &TurnScope, item: &ProviderItem) -> CallOutcome {
+    let result = if item.succeeded() {
+        Ok(Success { data: output(item).unwrap_or_default(), message: None, state_patch: None, meta: None })
+    } else {
+        let details = object(json!({"status": item.status, "error": item.error}));
+        Err(Failure::new(ToolErrorType::Upstream, PROVIDER_CALL_FAILED, "The provider's own call failed.").with_details(details))
+    };
+    let status = if result.is_ok() { CallStatus::Succeeded } else { CallStatus::Failed };
+    CallOutcome { status, result, attempt: 1, cache_hit: false, finished_at: scope.clock.now() }
+}

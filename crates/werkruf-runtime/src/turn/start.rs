@@ -1,0 +1,171 @@
+//! A stored message becomes a running turn: its place in the conversation, its history, its prompt.
+
+use std::sync::Arc;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use werkruf_contract::{Clock, Init, Language, State, Texts, ToolContext, Uuid};
+use werkruf_llm::Message;
+use werkruf_store::{Fence, MessageRow, StoreError, crash};
+
+use super::history::{self, History};
+use super::state::{Progress, Turn};
+use super::waiting::{UnstartedTurn, start_when_free};
+use crate::assistant::Assistant;
+use crate::client_request::ClientRequest;
+use crate::engine::{Engine, Registration};
+use crate::lease::QueuePlace;
+use crate::request::InboundMessage;
+use crate::setup::Setup;
+
+/// A stored message whose turn has not started yet.
+pub(crate) struct StoredTurn {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) message: InboundMessage,
+    pub(crate) init: Init,
+    pub(crate) registration: Registration,
+    pub(crate) place: QueuePlace,
+    /// The assistant of the conversation.
+    pub(crate) assistant: String,
+}
+
+impl StoredTurn {
+    /// Waits for the turns ahead, then runs to the end. The place in the queue is dropped last, with `self`: only then may the next turn start.
+    pub(super) async fn run(mut self, fence: Option<Fence>, state: State) {
+        if !self.reached().await {
+            return;
+        }
+        crash::point("called");
+        let turn_id = self.init.turn_id;
+        let started = match fence {
+            Some(fence) => self.start_now(fence, state).await,
+            None => self.start_after_waiting().await,
+        };
+        match started {
+            Ok(turn) => turn.run_until_released(Turn::run).await,
+            // Another process starts it, or ended it. Subscribers here are served from the rows.
+            Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) if self.engine.is_shared() => {}
+            Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
+        }
+    }
+
+    /// Waits for the turn's place; false when the turn was canceled before and has ended.
+    async fn reached(&mut self) -> bool {
+        let Init { turn_id, conversation_id: stream_id, .. } = self.init;
+        let unstarted = UnstartedTurn {
+            engine: &self.engine,
+            tenant_id: self.message.caller.principal.tenant_id,
+            turn_id,
+            stream_id,
+            running: Some(self.registration.running()),
+        };
+        unstarted.reached(&mut self.place, || Texts::of(&answer_locale(&self.message))).await
+    }
+
+    async fn start_now(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
+        let history = match &self.message.client {
+            None if self.init.created => History::only(Message::user(self.message.message.clone())),
+            Some(_) | None => self.history().await?,
+        };
+        Ok(self.turn(fence, state, history))
+    }
+
+    async fn start_after_waiting(&self) -> Result<Box<Turn>, StoreError> {
+        let tenant_id = self.message.caller.principal.tenant_id;
+        let fence = start_when_free(&self.engine, tenant_id, self.init.turn_id, self.registration.running()).await?;
+        crash::point("after_start");
+        let conversation = self.engine.store.records.conversation(tenant_id, self.init.conversation_id).await?;
+        let history = self.history().await?;
+        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history))
+    }
+
+    async fn history(&self) -> Result<History, StoreError> {
+        let tenant_id = self.message.caller.principal.tenant_id;
+        Ok(History::of(&history_rows(&self.engine, tenant_id, self.init.conversation_id).await?))
+    }
+
+    /// Everything a turn needs. Boxed, because a future keeps room for each place that a value is moved to.
+    pub(crate) fn turn(&self, fence: Fence, state: State, history: History) -> Box<Turn> {
+        let (engine, message) = (&self.engine, &self.message);
+        let principal = &message.caller.principal;
+        let name = message.assistant.as_deref().unwrap_or(&self.assistant);
+        let assistant = engine
+            .assistant_named(&self.setup, name, &message.caller)
+            .cloned()
+            // The conversation's assistant may have been removed from the file; the default one continues.
+            .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
+        let client = message.client.clone();
+        let offer = match &client {
+            Some(client) => self.setup.registry.offer_with(&assistant, client),
+            None => self.setup.registry.offer(&assistant),
+        };
+        let locale = answer_locale(message);
+        let today = today(&engine.store.clock, &principal.time_zone);
+        let mut system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {
+            system.push_str("\n\n");
+            system.push_str(instructions);
+        }
+        let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
+        let context = self.context(&locale);
+        let (conversation_id, running) = (Some(self.init.conversation_id), Arc::clone(self.registration.running()));
+        let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
+        scope.journal.bind(fence);
+        scope.debug = message.debug;
+        scope.texts = Texts::of(&locale);
+        Box::new(Turn {
+            engine: Arc::clone(engine),
+            scope: Arc::new(scope),
+            assistant,
+            system: system.into(),
+            locale,
+            today,
+            offer,
+            context,
+            state: Arc::new(state),
+            messages: Arc::new(history.messages),
+            origins: Some(history.origins),
+            trimmed: false,
+            created: self.init.created,
+            client,
+            options,
+            progress: Progress::default(),
+        })
+    }
+
+    fn context(&self, locale: &str) -> ToolContext {
+        let turn_id = self.init.turn_id;
+        let trace_id = self.message.trace_id.clone().unwrap_or_else(|| turn_id.to_string());
+        let tenant_id = self.message.caller.principal.tenant_id;
+        let mut context = ToolContext::new(tenant_id, trace_id, turn_id, self.engine.store.clock.now(), format!("run_{turn_id}"));
+        context.locale = Some(locale.to_owned());
+        context
+    }
+}
+
+/// The messages of a conversation as rows, after the history that a client sent with its first request.
+pub(crate) async fn history_rows(engine: &Engine, tenant_id: Uuid, conversation_id: Uuid) -> Result<Vec<MessageRow>, StoreError> {
+    let rows = engine.store.turns.history(tenant_id, conversation_id).await?;
+    if !history::starts_in_client_request(&rows) {
+        return Ok(rows);
+    }
+    let client = engine.store.clients.first_client_request(tenant_id, conversation_id).await?;
+    let turn_id = rows.first().and_then(|row| row.turn_id).unwrap_or_default();
+    let mut all = history::client_rows(&ClientRequest::stored(client.as_deref(), turn_id).unwrap_or_default());
+    all.extend(rows);
+    Ok(all)
+}
+
+/// The locale of the answer: the requested one, else the one of the message's language, else the user's own.
+fn answer_locale(message: &InboundMessage) -> String {
+    let own = &message.caller.principal.locale;
+    let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
+    message.locale.clone().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
+}
+
+/// The date in the user's time zone.
+fn today(clock: &Clock, time_zone: &str) -> Date {
+    let zone = TimeZone::get(time_zone).unwrap_or(TimeZone::UTC);
+    clock.now().to_zoned(zone).date()
+}

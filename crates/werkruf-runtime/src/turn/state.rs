@@ -1,0 +1,151 @@
+//! A chat turn in progress.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::civil::Date;
+use serde_json::{Map, Value};
+use werkruf_contract::{ClientCall, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError, Usage};
+use werkruf_llm::{Answer, Message, TokenUsage};
+use werkruf_store::{NewUsage, StoreError};
+
+use super::history::Origin;
+use super::provider_items::ProviderItems;
+use crate::assistant::Assistant;
+use crate::call::{FinishedCall, TurnScope};
+use crate::client_request::ClientRequest;
+use crate::engine::Engine;
+use crate::registry::Offer;
+
+/// Why a turn stops before its answer.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Canceled,
+    Deadline,
+    Failed(TurnError),
+    /// The turn waits for an approval; everything is written.
+    AwaitingApproval,
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+pub(crate) struct Turn {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) scope: Arc<TurnScope>,
+    pub(crate) assistant: Assistant,
+    pub(crate) system: Arc<str>,
+    pub(crate) locale: String,
+    pub(crate) today: Date,
+    pub(crate) offer: Offer,
+    pub(crate) context: ToolContext,
+    pub(crate) state: Arc<State>,
+    pub(crate) messages: Arc<Vec<Message>>,
+    /// The stored position of each message, until the history was fitted into the context window.
+    pub(crate) origins: Option<Vec<Origin>>,
+    /// Whether older messages were left out.
+    pub(crate) trimmed: bool,
+    pub(crate) created: bool,
+    /// The request of an OpenAI client.
+    pub(crate) client: Option<Arc<ClientRequest>>,
+    /// Its other model options.
+    pub(crate) options: Arc<Map<String, Value>>,
+    pub(crate) progress: Progress,
+}
+
+/// How far a turn is.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The number of the last step.
+    pub(crate) step: u32,
+    /// Steps among them whose answer broke off.
+    pub(crate) abandoned: u32,
+    /// Calls that the provider runs itself, of the answer that is being received.
+    pub(crate) provider_items: ProviderItems,
+    /// What the turn's own model requests used.
+    pub(crate) used: Usage,
+    pub(crate) finished: Vec<FinishedCall>,
+    /// How many steps requested this very call.
+    pub(crate) repeats: HashMap<String, u32>,
+    pub(crate) mistakes: u32,
+    /// The limit that makes the next answer the last.
+    pub(crate) limit: Option<Limit>,
+    /// All text of the turn so far, step by step.
+    pub(crate) text: String,
+}
+
+impl Progress {
+    /// Steps that had an answer.
+    pub(crate) const fn answered(&self) -> u32 {
+        self.step.saturating_sub(self.abandoned)
+    }
+}
+
+/// A limit that a turn reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Steps,
+    Repeats,
+    Deadline,
+}
+
+impl Limit {
+    pub(crate) fn error(self, locale: &str) -> TurnError {
+        let (kind, code) = match self {
+            Self::Steps => (ToolErrorType::Fatal, "step_limit"),
+            Self::Repeats => (ToolErrorType::Fatal, "repeat_limit"),
+            Self::Deadline => (ToolErrorType::Timeout, "turn_deadline"),
+        };
+        TurnError::new(kind, code, Texts::of(locale).text(&format!("error-{code}"), &[]))
+    }
+}
+
+/// What a turn answers in the end.
+#[derive(Default)]
+pub(crate) struct Reply {
+    pub(crate) text: String,
+    /// Calls for the client to run; their assistant message is written already.
+    pub(crate) calls: Vec<ClientCall>,
+    /// What the provider wants to receive again with the text.
+    pub(crate) carry: Option<Value>,
+    pub(crate) finish: FinishReason,
+    /// The length of the text, where the provider has counted it.
+    pub(crate) tokens: Option<i64>,
+}
+
+impl Reply {
+    /// A text that no model wrote.
+    pub(super) fn text(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    /// A model's answer.
+    pub(super) fn answer(answer: Answer) -> Self {
+        let finish = answer.finish_reason();
+        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens: answer.usage.map(text_tokens) }
+    }
+}
+
+/// The tokens that an answer takes in a history: reasoning is not sent again as text.
+pub(super) const fn text_tokens(usage: TokenUsage) -> i64 {
+    usage.output_tokens.saturating_sub(usage.reasoning_tokens)
+}
+
+impl Turn {
+    /// Counts a request of the turn, and stages its usage row.
+    pub(crate) fn add_usage(&mut self, row: NewUsage) {
+        let used = &mut self.progress.used;
+        used.input_tokens += row.tokens_prompt;
+        used.cached_tokens += row.tokens_cached;
+        used.output_tokens += row.tokens_completion;
+        used.reasoning_tokens += row.tokens_reasoning;
+        used.total_tokens += row.tokens_total;
+        used.add_cost(row.cost_nano_usd);
+        used.model_calls += 1;
+        self.scope.journal.stage(row);
+    }
+}

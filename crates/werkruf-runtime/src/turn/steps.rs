@@ -1,0 +1,196 @@
+//! The steps of a turn: request an answer, run its calls, request again, until there is a text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use werkruf_contract::{AssistantToken, State, Texts, ToolErrorType, TurnError};
+use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, ToolChoice};
+use werkruf_store::crash;
+
+use super::calls::StepResult;
+use super::model_request::TurnRequest;
+use super::state::{Limit, Reply, Stop, Turn};
+use crate::call::FinishedCall;
+use crate::client_request::ClientChoice;
+use crate::stored::object;
+use crate::timer;
+
+/// How often the same call may come in one turn, and how often in a row a model may get its calls wrong.
+pub(super) const REPEATS: u32 = 3;
+/// The time for the last answer once the turn's own time is up.
+const GRACE: Duration = Duration::from_secs(30);
+
+impl Turn {
+    /// Works on the turn until it is done, or the process must stop, or another process owns the turn.
+    pub(crate) async fn run_until_released<F: Future<Output = ()>>(self: Box<Self>, work: impl FnOnce(Box<Self>) -> F) {
+        let scope = Arc::clone(&self.scope);
+        // Boxed: a turn's future is large, and it waits most of its life.
+        scope.run_until_released(Box::pin(work(self))).await;
+    }
+
+    /// Runs to the end and writes how the turn ended.
+    pub(crate) async fn run(mut self: Box<Self>) {
+        let ended = self.run_steps().await;
+        let turn_id = self.scope.turn_id;
+        if let Err(error) = Box::pin(self.end(ended)).await {
+            // Nothing can be written: the next owner, or recovery, continues from the last commit.
+            tracing::error!(%turn_id, %error, "the turn could not be ended");
+        }
+    }
+
+    /// Runs steps until there is a reply. Outcomes that are not durable yet are staged in the journal.
+    pub(crate) async fn run_steps(&mut self) -> Result<Reply, Stop> {
+        Box::pin(self.fit_history()).await?;
+        loop {
+            if self.progress.answered() >= self.scope.limits.steps {
+                self.progress.limit.get_or_insert(Limit::Steps);
+            }
+            let answered = match self.accepted_offer() {
+                Some(answer) => Ok(answer),
+                None => self.request_answer().await,
+            };
+            let answer = match answered {
+                Err(Stop::Deadline) if self.progress.limit != Some(Limit::Deadline) => {
+                    self.progress.limit = Some(Limit::Deadline);
+                    continue;
+                }
+                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error(&self.locale))),
+                answered => answered?,
+            };
+            crash::point("answered");
+            self.count_step(&answer);
+            let cut = !answer.executable && !answer.calls.is_empty();
+            if self.progress.limit.is_some() || cut || answer.calls.is_empty() {
+                return self.last_step(answer, cut);
+            }
+            let text = answer.text.clone();
+            // Boxed: its memory is not needed while the model is waited for.
+            let StepResult { first_call, client_calls } = Box::pin(self.run_calls(answer)).await?;
+            crash::point("between_rounds");
+            if self.scope.running.is_canceled() {
+                return Err(Stop::Canceled);
+            }
+            if !client_calls.is_empty() {
+                return Ok(Reply { text, calls: client_calls, ..Reply::default() });
+            }
+            if let Some(text) = self.direct_answer(first_call) {
+                self.scope.journal.publish_token(&AssistantToken { content: text.clone(), step: self.progress.step });
+                self.progress.text.push_str(&text);
+                return Ok(Reply::text(text));
+            }
+        }
+    }
+
+    fn count_step(&mut self, answer: &Answer) {
+        self.progress.step += 1;
+        self.scope.debug("llm_choice", || {
+            let calls: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+            object(json!({"step": self.progress.step, "finish": answer.finish, "calls": calls, "text_bytes": answer.text.len()}))
+        });
+        self.progress.text.push_str(&answer.text);
+    }
+
+    /// An answer whose calls do not run: it has none, it was cut off, or a limit was reached.
+    fn last_step(&mut self, mut answer: Answer, cut: bool) -> Result<Reply, Stop> {
+        // What the provider ran for this answer is written with the end of the turn.
+        let Self { scope, progress, context, .. } = self;
+        progress.provider_items.settle(scope, progress.step, context, &answer);
+        if let Some(limit) = self.progress.limit {
+            return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Reply::answer(answer)) };
+        }
+        if cut {
+            // A length limit cut the answer: its calls may be incomplete.
+            let message = Texts::of(&self.locale).text("error-model_cut", &[]);
+            return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
+        }
+        if answer.text.is_empty() {
+            // A refusal takes the place of the missing text.
+            answer.text = answer.refusal.take().unwrap_or_default();
+            self.progress.text.push_str(&answer.text);
+        }
+        Ok(Reply::answer(answer))
+    }
+
+    async fn request_answer(&mut self) -> Result<Answer, Stop> {
+        let (mut usage, mut items) = (Vec::new(), std::mem::take(&mut self.progress.provider_items));
+        let answered = self.model_request().send(&mut usage, &mut items).await;
+        let abandoned = items.take_abandoned_steps();
+        self.progress.provider_items = items;
+        self.progress.abandoned += abandoned;
+        self.progress.step += abandoned;
+        for row in usage {
+            self.add_usage(row);
+        }
+        answered
+    }
+
+    /// The next model request.
+    pub(crate) fn model_request(&self) -> TurnRequest<'_> {
+        let client = self.client.as_deref();
+        let request = ModelRequest {
+            model: self.assistant.model.clone(),
+            system: Arc::clone(&self.system),
+            messages: Arc::clone(&self.messages),
+            tools: Arc::clone(&self.offer.definitions),
+            tool_choice: self.tool_choice(),
+            parallel_tool_calls: client.and_then(|client| client.parallel_tool_calls),
+            locale: self.locale.clone(),
+            today: self.today,
+            temperature: client.and_then(|client| client.temperature).or(self.assistant.temperature),
+            max_output_tokens: self.assistant.max_output_tokens,
+            client_max_tokens: client.and_then(|client| client.max_output_tokens),
+            options: self.options.clone(),
+        };
+        let deadline = match self.progress.limit {
+            Some(Limit::Deadline) => timer::after(GRACE),
+            Some(Limit::Steps | Limit::Repeats) | None => self.scope.deadline,
+        };
+        TurnRequest { scope: &self.scope, step: self.progress.step + 1, deadline, request, context: &self.context }
+    }
+
+    /// A client's choice counts in the first step only: a call forced in every step would never end.
+    fn tool_choice(&self) -> ToolChoice {
+        match self.client.as_deref().map(|client| &client.tool_choice) {
+            _ if self.progress.limit.is_some() => ToolChoice::None,
+            Some(ClientChoice::None) => ToolChoice::None,
+            Some(ClientChoice::Required) if self.progress.answered() == 0 => ToolChoice::Required,
+            Some(ClientChoice::Named(name)) if self.progress.answered() == 0 => ToolChoice::Named(name.clone()),
+            Some(ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_)) | None => ToolChoice::Auto,
+        }
+    }
+
+    /// Adds a finished step to the history of the next request, and checks the limits of the turn.
+    pub(super) fn add_step(&mut self, answer: Answer, calls: Vec<HistoryCall>, finished: &[FinishedCall], state: Option<State>) {
+        let messages = Arc::make_mut(&mut self.messages);
+        messages.push(Message::Assistant { content: answer.text, calls, carry: answer.carry });
+        let mut mistaken = !finished.is_empty();
+        for call in finished {
+            messages.push(Message::Tool {
+                call_id: call.slot.as_ref().map(|slot| slot.id.clone()).unwrap_or_default(),
+                name: call.row.tool_name.clone(),
+                content: call.outcome.for_model().0,
+            });
+            let failure = call.outcome.result.as_ref().err();
+            mistaken &= failure.is_some_and(|failure| failure.kind == ToolErrorType::Validation && call.outcome.attempt == 0);
+        }
+        if let Some(state) = state {
+            self.state = Arc::new(state);
+        }
+        self.progress.mistakes = if mistaken { self.progress.mistakes + 1 } else { 0 };
+        if self.progress.mistakes >= REPEATS {
+            self.progress.limit = Some(Limit::Repeats);
+        }
+        if timer::left(self.scope.deadline).is_zero() {
+            self.progress.limit = Some(Limit::Deadline);
+        }
+    }
+
+    /// The text of a tool that answers directly and is the only call of its step: no second model request is needed.
+    fn direct_answer(&self, first_call: usize) -> Option<String> {
+        let [only] = self.progress.finished.get(first_call..)? else { return None };
+        let entry = self.scope.setup.registry.find(&only.row.tool_name)?;
+        let success = only.outcome.result.as_ref().ok().filter(|_| entry.spec().answers_directly)?;
+        success.message.clone()
+    }
+}

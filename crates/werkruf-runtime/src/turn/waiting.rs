@@ -1,0 +1,89 @@
+//! A turn that waits in its conversation's queue. Canceled while it waits, it ends at once: its message is kept, and the queue continues without
+//! it.
+
+use std::sync::Arc;
+
+use werkruf_contract::{ErrorEvent, EventType, Texts, TurnError, Uuid};
+use werkruf_store::{Fence, NewEvent, StoreError};
+
+use super::end::canceled_error;
+use crate::engine::Engine;
+use crate::lease::{POLL, QueuePlace, RunningTurn};
+use crate::stored::json;
+use crate::stream::LiveEvent;
+use crate::timer;
+
+/// A stored turn that has not started.
+pub(crate) struct UnstartedTurn<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) tenant_id: Uuid,
+    pub(crate) turn_id: Uuid,
+    pub(crate) stream_id: Uuid,
+    /// Set where the turn waits in this process.
+    pub(crate) running: Option<&'a RunningTurn>,
+}
+
+/// Starts a turn whose place in this process was reached. A turn of another process may still be ahead.
+pub(super) async fn start_when_free(engine: &Engine, tenant_id: Uuid, turn_id: Uuid, running: &RunningTurn) -> Result<Fence, StoreError> {
+    let mut wakeups = engine.wakeup.listen();
+    loop {
+        let sent_at = timer::now();
+        match engine.store.turns.start_turn(tenant_id, turn_id, &engine.owner, engine.store.clock.now()).await {
+            Ok(fence) => {
+                running.lease().acquire(&fence, sent_at);
+                return Ok(fence);
+            }
+            // A process that stops leaves the turn to the others.
+            Err(StoreError::Busy) if engine.is_shared() && !engine.stopping.is_raised() => {}
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            biased;
+            () = engine.stopping.raised() => {}
+            () = wakeups.within(POLL) => {}
+        }
+    }
+}
+
+impl UnstartedTurn<'_> {
+    /// Waits for the turn's place. False when the turn was canceled before and has ended.
+    pub(crate) async fn reached(&self, place: &mut QueuePlace, texts: impl FnOnce() -> Texts) -> bool {
+        tokio::select! {
+            biased;
+            () = place.reached() => return true,
+            () = canceled(self.running) => {}
+        }
+        match self.cancel(&texts()).await {
+            Ok(true) => return false,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(turn_id = %self.turn_id, %error, "a waiting turn could not be canceled at once"),
+        }
+        // It ends as soon as it starts.
+        place.reached().await;
+        true
+    }
+
+    /// Ends the turn; false when the store does not know it as waiting.
+    pub(crate) async fn cancel(&self, texts: &Texts) -> Result<bool, StoreError> {
+        let (store, turn_id) = (&self.engine.store, self.turn_id);
+        let error = canceled_error(texts);
+        let stored = (json(&error), error.code.clone());
+        let TurnError { kind, code, message, retry_after_ms } = error;
+        let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
+        let event = NewEvent { kind: EventType::Error, data: data.clone() };
+        let Some(seq) = store.turns.cancel_waiting(self.tenant_id, turn_id, stored, event, store.clock.now()).await? else {
+            return Ok(false);
+        };
+        let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
+        self.engine.broadcast.publish_unstarted(self.stream_id, &event);
+        store.cluster.notify();
+        Ok(true)
+    }
+}
+
+async fn canceled(running: Option<&RunningTurn>) {
+    match running {
+        Some(running) => running.canceled().await,
+        None => std::future::pending().await,
+    }
+}
