@@ -1,12 +1,12 @@
-//! [`Knowledge`] on SQLite: rows and a log of changes. What words are is decided elsewhere.
+//! [`Knowledge`] on SQLite: rows and a log of changes. `crate::knowledge` analyzes the text.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::erase::fold;
-use super::knowledge_write::{add, bill, put, remove, strike};
+use super::erase::checkpoint;
+use super::knowledge_write::{add, bill, delete_usage_row, put, remove};
 use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
@@ -50,8 +50,8 @@ impl Knowledge for SqliteStore {
         Box::pin(async move {
             let removed = self.writer.submit(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
             if removed {
-                // Deleted pages are overwritten with zeros, but the WAL still holds them as they were.
-                self.writer.submit_alone(fold).await?;
+                // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
+                self.writer.submit_alone(checkpoint).await?;
             }
             Ok(removed)
         })
@@ -141,7 +141,7 @@ impl Knowledge for SqliteStore {
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| strike(c, tenant_id, id)))
+        Box::pin(self.writer.submit(move |c| delete_usage_row(c, tenant_id, id)))
     }
 }
 
