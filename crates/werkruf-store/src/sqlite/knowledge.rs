@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::erase::checkpoint;
-use super::knowledge_write::{add, bill, delete_usage_row, put, remove};
+use super::knowledge_write::{add, delete_usage_row, put, put_usage_row, remove};
 use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
@@ -137,7 +137,7 @@ impl Knowledge for SqliteStore {
     }
 
     fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| bill(c, &who, &usage, now)))
+        Box::pin(self.writer.submit(move |c| put_usage_row(c, &who, &usage, now)))
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
@@ -176,7 +176,7 @@ fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> R
     row.languages = all(&mut statement, params![tenant, name], |columns| {
         Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
     })?;
-    row.documents = row.languages.iter().map(|spoken| spoken.documents).sum();
+    row.documents = row.languages.iter().map(|language| language.documents).sum();
     let mut statement = c.prepare_cached("SELECT count(*) FROM chunks WHERE tenant_id = ?1 AND collection = ?2")?;
     row.chunks = statement.query_row(params![tenant, name], |row| row.get(0))?;
     let mut statement = c.prepare_cached(

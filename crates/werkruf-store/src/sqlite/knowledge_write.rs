@@ -106,8 +106,8 @@ fn delete_chunks(c: &Connection, tenant: &Id, collection: &str, id: &str, change
     )?
     .execute(params![tenant, collection, id, change])?;
     c.prepare_cached("DELETE FROM chunks WHERE tenant_id = ?1 AND document = ?2")?.execute(params![tenant, id])?;
-    let gone = c.prepare_cached("DELETE FROM documents WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
-    if gone != 1 {
+    let deleted = c.prepare_cached("DELETE FROM documents WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
+    if deleted != 1 {
         return Err(StoreError::Moved { what: "document", id: id.to_owned() });
     }
     Ok(())
@@ -153,7 +153,7 @@ pub(super) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<
     Ok(stored)
 }
 
-pub(super) fn bill(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)

@@ -176,7 +176,7 @@ fn principal(
         "SELECT users.first_name, users.last_name, users.branch_id, users.locale,
            coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug, users.token_roles_until
          FROM users JOIN tenants ON tenants.id = users.tenant_id
-           ABANDONED JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
+           LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
          WHERE users.tenant_id = ?1 AND users.id = ?2",
     )?;
     let found = first(&mut person, params![tenant, number], |columns| {

@@ -56,7 +56,7 @@ impl SqliteStore {
                 rows += next.rows.max(1);
                 batch.push(next.key);
             }
-            let (gone, unfinished) = self
+            let (deleted, unfinished) = self
                 .writer
                 .submit(move |c| {
                     let done = delete_batch(c, &sweep, &batch)?;
@@ -64,8 +64,8 @@ impl SqliteStore {
                     Ok(done)
                 })
                 .await?;
-            swept.rows += gone.rows;
-            swept.conversations += gone.conversations;
+            swept.rows += deleted.rows;
+            swept.conversations += deleted.conversations;
             found.extend(unfinished.map(|key| Candidate { key, rows: u64::from(BATCH) }));
         }
         Ok(swept)
@@ -224,8 +224,8 @@ fn delete_batch(c: &Connection, sweep: &Sweep, batch: &[RowKey]) -> Result<(Swep
             }
             Sweepable::Calls => swept.rows += delete_calls(c, sweep, *key)?,
             Sweepable::Usage => {
-                let gone = c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![Id::from(key.id)])?;
-                swept.rows += gone as u64;
+                let deleted = c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![Id::from(key.id)])?;
+                swept.rows += deleted as u64;
             }
             Sweepable::Events => {}
         }
@@ -256,14 +256,14 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
     for sql in OF_CALLS {
         c.prepare_cached(sql)?.execute(params![tenant, turn])?;
     }
-    let gone = c.prepare_cached(CALLS)?.execute(params![tenant, turn])?;
+    let deleted = c.prepare_cached(CALLS)?.execute(params![tenant, turn])?;
     let mut alone = c.prepare_cached("SELECT conversation_id IS NULL FROM turns WHERE tenant_id = ?1 AND id = ?2")?;
     if first(&mut alone, params![tenant, turn], |columns| columns.flag())? == Some(true) {
         for sql in OF_STREAM {
             c.prepare_cached(sql)?.execute(params![tenant, turn])?;
         }
     }
-    Ok(gone as u64)
+    Ok(deleted as u64)
 }
 
 /// The statements whose query plans a test checks.

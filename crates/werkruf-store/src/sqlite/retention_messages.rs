@@ -210,12 +210,12 @@ impl<'a> Conversation<'a> {
 
     fn delete_numbered(&self, end: i64) -> Result<u64, StoreError> {
         let turns = all(&mut *self.c.prepare_cached(TURNS_BELOW)?, params![self.tenant, self.conversation, end], |columns| columns.id())?;
-        let gone = self
+        let removed = self
             .c
             .prepare_cached("DELETE FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1")?
             .execute(params![self.tenant, self.conversation, end])?;
         self.clear_turn_texts(turns)?;
-        Ok(gone as u64)
+        Ok(removed as u64)
     }
 
     fn delete_waiting(&self) -> Result<u64, StoreError> {

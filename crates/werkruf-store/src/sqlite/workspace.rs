@@ -79,8 +79,8 @@ macro_rules! requests {
                coalesce(trim(asker.first_name || ' ' || asker.last_name), '#' || q.requester_id),
                coalesce(trim(doer.first_name || ' ' || doer.last_name), '#' || q.responsible_id)
              FROM requests AS q
-               ABANDONED JOIN users AS asker ON asker.tenant_id = q.tenant_id AND asker.id = q.requester_id
-               ABANDONED JOIN users AS doer ON doer.tenant_id = q.tenant_id AND doer.id = q.responsible_id
+               LEFT JOIN users AS asker ON asker.tenant_id = q.tenant_id AND asker.id = q.requester_id
+               LEFT JOIN users AS doer ON doer.tenant_id = q.tenant_id AND doer.id = q.responsible_id
              WHERE q.tenant_id = ?1 AND ",
             $reach,
             " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
@@ -130,7 +130,7 @@ macro_rules! tasks {
         concat!(
             "SELECT q.id, q.title, q.status, q.due_date,
                coalesce(trim(holder.first_name || ' ' || holder.last_name), '#' || q.user_id), NULL
-             FROM tasks AS q ABANDONED JOIN users AS holder ON holder.tenant_id = q.tenant_id AND holder.id = q.user_id
+             FROM tasks AS q LEFT JOIN users AS holder ON holder.tenant_id = q.tenant_id AND holder.id = q.user_id
              WHERE q.tenant_id = ?1 AND ",
             $reach,
             " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
@@ -159,7 +159,7 @@ const ARTICLES: &str = "SELECT id, title, content, tags FROM cerebro_articles
      WHERE tenant_id = ?1 AND (?2 OR branch_id IS NULL OR branch_id = ?3) ORDER BY id LIMIT ?4";
 
 const PERSON: &str = "SELECT users.id, users.first_name, users.last_name, users.email, users.branch_id, branches.name
-     FROM users ABANDONED JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
+     FROM users LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
      WHERE users.tenant_id = ?1 AND users.id = ?2 AND (?3 IS NULL OR users.branch_id = ?3)";
 
 const ROLES: &str = "SELECT roles.name FROM held_roles
