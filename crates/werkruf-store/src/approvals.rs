@@ -1,14 +1,13 @@
-//! A person's word before a call runs: asked for, given or refused, once.
+//! Approvals: a call that needs one waits until a user with the right role decides.
 //!
-//! Invariants: one row per call; a decision is final; whoever decides only leaves the decision here, the turn's owner
-//! acts on it.
+//! Invariants: one row per call; a decision is final; deciding only stores the decision, and the turn's owner acts on it.
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use crate::{JsonText, Page, StoreFuture};
 
-/// A wish for a person's word, written with the call it is about.
+/// An approval request, written together with its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApproval {
     pub id: Uuid,
@@ -16,9 +15,9 @@ pub struct NewApproval {
     pub tool_name: String,
     /// The arguments as they will run.
     pub arguments: JsonText,
-    /// What was approved is these arguments and no others.
+    /// The decision holds for these arguments only.
     pub arguments_digest: String,
-    /// One of these roles decides.
+    /// A user with one of these roles decides.
     pub approver_roles: Vec<String>,
     pub asked_by: String,
     pub expires_at: Timestamp,
@@ -49,24 +48,24 @@ pub struct ApprovalRow {
 pub struct ApprovalFilter {
     pub status: Option<ApprovalStatus>,
     pub turn_id: Option<Uuid>,
-    /// Only those one of these roles decides.
+    /// Only those that one of these roles may decide.
     pub roles: Option<Vec<String>>,
 }
 
-/// What came of a decision.
+/// The outcome of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionOutcome {
-    /// It stands, and the row says so.
+    /// The decision is stored in the row.
     Now(ApprovalRow),
-    /// Somebody, or the clock, was first.
+    /// An earlier decision or the expiry came first.
     Before(ApprovalRow),
 }
 
-/// Approvals, looked up and decided.
+/// Lists, reads and decides approvals.
 pub trait Approvals: Send + Sync {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>>;
     fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>>;
-    /// Decides a pending one whose time has not run out; `None` without such a row.
+    /// Decides a pending approval that has not expired; `None` without such a row.
     fn decide(
         &self,
         tenant_id: Uuid,
@@ -75,8 +74,8 @@ pub trait Approvals: Send + Sync {
         by: String,
         now: Timestamp,
     ) -> StoreFuture<'_, Option<DecisionOutcome>>;
-    /// Ends every pending one whose time has run out; how many there were.
+    /// Marks every pending approval past its time as expired, and returns how many there were.
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64>;
-    /// Ids that begin with the prefix: at most two, so "unique" can be told.
+    /// Ids that begin with the prefix: at most two, enough to know whether the prefix is unique.
     fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
 }

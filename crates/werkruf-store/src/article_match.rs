@@ -1,4 +1,4 @@
-//! Which articles a search means, and in which order: words and tags, compared without case and accents.
+//! Matches and ranks articles by words and tags, without regard to case and accents.
 
 use std::cmp::Reverse;
 
@@ -6,15 +6,15 @@ use werkruf_contract::fold;
 
 use crate::{ArticleRow, Listing};
 
-/// Texts of a search that are looked at; nobody types more, and a model's rambling costs nothing.
+/// How many words of a search are used. Users type fewer, and the limit bounds the cost of a long text from a model.
 const MOST_WORDS: usize = 16;
 
-/// Endings of plurals and cases in German, English and Spanish: "Notfällen" means "Notfall".
+/// Endings of plurals and cases in German, English and Spanish: "Notfällen" is searched as "Notfall".
 const ENDINGS: [&str; 6] = ["ies", "en", "es", "e", "n", "s"];
-/// What must be left of a word without its ending.
+/// The least number of characters that remain of a word without its ending.
 const SHORTEST_STEM: usize = 5;
 
-/// A search, folded once.
+/// A search with its words and tags folded.
 pub(crate) struct Wanted {
     words: Vec<String>,
     tags: Vec<String>,
@@ -34,7 +34,7 @@ impl Wanted {
         Self { words, tags }
     }
 
-    /// How often the article says what is wanted; `None` when a word or every tag is missing.
+    /// How often the words and tags occur in the article; `None` when a word or every tag is missing.
     pub(crate) fn matches(&self, article: &ArticleRow) -> Option<usize> {
         let tags: Vec<String> = article.tags.iter().map(|tag| fold_tag(tag)).collect();
         let tagged = tags.iter().filter(|tag| self.tags.contains(tag)).count();
@@ -63,13 +63,13 @@ fn fold_tag(tag: &str) -> String {
     fold(tag.trim().trim_start_matches('#'))
 }
 
-/// The word without its ending, where enough is left to mean something.
+/// The word without its ending, where the rest is long enough.
 fn stem(word: &str) -> &str {
     let cut = ENDINGS.iter().filter_map(|ending| word.strip_suffix(ending)).find(|rest| rest.chars().count() >= SHORTEST_STEM);
     cut.unwrap_or(word)
 }
 
-/// The best articles so far; never holds more than a few times the limit.
+/// The best articles so far. It never holds more than a few times the limit.
 pub(crate) struct Ranking {
     limit: usize,
     best: Vec<(usize, ArticleRow)>,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_come_first_and_room_is_bounded() {
+    fn the_best_come_first_and_memory_is_bounded() {
         let mut ranking = Ranking::new(2);
         for id in 1..=100 {
             ranking.add(usize::from(id % 50 == 0), article(id, "x", &[]));

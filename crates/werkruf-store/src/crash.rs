@@ -1,15 +1,15 @@
-//! Named places where a test makes the process die as by `kill -9`: no destructor, no flush, no answer.
+//! Crash points: named places where a test aborts the process as `kill -9` would, without destructors, flushes or responses.
 //!
-//! `WERKRUF_CRASH="name:nth"` ends the process when the named place is reached for the nth time; `name:nth:ms` lets the
-//! other threads go on for so long first. Without the feature `crash-points`, which no release has, a place is nothing at all.
-//! Names are written where they are reached; `tests/chaos` reads them from the sources and refuses to run when it misses one.
+//! `WERKRUF_CRASH="name:nth"` aborts the process when the named point is reached for the nth time; with `name:nth:ms` the
+//! other threads run for that long first. Without the feature `crash-points`, which no release has, a point does nothing.
+//! `tests/chaos` reads the names from the sources and refuses to run when a point has no test.
 
-/// A place where the process may have to die.
+/// A point at which a test may abort the process.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub const fn point(_name: &str) {}
 
-/// A place where the process may have to die.
+/// A point at which a test may abort the process.
 #[cfg(feature = "crash-points")]
 pub fn point(name: &str) {
     use std::sync::LazyLock;
@@ -24,7 +24,7 @@ pub fn point(name: &str) {
     }
 }
 
-/// Where to die.
+/// The point to abort at.
 #[cfg(feature = "crash-points")]
 struct Armed {
     name: String,

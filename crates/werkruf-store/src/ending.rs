@@ -1,5 +1,5 @@
-//! How a turn is ended that nobody will go on with. The history stays whole: every open call gets its outcome and its message.
-//! Knows no database: what is stored comes in, what is to be written goes out.
+//! Ends a turn that will not be resumed. The history stays valid: every open call gets an outcome and a result message.
+//! Independent of the database: stored rows come in, and the write that ends the turn goes out.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use werkruf_contract::{CallStatus, Clock, Effect, ErrorEvent, EventType, Failure
 
 use crate::{CallEnd, CallRow, Fence, MessageRow, NewEvent, NewMessage, Replacement, StoreError, TurnChange, TurnRow, TurnWrite};
 
-/// Holds the lease for the length of one transaction.
-pub(crate) const OWNER: &str = "keeping";
+/// The owner of the lease during the transaction that ends the turn.
+pub(crate) const OWNER: &str = "maintenance";
 
-/// How the turns are to end.
+/// Status, code and message that a turn ends with.
 pub(crate) struct Ending {
     pub(crate) status: TurnStatus,
     pub(crate) code: &'static str,
     pub(crate) message: &'static str,
 }
 
-/// After a restore nobody knows what happened since the backup.
+/// After a restore it is unknown what happened since the backup.
 pub(crate) const RESTORED: Ending = Ending {
     status: TurnStatus::Failed,
     code: "restored",
@@ -29,17 +29,17 @@ pub(crate) const RESTORED: Ending = Ending {
 
 pub(crate) const CANCELED: Ending = Ending { status: TurnStatus::Canceled, code: "canceled", message: "The turn was canceled." };
 
-/// What is stored of a turn that is to end.
+/// The stored rows of a turn that is to be ended.
 pub(crate) struct Left<'a> {
     pub(crate) turn: &'a TurnRow,
-    /// By place.
+    /// In the order of step and output index.
     pub(crate) calls: Vec<CallRow>,
-    /// Of this turn, in order, with a place.
+    /// Messages of the turn that have a `seq`, in order.
     pub(crate) messages: Vec<MessageRow>,
 }
 
 impl Left<'_> {
-    /// Everything that must be written to end it. `write.ends` are the calls that were open.
+    /// The write that ends the turn. Its `ends` are the calls that were open.
     pub(crate) fn ended(mut self, fence: Fence, ending: &Ending, clock: &Clock, now: Timestamp) -> Result<TurnWrite, StoreError> {
         let turn = self.turn;
         let mut write = TurnWrite::new(clock.new_id(), fence, turn.conversation_id, turn.id, turn.user_id.clone(), now);
@@ -62,13 +62,13 @@ impl Left<'_> {
             message: None,
             transcript_digest: None,
         });
-        let told = ErrorEvent { kind: error.kind, code: error.code, message: error.message, retry_after_ms: None, turn_id: turn.id };
-        write.events.push(event(EventType::Error, &told)?);
+        let error_event = ErrorEvent { kind: error.kind, code: error.code, message: error.message, retry_after_ms: None, turn_id: turn.id };
+        write.events.push(event(EventType::Error, &error_event)?);
         Ok(write)
     }
 }
 
-/// A `once` call may have been sent, by the process that went on after the backup if by no other.
+/// A `once` call may have been sent: at the latest by the process that continued after the backup was made.
 fn end_call(call: &mut CallRow, ending: &Ending, now: Timestamp) -> Result<CallEnd, StoreError> {
     let failure = if call.effect == Effect::Once {
         Failure::fatal("outcome_unknown", "The request may have been carried out; check the result before you repeat it.")
@@ -105,35 +105,37 @@ fn finished(call: &CallRow, now: Timestamp) -> ToolFinished {
     }
 }
 
+/// An entry of the `tool_calls` column of an assistant message.
 #[derive(Deserialize)]
-struct Asked {
+struct RequestedCall {
     id: String,
     #[serde(default)]
     name: String,
 }
 
-/// A message for every call of the turn that has none or only a placeholder; the assistant messages name them, step by step.
+/// A result message for every call of the turn that has none or only a placeholder. The assistant messages list the calls.
 fn results(
     messages: &[MessageRow],
     calls: &[CallRow],
     ending: &Ending,
     clock: &Clock,
 ) -> Result<(Vec<NewMessage>, Vec<Replacement>), StoreError> {
-    // Under our own spelling of its id, else under the wire's.
-    let made: HashMap<String, &CallRow> = calls.iter().map(|call| (format!("call_{}", call.id), call)).collect();
-    let wired: HashMap<&str, &CallRow> = calls.iter().rev().filter_map(|call| Some((call.call_id.as_deref()?, call))).collect();
-    let waits = |row: &MessageRow| row.status.as_deref() == Some("pending");
-    let named = |pending: bool| messages.iter().filter(move |row| waits(row) == pending).filter_map(|row| row.tool_call_id.as_deref());
+    // A call is listed under an id made from its row id, or under the id from the model provider.
+    let by_own_id: HashMap<String, &CallRow> = calls.iter().map(|call| (format!("call_{}", call.id), call)).collect();
+    let by_provider_id: HashMap<&str, &CallRow> = calls.iter().rev().filter_map(|call| Some((call.call_id.as_deref()?, call))).collect();
+    let is_placeholder = |row: &MessageRow| row.status.as_deref() == Some("pending");
+    let named =
+        |pending: bool| messages.iter().filter(move |row| is_placeholder(row) == pending).filter_map(|row| row.tool_call_id.as_deref());
     let answered: Vec<&str> = named(false).collect();
     let placeholders: Vec<&str> = named(true).collect();
     let (mut missing, mut replaced) = (Vec::new(), Vec::new());
-    for asked in messages.iter().filter_map(|row| row.tool_calls.as_deref()) {
-        let asked: Vec<Asked> = serde_json::from_str(asked).map_err(|error| StoreError::Broken(error.to_string()))?;
-        for asked in asked.into_iter().filter(|asked| !answered.contains(&asked.id.as_str())) {
-            let call = made.get(&asked.id).or_else(|| wired.get(asked.id.as_str())).copied();
-            let (content, status) = told(call, ending)?;
-            if placeholders.contains(&asked.id.as_str()) {
-                replaced.push(Replacement { tool_call_id: asked.id, content, status });
+    for requested in messages.iter().filter_map(|row| row.tool_calls.as_deref()) {
+        let requested: Vec<RequestedCall> = serde_json::from_str(requested).map_err(|error| StoreError::Broken(error.to_string()))?;
+        for RequestedCall { id, name } in requested.into_iter().filter(|requested| !answered.contains(&requested.id.as_str())) {
+            let call = by_own_id.get(&id).or_else(|| by_provider_id.get(id.as_str())).copied();
+            let (content, status) = result_content(call, ending)?;
+            if placeholders.contains(&id.as_str()) {
+                replaced.push(Replacement { tool_call_id: id, content, status });
                 continue;
             }
             missing.push(NewMessage {
@@ -141,8 +143,8 @@ fn results(
                 role: "tool",
                 content,
                 tool_calls: None,
-                tool_call_id: Some(asked.id),
-                tool_name: Some(asked.name),
+                tool_call_id: Some(id),
+                tool_name: Some(name),
                 status: Some(status),
                 metadata: None,
                 tokens: None,
@@ -152,8 +154,8 @@ fn results(
     Ok((missing, replaced))
 }
 
-/// What the model reads of a call.
-fn told(call: Option<&CallRow>, ending: &Ending) -> Result<(String, &'static str), StoreError> {
+/// The content and status of a call's result message.
+fn result_content(call: Option<&CallRow>, ending: &Ending) -> Result<(String, &'static str), StoreError> {
     match call {
         Some(CallRow { status: CallStatus::Succeeded, response: Some(response), .. }) => Ok((response.clone(), "success")),
         Some(CallRow { error_detail: Some(detail), .. }) => {

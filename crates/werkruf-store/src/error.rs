@@ -1,32 +1,39 @@
-//! How remembering fails.
+//! Errors of the store.
 
-/// What a store says when it cannot do what was asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else owns the conversation now: stop, write nothing more.
-    #[error("fenced: the lease of this conversation has moved on")]
+    /// Another owner has the lease of the conversation now: the caller must stop and write nothing more.
+    #[error("fenced: the lease of this conversation has another owner")]
     Fenced,
-    /// The database cannot be reached; may be tried again.
+    /// The database cannot be reached; a retry may succeed.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
-    /// The disk takes no more bytes: no space, a quota or a limit. May be tried again once there is room; what is stored can be read.
-    #[error("the disk has no room: {0}")]
+    /// The disk is full: no space, a quota or a limit. A retry may succeed once there is space; stored rows can still be read.
+    #[error("the disk is full: {0}")]
     Full(String),
-    /// Another process holds the file.
+    /// Another process has the file open.
     #[error("another werkruf holds {0}")]
     InUse(String),
     /// A turn is running in the conversation.
     #[error("a turn is running in this conversation")]
     Busy,
     /// The row is not in the state the write expects.
-    #[error("{what} {id} is not where this write expects it")]
+    #[error("{what} {id} is not in the state this write expects")]
     Moved { what: &'static str, id: String },
-    /// What is stored cannot be read, or the SQL is wrong: a defect, never the caller's fault.
+    /// Stored data cannot be read, or the SQL is wrong: a defect, never the caller's fault.
     #[error("stored data cannot be used: {0}")]
     Broken(String),
     /// The schema is newer than this binary.
     #[error("the database has schema {found}, this binary knows up to {known}; use a newer werkruf")]
     TooNew { found: i64, known: i64 },
+    /// An unreleased build made the database. Its schema is not a start for the numbered migrations of this binary.
+    #[error(
+        "{0} was made by a build of werkruf before its first release, and this binary cannot upgrade it; \
+         export with that build (werkruf conversations export) and import with this one into a new database \
+         (werkruf conversations import)"
+    )]
+    Prerelease(String),
 }
 
 impl StoreError {

@@ -1,17 +1,17 @@
-//! Conversations that were held elsewhere, on their way in.
+//! Import of conversations from other programs.
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use crate::{ConversationRow, NewMessage, StoreFuture};
 
-/// What is taken over from elsewhere.
+/// Imports whole conversations.
 pub trait HistoryImport: Send + Sync {
-    /// A conversation with all its messages, in one transaction. No turn made them, so they belong to none.
+    /// Stores a conversation with all its messages, in one transaction. The messages belong to no turn.
     fn put_history(&self, history: NewHistory) -> StoreFuture<'_, ConversationRow>;
 }
 
-/// A conversation that was held elsewhere.
+/// A conversation from another program.
 #[derive(Debug, Clone)]
 pub struct NewHistory {
     pub tenant_id: Uuid,

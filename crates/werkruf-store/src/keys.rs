@@ -1,4 +1,4 @@
-//! API keys: 256 random bits, shown once, kept as a digest.
+//! API keys: 256 random bits, shown once, stored as a digest.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,9 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// Everything.
     pub const ALL: Self = Self { admin: true, chat: true, tools: true, read: true, act_as: true };
 
-    /// Reads the names; the error is the name that is none.
+    /// Reads the names; the error is the first unknown name.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut scopes = Self::default();
         for name in names {
@@ -39,12 +38,12 @@ impl Scopes {
     pub fn names(self) -> Vec<&'static str> {
         [(self.admin, "admin"), (self.chat, "chat"), (self.tools, "tools"), (self.read, "read"), (self.act_as, "act_as")]
             .into_iter()
-            .filter_map(|(held, name)| held.then_some(name))
+            .filter_map(|(granted, name)| granted.then_some(name))
             .collect()
     }
 }
 
-/// What is kept of a key: enough to recognise it, not enough to use it.
+/// The stored form of a key: enough to recognize the key, not enough to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyDigest(pub String);
 
@@ -55,7 +54,7 @@ impl KeyDigest {
     }
 }
 
-/// A key to remember.
+/// A key to store.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub id: Uuid,

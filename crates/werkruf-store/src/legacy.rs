@@ -1,5 +1,5 @@
-//! What an older program left behind (seeds 000, 001 and 004), on its way into our tables: read once, planned, and written
-//! conversation by conversation. Reading and writing are each database's own; the plan between them knows none.
+//! Import of another program's database (seeds 000, 001 and 004): its rows are read once, planned, and written conversation by
+//! conversation. Each database has its own code for reading and writing; the plan is independent of the database.
 
 pub(crate) mod call;
 pub(crate) mod fields;
@@ -18,25 +18,25 @@ use werkruf_contract::{BoxFuture, Uuid};
 
 use crate::StoreError;
 
-/// Taking over an older program's database.
+/// Imports another program's database.
 pub trait Legacy: Send + Sync {
-    /// Reads the other file and writes what is not here yet: every row it has is written or skipped with a reason.
+    /// Reads the source and writes the rows that were not imported before. Every row is written, or skipped with a reason.
     fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>>;
 }
 
-/// What to take over, and for whom.
+/// What to import, and for whom.
 #[derive(Debug, Clone)]
 pub struct LegacyImport {
-    /// It is only read.
+    /// Only read, never changed.
     pub source: LegacySource,
     pub tenant_id: Uuid,
-    /// Whose a conversation is when nobody here is known by the id it names.
+    /// The user of a conversation whose own user id is unknown here.
     pub user_id: Option<String>,
-    /// Says what would happen and writes nothing.
+    /// Only reports what would be written.
     pub dry_run: bool,
 }
 
-/// The other program's database.
+/// The database to import from.
 #[derive(Clone)]
 pub enum LegacySource {
     Sqlite(PathBuf),
@@ -44,7 +44,7 @@ pub enum LegacySource {
     Postgres(String),
 }
 
-/// For eyes: never a password.
+/// For messages and logs; never shows a password.
 impl fmt::Display for LegacySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,12 +63,12 @@ impl fmt::Debug for LegacySource {
     }
 }
 
-/// What was found and done.
+/// What was read, written and skipped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LegacyReport {
-    /// Rows by table of the other program.
+    /// Rows by table of the source.
     pub read: BTreeMap<String, u64>,
-    /// Rows by table of ours.
+    /// Rows by table of this database.
     pub written: BTreeMap<String, u64>,
     pub skipped: Vec<Skipped>,
 }
@@ -87,36 +87,36 @@ impl LegacyReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Skipped {
     pub table: String,
-    /// As the other program has it; null for a whole table.
+    /// The id in the source; null for a whole table.
     pub id: Value,
     pub reason: String,
 }
 
-/// Why nothing was taken over. The operator acts on all of them.
+/// Why nothing was imported. The operator acts on all of them.
 #[derive(Debug, thiserror::Error)]
 pub enum LegacyError {
-    /// The other database cannot be read, or holds nothing that is known.
+    /// The source cannot be read, or has no known table.
     #[error("{name}: {why}")]
     Source { name: String, why: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-// Why a row is skipped.
+// Reasons for skipping a row.
 pub(crate) const THERE: &str = "already imported";
 pub(crate) const RUNNING: &str = "a turn is running in its conversation; import again later";
 pub(crate) const FOREIGN: &str = "another tenant has a conversation of this id";
-/// Whose a conversation is when nobody says.
+/// The user of a conversation without a user.
 pub(crate) const NOBODY: &str = "import";
 pub(crate) const ASSISTANT: &str = "default";
 
-/// Conversations written in one go: others who write wait no longer than that.
+/// Conversations per transaction, which bounds how long other writers wait.
 pub(crate) const AT_ONCE: usize = 20;
 
-/// Reads the source and plans what becomes of it.
+/// Reads the source and plans the import.
 pub(crate) async fn prepare(source: LegacySource, tenant_id: Uuid) -> Result<(plan::Plan, LegacyReport), LegacyError> {
     let (found, mut report) = match source {
-        LegacySource::Sqlite(file) => on_a_thread_of_its_own(move || crate::sqlite::read_legacy(&file)).await??,
+        LegacySource::Sqlite(file) => on_blocking_thread(move || crate::sqlite::read_legacy(&file)).await??,
         LegacySource::Postgres(url) => crate::postgres::read_legacy(&url).await?,
     };
     for (table, rows) in [("conversations", &found.conversations), ("messages", &found.messages), ("tool_calls", &found.calls)] {
@@ -124,14 +124,14 @@ pub(crate) async fn prepare(source: LegacySource, tenant_id: Uuid) -> Result<(pl
             report.written.insert(table.to_owned(), 0);
         }
     }
-    Ok(on_a_thread_of_its_own(move || {
+    Ok(on_blocking_thread(move || {
         let plan = plan::plan(found, tenant_id, &mut report);
         (plan, report)
     })
     .await?)
 }
 
-/// A large database takes a while to read and to plan: not on a thread that serves requests.
-async fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+/// Runs the work on a blocking thread: reading and planning a large database takes too long for a thread that serves requests.
+async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Broken(format!("reading did not end: {error}")))
 }

@@ -1,11 +1,10 @@
-//! What is remembered. Small traits, each about what happened; SQL is written out in full per database.
+//! The database layer: small traits for what is stored, implemented for SQLite and PostgreSQL with hand-written SQL for each.
 //!
-//! **To add a thing that happens:** put its row type into `rows`, what a turn writes of it into
-//! [`TurnWrite`], one method where somebody must read it back, and the SQL into each database folder.
-//! The story test in `story` runs on every database.
+//! **To store something new:** put its row type into `rows`, what a turn writes of it into [`TurnWrite`], a read method into the
+//! trait of its readers, and the SQL into each database folder. The shared tests in `story` run on every database.
 //!
 //! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
-//! the lease has moved on; every update checks its row count; a commit is durable before its future resolves.
+//! the lease has another owner; every update checks its row count; a commit is durable before its future resolves.
 
 mod approvals;
 mod article_match;
@@ -76,10 +75,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 
-/// What every method answers: boxed, because the house holds its store as `Arc<dyn …>`.
+/// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Everything a database does: what the house opens once and hands out by the part.
+/// All traits of a database. The server opens one store and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records
@@ -120,19 +119,19 @@ impl<S> Store for S where
 {
 }
 
-/// What a turn writes, and what it must read to go on.
+/// What a turn writes, and what it must read to continue.
 pub trait Turns: Send + Sync {
     /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
-    /// conversation is open the new one waits; one that comes with calls is refused as [`StoreError::Busy`] and leaves nothing.
+    /// conversation is open the new turn waits; a new turn with calls is refused as [`StoreError::Busy`], and nothing is stored.
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened>;
-    /// A turn that waited behind another begins: it takes the lease and its message gets its place. [`StoreError::Busy`] while
-    /// a turn of the conversation that has begun is not over, whoever works on it or nobody.
+    /// Starts a turn that waited behind another: it takes the lease, and its message gets its `seq`. [`StoreError::Busy`] while
+    /// another turn of the conversation has started and not ended, whether or not a process runs that turn.
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence>;
-    /// Commits B, C, D: whatever a turn has to say at once, or nothing at all.
+    /// Commits B, C and D: all parts of the write, or none.
     fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written>;
-    /// Leaves a wish to stop; whoever owns the turn obeys. False when there is no such running turn.
+    /// Stores a cancel request, which the owner of the turn carries out. False when there is no such running turn.
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool>;
-    /// Ends a turn that waits behind another, with this error and its event; nobody else's lease is touched. The event's number,
+    /// Ends a turn that waits behind another, with this error and its event, without touching a lease. Returns the event's number,
     /// or `None` when the turn does not wait (any more). `error` is a `TurnError` and its code.
     fn cancel_waiting(
         &self,
@@ -142,32 +141,33 @@ pub trait Turns: Send + Sync {
         event: NewEvent,
         now: Timestamp,
     ) -> StoreFuture<'_, Option<i64>>;
-    /// Merges into the session state from outside a turn; the merged state, or `None` without such a conversation.
+    /// Merges into the session state from outside a turn. Returns the merged state, or `None` without such a conversation.
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>>;
-    /// The messages with a place in the conversation, in order.
+    /// The messages of the conversation that have a `seq`, in order.
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>>;
-    /// Which of these ids a result in the conversation already bears.
+    /// Those of these ids that a result in the conversation already has.
     fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>>;
-    /// The newest call with this key that may answer again, of the conversation or of none: see [`Reusable`].
+    /// The newest call with this key whose result may be reused, in the conversation or among calls without one: see [`Reusable`].
     fn reusable_call(&self, tenant_id: Uuid, conversation_id: Option<Uuid>, dedupe_key: String) -> StoreFuture<'_, Option<Reusable>>;
-    /// Turns that have not ended and that nobody but `owner` holds, oldest first. Whether a task still lives is for the caller to know.
+    /// Turns that have not ended and whose lease no owner but `owner` holds, oldest first. Only the caller knows which of them it still runs.
     fn unfinished_turns(&self, owner: String) -> StoreFuture<'_, Vec<TurnRow>>;
-    /// Claims the lease of a turn that had begun before; its message has its place already.
+    /// Claims the lease of a turn that has already started; its message already has a `seq`.
     fn take_over(&self, tenant_id: Uuid, turn_id: Uuid, owner: String, now: Timestamp) -> StoreFuture<'_, Fence>;
-    /// Gives the lease back without ending the turn: it goes on elsewhere or after a restart, and it does not count as a takeover.
+    /// Releases the lease without ending the turn. Another process, or this one after a restart, resumes the turn, and that does not
+    /// count as a takeover.
     fn release(&self, fence: Fence) -> StoreFuture<'_, ()>;
-    /// What was said before the part of the conversation that is still sent, if anybody has put it in few words.
+    /// The summary of the messages before those that are still sent to the model, if there is one.
     fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>>;
-    /// What the turn's own requests to its model have cost so far; what its tools asked is billed to it and not counted here.
+    /// Usage of the turn's own requests to its model so far. Usage rows of model requests by its tools are not counted.
     fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool>;
 }
 
-/// What people and programs look up afterwards.
+/// Rows for the API and the CLI.
 pub trait Records: Send + Sync {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>>;
-    /// `user_id` narrows to that person's conversations.
+    /// `user_id` restricts the list to that user's conversations.
     fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>>;
     fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>>;
     fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>>;
@@ -175,30 +175,30 @@ pub trait Records: Send + Sync {
     fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>>;
     /// The attempts before the one in the call row itself.
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>>;
-    /// Events after `after`, oldest first; `turn_id` narrows to one turn.
+    /// Events after `after`, oldest first; `turn_id` restricts them to one turn.
     fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>>;
-    /// Ids in this table that begin with the prefix: at most two, so "unique" can be told.
+    /// Ids in this table that begin with the prefix: at most two, enough to know whether the prefix is unique.
     fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
     fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
-    /// Whether the writer and the file answer.
+    /// Checks that the database answers.
     fn ping(&self) -> StoreFuture<'_, ()>;
 }
 
-/// Who exists and what they may do.
+/// Tenants, users, roles, permissions and API keys.
 pub trait People: Send + Sync {
     /// By slug or id.
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>>;
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>>;
-    /// Makes the tenant when it is new.
+    /// Creates the tenant when it is new.
     fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow>;
-    /// A person with all roles and the permissions of all of them, as of now; what a token said counts until it ends.
+    /// A user with all roles and their permissions, as of now. Roles from a token count until the token expires.
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
-    /// Makes a person known only by the id a channel gave, with one role; the user id is a new integer, or the given one.
+    /// Creates a user known only by the id from a channel, with one role. The user id is a new integer, or the given one.
     fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
-    /// What a token says about a person's roles; it stands until the token ends, another one comes, or the person is written.
+    /// Stores the roles that a token names for a user. They count until the token expires, another token comes, or the user is imported.
     fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
-    /// Branches, roles and users in one transaction; the same id replaces, and ends what a token said about that user.
+    /// Writes branches, roles and users in one transaction. A row with the same id is replaced; a replaced user loses the roles from a token.
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
     fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow>;
     fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>>;

@@ -1,6 +1,6 @@
-//! Maintenance and letting go: backups, restores, and the erasure of a person's data.
+//! Maintenance: backups, restores, and the erasure of a person's data.
 //!
-//! Invariants: half a file never bears its final name; a restored database sends nothing by itself; an erasure
+//! Invariants: an incomplete file never has its final name; a restored database sends nothing by itself; an erasure
 //! is written to a list beside the database, so that a later restore repeats it.
 
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use werkruf_contract::{BoxFuture, Clock, Uuid};
 
 use crate::StoreError;
 
-/// What keeping answers.
+/// The return type of every maintenance method.
 pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
 
-/// Backups and erasure, beside everything else that goes on.
+/// Backups and erasure, while turns run.
 pub trait Maintenance: Send + Sync {
     /// What this process has written since it opened the database.
     fn counts(&self) -> Counts;
-    /// Writes a consistent, verified copy while turns go on; `force` replaces an older backup.
+    /// Writes a consistent, verified copy while turns run; `force` replaces an older backup.
     fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, Backup>;
-    /// Removes a person's content for good; `None` when nobody is known by this id. [`StoreError::Busy`] while a turn of
-    /// theirs has not ended; with `cancel`, turns nobody works on are ended here and only the others are in the way.
+    /// Removes a user's content for good; `None` when no user has this id. [`StoreError::Busy`] while a turn of the user has
+    /// not ended; with `cancel`, turns that no process runs are ended here, and only running turns are refused.
     fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>>;
-    /// Turns of this person, or in their conversations, that have not ended.
+    /// Turns of this user, or in the user's conversations, that have not ended.
     fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>>;
 }
 
@@ -33,10 +33,10 @@ pub trait Maintenance: Send + Sync {
 pub struct Counts {
     /// Jobs whose rows are durable.
     pub commits: u64,
-    /// Transactions these jobs shared.
+    /// Transactions that these jobs shared.
     pub groups: u64,
-    /// Rows inserted, updated or deleted, as the database counts them. 0 on PostgreSQL: its functions write most rows, and tell nobody
-    /// how many without another question in every turn.
+    /// Rows inserted, updated or deleted, as the database counts them. 0 on PostgreSQL: its functions write most rows, and the
+    /// number would cost another query in every turn.
     pub row_writes: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Counts {
 pub struct Backup {
     pub path: PathBuf,
     pub bytes: u64,
-    /// Number of the last migration in it.
+    /// The schema number: how many migrations it has.
     pub schema: i64,
     /// Rows by table.
     pub rows: BTreeMap<String, u64>,
@@ -55,18 +55,18 @@ pub struct Backup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
     pub database: PathBuf,
-    /// Number of the last migration in the backup.
+    /// The schema number of the backup: how many migrations it has.
     pub schema: i64,
     /// Rows by table, as the backup had them.
     pub rows: BTreeMap<String, u64>,
     pub held: HeldWork,
-    /// People erased after the backup was made, erased again.
+    /// People who were erased after the backup was made, and again now.
     pub erased_again: u64,
-    /// Where the database that was there before is now.
+    /// The path that the previous database has now.
     pub kept: Option<PathBuf>,
 }
 
-/// What was pending and is not sent without the operator's word.
+/// Work that was pending and is not resumed unless the operator starts it again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HeldWork {
     /// Turns that had not ended and are failed now, with code `restored`.
@@ -74,6 +74,7 @@ pub struct HeldWork {
     /// Calls that had not ended; those with effect `once` are `outcome_unknown` now.
     pub calls: u64,
     pub approvals: u64,
+    /// Messages that were not sent yet; 0 while no channel sends messages.
     pub outbox: u64,
 }
 
@@ -88,25 +89,24 @@ pub struct Erased {
     pub turns: u64,
     pub calls: u64,
     pub keys: u64,
-    /// Whether the files hold no trace any more; where a reader was in the way, erase again.
+    /// Whether the files were rewritten without the erased content. False when another program was reading them: erase again.
     pub compacted: bool,
     /// Copies beside the database that may still hold the person's data.
     pub copies: Vec<PathBuf>,
 }
 
-/// Why nothing was kept, restored or erased.
+/// Why a backup, a restore or an erasure failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MaintenanceError {
-    /// The operator must say that it may be replaced.
+    /// The file exists, and the operator did not allow its replacement.
     #[error("{} is there already; --force replaces it", .0.display())]
     Exists(PathBuf),
-    /// The file is no backup this binary can use, or would be no place for one.
+    /// The file is not a backup this binary can use, or cannot be the target of one.
     #[error("{}: {why}", path.display())]
     Unfit { path: PathBuf, why: String },
-    /// The disk said no.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// Everything is moved into an empty database or not at all.
+    /// The target of a move must be empty.
     #[error("the target holds rows in {0} already; name an empty database, or another WERKRUF_DATABASE_SCHEMA")]
     NotEmpty(String),
     #[error(transparent)]
@@ -114,13 +114,14 @@ pub enum MaintenanceError {
 }
 
 impl MaintenanceError {
-    /// Stable, for programs.
+    /// The stable code, for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Exists(_) => "file_exists",
             Self::NotEmpty(_) => "database_not_empty",
             Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. }) => "backup_invalid",
             Self::File { .. } => "file_unusable",
+            Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(StoreError::InUse(_)) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(StoreError::Busy) => "turn_running",

@@ -1,7 +1,7 @@
-//! Everything from one database into another of a different kind, and the proof that it arrived.
+//! Moves all rows from one database into another of a different kind, and verifies the copy.
 //!
-//! Both sides spell every value in one canonical way and add up a digest per table, each from its own rows: what was read here and
-//! what was written there are compared, not assumed. The order of rows does not matter, so neither side has to sort.
+//! Both sides write every value in one canonical form and compute a digest per table from their own rows. The digests of the rows read
+//! and of the rows written are then compared. The order of rows does not matter, so neither side has to sort.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use werkruf_contract::hex;
 
 use crate::{MaintenanceError, StoreError};
 
-/// What was moved.
+/// The result of a move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// By table; the same on both sides, or nothing was moved.
+    /// By table; equal on both sides, else nothing was moved.
     pub tables: BTreeMap<String, TableSum>,
 }
 
-/// A table, counted and digested.
+/// The row count and digest of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TableSum {
     pub rows: u64,
-    /// Of all rows, whatever their order.
+    /// Of all rows, independent of their order.
     pub digest: String,
 }
 
-/// How a column's values are spelled canonically.
+/// The canonical form of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Text, ids, numbers, times with milliseconds, and JSON whose text is kept: as they stand.
+    /// Text, ids, numbers, times with milliseconds, and JSON stored as text: unchanged.
     Plain,
     /// 0 or 1.
     Flag,
-    /// JSON that the database may spell in its own way.
+    /// JSON that the database may reformat.
     Json,
     /// Bytes, as hex digits.
     Bytes,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// The type on PostgreSQL, for the cast on the way in.
+    /// The type on PostgreSQL, for the cast in the insert.
     pub(crate) cast: String,
 }
 
@@ -56,10 +56,10 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
 }
 
-/// A value on its way, spelled canonically; `None` is NULL.
+/// A value in canonical form; `None` is NULL.
 pub(crate) type Cell = Option<String>;
 
-/// Adds rows up.
+/// The running count and digest of a table's rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     rows: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// One more row, its cells in the order of the table's columns.
+    /// Adds a row; its cells are in the order of the table's columns.
     pub(crate) fn add(&mut self, columns: &[Column], cells: &[Cell]) {
         let mut hash = Sha256::new();
         for (column, cell) in columns.iter().zip(cells) {
@@ -87,7 +87,7 @@ impl Sum {
         for (sum, part) in self.digest.iter_mut().zip(digest.chunks_exact(8)) {
             let mut word = [0; 8];
             word.copy_from_slice(part);
-            // Adding does not care for the order, and unlike XOR two equal rows do not cancel each other.
+            // A sum is independent of the order, and unlike with XOR two equal rows do not cancel each other.
             *sum = sum.wrapping_add(u64::from_be_bytes(word));
         }
         self.rows += 1;
@@ -99,7 +99,7 @@ impl Sum {
     }
 }
 
-/// The same for both sides, or which table differs.
+/// Checks that both sides are equal; the error names the first table that differs.
 pub(crate) fn compare(from: &BTreeMap<String, TableSum>, to: &BTreeMap<String, TableSum>) -> Result<(), MaintenanceError> {
     let differs = from.iter().find(|(table, sum)| to.get(*table) != Some(sum)).map(|(table, _)| table);
     match differs.or_else(|| to.keys().find(|table| !from.contains_key(*table))) {
@@ -113,15 +113,15 @@ pub(crate) fn compare(from: &BTreeMap<String, TableSum>, to: &BTreeMap<String, T
     }
 }
 
-/// JSON with sorted keys and numbers by their value; text that is none is itself.
+/// JSON with sorted keys and normalized numbers; text that is not JSON is unchanged.
 pub(crate) fn canonical_json(text: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());
-    spell(&value, &mut out);
+    write_canonical(&value, &mut out);
     out
 }
 
-fn spell(value: &Value, out: &mut String) {
+fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
             out.push('{');
@@ -130,7 +130,7 @@ fn spell(value: &Value, out: &mut String) {
             for name in names {
                 out.push_str(&Value::from(name.as_str()).to_string());
                 out.push(':');
-                spell(&members[name.as_str()], out);
+                write_canonical(&members[name.as_str()], out);
                 out.push(',');
             }
             out.push('}');
@@ -138,13 +138,13 @@ fn spell(value: &Value, out: &mut String) {
         Value::Array(items) => {
             out.push('[');
             for item in items {
-                spell(item, out);
+                write_canonical(item, out);
                 out.push(',');
             }
             out.push(']');
         }
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            // 1e2, 100.0 and 100 are one number; PostgreSQL spells it in its own way.
+            // 1e2, 100.0 and 100 are the same number; PostgreSQL prints it in its own way.
             (None, Some(float)) if float.fract() == 0.0 && float.abs() < 9e15 => out.push_str(&format!("{float:.0}")),
             (Some(whole), _) => out.push_str(&whole.to_string()),
             (None, Some(float)) => out.push_str(&format!("{float:e}")),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_knows_rows_and_cells_but_no_order() {
+    fn a_digest_depends_on_rows_and_cells_but_not_on_order() {
         let text = |a: &str, b: &str| [Some(a.to_owned()), Some(b.to_owned())];
         let (one, two) = (text("1", "{}"), text("2", "[]"));
         assert_eq!(sum(&[one.clone(), two.clone()]), sum(&[two.clone(), one.clone()]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_same_however_it_is_spelled() {
+    fn equal_json_has_one_canonical_form() {
         assert_eq!(canonical_json(r#"{"b":1,"a":[1e2,1.50]}"#), canonical_json(r#"{ "a": [100, 1.5], "b": 1.0 }"#));
         assert_ne!(canonical_json(r#"{"a":1}"#), canonical_json(r#"{"a":"1"}"#));
         assert_ne!(canonical_json("[1,2]"), canonical_json("[2,1]"));

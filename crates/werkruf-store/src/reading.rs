@@ -1,5 +1,5 @@
-//! From a database's rows to ours, once for every database. Each has its own `Columns`, which speak the same words (`text`, `id`,
-//! `time_or_null`, …); rows are read from left to right, in the order of the column lists here.
+//! Reads database rows into row types, with one definition for all databases. Each database has its own `Columns` type with the same
+//! methods (`text`, `id`, `time_or_null`, …); a row is read from left to right, in the order of the column lists in this file.
 
 pub(crate) const CONVERSATION: &str = "id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at";
 
@@ -21,8 +21,8 @@ pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call
 
 pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
 
-/// The functions that read each row from the `Columns` in scope. Written out per database instead of being generic: a function
-/// that is handed on must take the columns of every row, whatever their lifetime.
+/// The functions that read each row type from the `Columns` in scope. They are a macro and not generic functions because a function
+/// that is passed as an argument must accept the columns of every row, whatever their lifetime.
 macro_rules! readings {
     () => {
         pub(super) fn conversation(c: &mut Columns<'_>) -> Result<$crate::ConversationRow, $crate::StoreError> {
@@ -229,7 +229,7 @@ macro_rules! readings {
 }
 pub(crate) use readings;
 
-/// A vector as it is stored: little-endian.
+/// Decodes a stored vector: little-endian floats.
 pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
 }

@@ -1,61 +1,61 @@
-//! Letting go of rows that were kept long enough, a batch at a time, so that turns go on in between.
+//! Deletes rows past their retention time, a batch at a time, so that turns run in between.
 //!
-//! Invariants: a turn goes whole or stays whole, and only after its end; nothing leaves a conversation in which a turn has not ended; what
-//! is needed to know a message or an effect again stays until it is not: an unexpired row of the inbox, a message still to be sent, a
-//! call whose outcome nobody knows before the person has spoken again.
+//! Invariants: a turn is deleted as a whole and only after its end; nothing is deleted from a conversation in which a turn has not ended;
+//! a turn stays while it is needed to recognize a repeated message or effect: while its inbox row has not expired, and while the outcome of
+//! one of its calls is unknown and the user has sent no later message.
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use crate::StoreFuture;
 
-/// What concerns all tenants at once: old rows.
+/// Deletes old rows of all tenants.
 pub trait Retention: Send + Sync {
-    /// Looks at the next rows after `after` and deletes those that may go; with `dry_run` it only counts them.
+    /// Deletes the rows of the next batch after `after` that may be deleted; with `dry_run` it only counts them.
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
 }
 
-/// Which rows a sweep is about.
+/// The rows that a sweep deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sweepable {
-    /// From the beginnings of conversations, whole turns, with what else repeats their words: the turn's answer, what a client brought,
-    /// messages that were sent, the title, a summary of nothing that is left. What is empty then goes too: turns without calls, and
-    /// conversations without turns, with their logs.
+    /// Messages of whole turns from the start of conversations, with every copy of their text: the turn's answer, the client request, the
+    /// title, and a summary of deleted messages only. Turns left without messages and calls are deleted too, and so are conversations
+    /// without turns, with their events.
     Messages,
-    /// From the beginnings of logs.
+    /// From the start of each stream.
     Events,
-    /// Whole turns, with attempts and approvals. One outside any conversation goes with its turn and its log.
+    /// The calls of whole turns, with attempts and approvals. A turn without a conversation is deleted too, with its events.
     Calls,
-    /// What was spent.
+    /// Usage rows.
     Usage,
 }
 
-/// What may go.
+/// Which rows may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sweep {
     pub rows: Sweepable,
     /// Older than this.
     pub before: Timestamp,
-    /// By the clock that gave the inbox its times.
+    /// By the clock that set the expiry of inbox rows.
     pub now: Timestamp,
     /// Count, and delete nothing.
     pub dry_run: bool,
 }
 
-/// One row among those of all tenants.
+/// The key of a row among all tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowKey {
     pub tenant_id: Uuid,
     pub id: Uuid,
 }
 
-/// What a batch came to.
+/// The result of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Of the kind that was asked for.
+    /// Rows of the requested kind.
     pub rows: u64,
-    /// That were left with nothing and went.
+    /// Conversations that became empty and were deleted.
     pub conversations: u64,
-    /// Where the next batch begins; `None` when everything was looked at.
+    /// Where the next batch begins; `None` after the last one.
     pub next: Option<RowKey>,
 }

@@ -1,4 +1,4 @@
-//! What is read back.
+//! Rows as they are read from the database.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatu
 
 use crate::Scopes;
 
-/// JSON as text: written once, spliced from then on.
+/// JSON as text: serialized once, then inserted into responses as it is.
 pub type JsonText = String;
 
-/// Which way a list runs.
+/// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     #[default]
@@ -18,7 +18,7 @@ pub enum Order {
     NewestFirst,
 }
 
-/// One page of a list: `after` is the last id seen.
+/// One page of a list; `after` is the last id of the previous page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub after: Option<Uuid>,
@@ -45,25 +45,25 @@ pub struct UserRow {
     pub id: i64,
     pub first_name: String,
     pub last_name: String,
-    /// What the last token said about roles, even where that token has ended.
+    /// The roles in the user's latest token, even where that token has expired.
     pub token_roles: Option<TokenRoles>,
 }
 
-/// Roles as a token names them. Names the tenant does not have count as not said.
+/// Roles as a token names them. Names for which the tenant has no role are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRoles {
     pub names: Vec<String>,
-    /// Nothing but these, even where the tenant has none of them. Otherwise the roles given here stand in that case.
+    /// The user has these roles only, even where the tenant has none of them. Otherwise the stored roles count in that case.
     pub only: bool,
-    /// When the token ends, and with it what it said. Has a column of its own.
+    /// When the token expires, and its roles with it. Stored in a column of its own.
     #[serde(skip)]
     pub until: Timestamp,
 }
 
 impl TokenRoles {
-    /// Whether noting `said` would change nothing: the same roles, for at least as long.
-    pub fn covers(&self, said: &Self) -> bool {
-        (&self.names, self.only) == (&said.names, said.only) && self.until >= said.until
+    /// Whether storing `other` would change nothing: these are the same roles, for at least as long.
+    pub fn covers(&self, other: &Self) -> bool {
+        (&self.names, self.only) == (&other.names, other.only) && self.until >= other.until
     }
 }
 
@@ -103,10 +103,10 @@ pub struct MessageRow {
     pub tokens: Option<i64>,
 }
 
-/// What was said in a conversation up to a place, in the model's own few words.
+/// The model's summary of a conversation up to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The place of the last message in it; below 1 for what a client brought along.
+    /// The `seq` of the last message in the summary; below 1 for messages that only the client request has.
     pub until: i64,
     pub text: String,
 }
@@ -122,9 +122,9 @@ pub struct TurnRow {
     pub assistant: String,
     pub status: TurnStatus,
     pub step: u32,
-    /// How often another process had to go on with it.
+    /// How often the turn was resumed after a crash or an expired lease.
     pub takeovers: u32,
-    /// The same, since its last committed step.
+    /// The number of takeovers since the last committed step.
     pub stalled: u32,
     pub key_id: Option<Uuid>,
     pub cancel_requested: bool,
@@ -138,7 +138,7 @@ pub struct TurnRow {
     pub finished_at: Option<Timestamp>,
 }
 
-/// A row of `tool_calls`, read and inserted whole.
+/// A row of `tool_calls`, with all columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRow {
     pub id: Uuid,
@@ -174,7 +174,7 @@ pub struct CallRow {
     pub dedupe_of: Option<Uuid>,
     pub retry_of: Option<Uuid>,
     pub idempotency_key: Option<String>,
-    /// What the corridor decided on rights: `{needs, granted, scope}`.
+    /// The permission decision of the call pipeline: `{needs, granted, scope}`.
     pub permission: Option<JsonText>,
     /// The `ToolContext` without `auth`.
     pub context: JsonText,
@@ -192,14 +192,14 @@ pub struct CallRow {
 }
 
 impl CallRow {
-    /// How long it took, by the row's own times.
+    /// The duration of the call, from the times in its row.
     pub fn took_ms(&self) -> u64 {
         let start = self.started_at.unwrap_or(self.created_at);
         let end = self.finished_at.unwrap_or(start);
         u64::try_from(end.as_millisecond() - start.as_millisecond()).unwrap_or(0)
     }
 
-    /// The stored data as a value; null where there is none.
+    /// The stored response as a value; null where there is none.
     pub fn response_value(&self) -> Value {
         self.response.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null)
     }
@@ -216,13 +216,13 @@ pub struct AttemptRow {
     pub error: JsonText,
 }
 
-/// A finished call with the same key, if nothing has made it stale.
+/// A finished call with the same dedupe key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reusable {
     pub call: CallRow,
     /// A finished `idempotent` or `once` call of the same conversation came after it.
     pub stale: bool,
-    /// The person has sent a message after it (ends the refusal of an `outcome_unknown` repeat).
+    /// The user has sent a message after the call, which allows repeating a call with `outcome_unknown`.
     pub message_since: bool,
 }
 
@@ -231,7 +231,7 @@ pub struct Reusable {
 pub struct CallFilter {
     pub conversation_id: Option<Uuid>,
     pub turn_id: Option<Uuid>,
-    /// Only calls of conversations and turns of this person.
+    /// Only calls of conversations and turns of this user.
     pub user_id: Option<String>,
     pub tool: Option<String>,
     pub status: Option<CallStatus>,

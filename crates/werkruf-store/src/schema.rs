@@ -1,13 +1,13 @@
-//! How far a database's schema has come, beside what this binary knows.
+//! The schema of a database, compared with the schema of this binary.
 
 use serde::Serialize;
 
-/// What `migrate --check` tells.
+/// What `migrate --check` reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SchemaReport {
-    /// Number of the last migration in the database; 0 for a new one.
+    /// The schema number of the database: how many migrations it has. 0 for a new one.
     pub found: i64,
-    /// Number of the last migration this binary has.
+    /// The schema number of this binary.
     pub known: i64,
     /// Names of the migrations that are missing, in order.
     pub pending: Vec<String>,

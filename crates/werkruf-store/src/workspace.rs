@@ -1,4 +1,4 @@
-//! The customer's own rows: requests, tasks, working times, articles, people. Read through a [`RowScope`], never around it.
+//! The rows of the workspace: requests, tasks, working times, articles, people. They are always read through a [`RowScope`].
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -7,7 +7,8 @@ use werkruf_contract::{Scope, Uuid};
 
 use crate::{Branch, NewUser, RoleWithPermissions, StoreFuture};
 
-/// Whose rows a query may touch. Built from the principal and the corridor's grant; the arguments only choose inside it.
+/// The rows that a query may read. Built from the principal and the scope that the call pipeline granted; the arguments of the call
+/// only choose within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowScope {
     pub caller: i64,
@@ -16,18 +17,18 @@ pub struct RowScope {
     pub target: Target,
 }
 
-/// What the arguments ask for.
+/// The rows that the arguments of the call select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The caller's own rows, whatever the grant.
     Own,
-    /// One person's rows, inside the grant.
+    /// One user's rows, within the grant.
     User(i64),
-    /// A branch's rows, inside the grant.
+    /// A branch's rows, within the grant.
     Branch(i64),
 }
 
-/// What a reach comes down to in a WHERE: a person's rows, perhaps of one branch, or a branch's rows.
+/// A row scope as conditions of a WHERE clause: a user's rows, perhaps of one branch, or a branch's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) person: Option<i64>,
@@ -35,11 +36,11 @@ pub(crate) struct Bound {
 }
 
 impl RowScope {
-    /// `None` where the grant does not cover the target: no rows, whatever is stored.
+    /// `None` where the grant does not cover the target; the query then has no rows.
     pub(crate) fn bound(&self) -> Option<Bound> {
         match (self.target, self.grant) {
             (Target::Own, _) => Some(Bound { person: Some(self.caller), branch: None }),
-            // Naming oneself is no less than naming nobody.
+            // A caller who names their own id gets the same rows as without naming anyone.
             (Target::User(user), _) if user == self.caller => Some(Bound { person: Some(user), branch: None }),
             (Target::User(_) | Target::Branch(_), Scope::Own) => None,
             (Target::User(user), Scope::Branch) => Some(Bound { person: Some(user), branch: Some(self.caller_branch?) }),
@@ -50,7 +51,7 @@ impl RowScope {
     }
 }
 
-/// From and to, both included; `None` is open.
+/// A span of days, both ends included; `None` is unbounded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DateSpan {
     pub from: Option<Date>,
@@ -66,21 +67,21 @@ pub struct WorkQuery {
     pub limit: u32,
 }
 
-/// Rows and whether there were more than the limit.
+/// Rows, and whether there were more than the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing<T> {
     pub rows: Vec<T>,
     pub truncated: bool,
 }
 
-/// A request or a task, newest first.
+/// A request or a task. Lists are newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkRow {
     pub id: i64,
     pub title: String,
     pub status: String,
     pub due_date: Option<Date>,
-    /// "First Last": who asked (requests) or whose it is (tasks).
+    /// "First Last": the requester of a request, the user of a task.
     pub requester: String,
     pub responsible: Option<String>,
 }
@@ -95,7 +96,7 @@ pub struct WorktimeQuery {
     pub limit: u32,
 }
 
-/// One stretch of work, oldest first; without an end it is still running.
+/// One working time; without an end it is still running. Lists are oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorktimeRow {
     pub id: i64,
@@ -104,7 +105,7 @@ pub struct WorktimeRow {
     pub ended_at: Option<Timestamp>,
 }
 
-/// Articles by words and tags. Articles without a branch are for every branch.
+/// Articles by words and tags. An article without a branch is visible in every branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArticleQuery {
     pub reach: RowScope,
@@ -121,7 +122,7 @@ pub struct ArticleRow {
     pub tags: Vec<String>,
 }
 
-/// A request that a tool writes; it gets its number inside the transaction.
+/// A request that a tool creates; it gets its id inside the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDraft {
     pub title: String,
@@ -132,7 +133,7 @@ pub struct RequestDraft {
     pub branch_id: Option<i64>,
 }
 
-/// A person as `get_user_info` shows one.
+/// A person as `get_user_info` returns them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {
     pub id: i64,
@@ -144,7 +145,7 @@ pub struct PersonRow {
     pub roles: Vec<String>,
 }
 
-/// An import file, whole. A missing list changes nothing.
+/// The content of an import file. A missing list changes nothing.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct WorkspaceBatch {
     pub tenant: String,
@@ -225,7 +226,7 @@ pub struct ImportReport {
     pub written: std::collections::BTreeMap<String, u64>,
 }
 
-/// What is wrong with an import, by JSON pointer.
+/// A fault in an import file, by JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportFault {
     pub path: String,
@@ -234,17 +235,17 @@ pub struct ImportFault {
     pub message: String,
 }
 
-/// The workspace's rows.
+/// Reads and writes the workspace's rows.
 pub trait Workspace: Send + Sync {
     fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>>;
     fn tasks(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>>;
     fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>>;
     fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>>;
-    /// A person the reach covers; `None` alike for one outside it and one that does not exist.
+    /// A person within the row scope; `None` both for a person outside it and for one that does not exist.
     fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>>;
-    /// Writes an open request; `None` when nobody has the number of the one who is to be responsible.
+    /// Creates an open request; `None` when no user has the id in `responsible_id`.
     fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>>;
-    /// One transaction: everything or, with faults, nothing. `new_tenant_id` is used when the tenant is new.
+    /// Writes all rows in one transaction, or none when there are faults. `new_tenant_id` is used when the tenant is new.
     fn import(&self, batch: WorkspaceBatch, new_tenant_id: Uuid, now: Timestamp)
     -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>>;
 }

@@ -1,4 +1,4 @@
-//! What an import may say: words, times, references. Knows no database; what is stored already comes in as [`Stored`].
+//! Checks the values and references of an import. Independent of the database: the rows a tenant already has come in as [`Stored`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use werkruf_contract::Uuid;
 
 use crate::{Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch};
 
-/// Faults told at most; who has more begins with these.
+/// The most faults in a report.
 const MOST: usize = 100;
 
 const REQUEST_STATUS: [&str; 4] = ["open", "in_progress", "done", "cancelled"];
@@ -40,23 +40,23 @@ impl Faults {
     }
 }
 
-/// A row whose own values can be judged.
+/// A row whose values can be checked without other rows.
 pub(crate) trait Checked {
     fn id(&self) -> i64;
     fn check(&self, path: &str, faults: &mut Faults);
 }
 
-/// What the tenant has already.
+/// The ids that the tenant already has.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) branches: HashSet<i64>,
     pub(crate) roles: HashSet<i64>,
     pub(crate) users: HashSet<i64>,
-    /// Whose each external id is.
+    /// The user of each external id.
     pub(crate) external_ids: HashMap<String, i64>,
 }
 
-/// Whether a tenant of this name may be made.
+/// Checks that a tenant of this name may be created.
 pub(crate) fn check_new_tenant(name: &str, faults: &mut Faults) {
     if Uuid::try_parse(name).is_ok() {
         faults.push("/tenant".to_owned(), format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
@@ -66,7 +66,7 @@ pub(crate) fn check_new_tenant(name: &str, faults: &mut Faults) {
     }
 }
 
-/// Everything that can be judged without the database.
+/// Checks everything that does not need the database.
 pub(crate) fn check_values(batch: &WorkspaceBatch) -> Faults {
     let mut faults = Faults::default();
     check_list("branches", &batch.branches, &mut faults);
@@ -80,19 +80,19 @@ pub(crate) fn check_values(batch: &WorkspaceBatch) -> Faults {
 }
 
 fn check_list<T: Checked>(name: &str, rows: &[T], faults: &mut Faults) {
-    let mut seen: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
+    let mut first_use: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
         let path = format!("/{name}/{at}");
         row.check(&path, faults);
-        if let Some(first) = seen.get(&row.id()) {
+        if let Some(first) = first_use.get(&row.id()) {
             faults.push(format!("{path}/id"), format!("{} is the id of /{name}/{first} already", row.id()));
         } else {
-            seen.insert(row.id(), at);
+            first_use.insert(row.id(), at);
         }
     }
 }
 
-/// Whether whatever is named exists, in the file or in what is stored.
+/// Checks that every referenced row exists, in the file or in the tenant.
 pub(crate) fn check_references(batch: &WorkspaceBatch, mut stored: Stored, faults: &mut Faults) {
     check_external_ids(batch, &stored.external_ids, faults);
     stored.branches.extend(batch.branches.iter().map(|row| row.id));
@@ -134,11 +134,11 @@ pub(crate) fn check_references(batch: &WorkspaceBatch, mut stored: Stored, fault
     }
 }
 
-/// A login leads to one person. Somebody in the file gives up the one stored for them.
+/// An external id belongs to one user. A user in the file gives up their stored external id.
 fn check_external_ids(batch: &WorkspaceBatch, stored: &HashMap<String, i64>, faults: &mut Faults) {
-    let renewed: HashSet<i64> = batch.users.iter().map(|user| user.id).collect();
+    let replaced: HashSet<i64> = batch.users.iter().map(|user| user.id).collect();
     let mut taken: HashMap<&str, i64> =
-        stored.iter().filter(|(_, id)| !renewed.contains(id)).map(|(name, id)| (name.as_str(), *id)).collect();
+        stored.iter().filter(|(_, id)| !replaced.contains(id)).map(|(name, id)| (name.as_str(), *id)).collect();
     for (at, user) in batch.users.iter().enumerate() {
         let Some(name) = user.external_id.as_deref() else { continue };
         match taken.get(name) {
@@ -153,7 +153,7 @@ fn check_external_ids(batch: &WorkspaceBatch, stored: &HashMap<String, i64>, fau
     }
 }
 
-/// Fit to be the slug of a new tenant.
+/// Whether the text may be the slug of a new tenant.
 pub(crate) fn is_slug(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     (1..=64).contains(&text.len()) && text.chars().all(fits) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -165,9 +165,9 @@ fn filled(text: &str, path: &str, field: &str, faults: &mut Faults) {
     }
 }
 
-fn status(word: &str, known: &[&str], path: &str, faults: &mut Faults) {
-    if !known.contains(&word) {
-        faults.push(format!("{path}/status"), format!("there is no status \"{word}\"; take one of {}", known.join(", ")));
+fn status(value: &str, known: &[&str], path: &str, faults: &mut Faults) {
+    if !known.contains(&value) {
+        faults.push(format!("{path}/status"), format!("there is no status \"{value}\"; take one of {}", known.join(", ")));
     }
 }
 
@@ -187,7 +187,7 @@ fn moment(time: Option<Timestamp>, path: &str, field: &str, faults: &mut Faults)
     day(time.map(|time| TimeZone::UTC.to_datetime(time).date()), path, field, faults);
 }
 
-/// A language tag as in BCP 47, by its form.
+/// Whether the text has the form of a BCP 47 language tag.
 fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let language = parts.next().unwrap_or_default();

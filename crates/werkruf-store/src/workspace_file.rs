@@ -1,7 +1,7 @@
-//! An import file's text, read field by field so that every fault is told at once and with its place.
+//! Parses an import file field by field, so that all faults are reported at once with path and line.
 //!
 //! Unknown fields and fields given twice are faults: a typo must not pass silently. Values are borrowed from the text
-//! until their type is known, so a large file is never held twice.
+//! until their type is known, so a large file is in memory once.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::workspace_check::{Checked, Faults};
 use crate::workspace_lines::add_lines;
 use crate::{Branch, ImportFault, NewArticle, NewRequest, NewTask, NewUser, NewWorktime, RoleWithPermissions, WorkspaceBatch};
 
-/// Reads an import file, or says everything that is wrong with its shape, each fault with path and line.
+/// Parses an import file, or returns all faults of its structure, each with path and line.
 pub fn parse_batch(text: &str) -> Result<WorkspaceBatch, Vec<ImportFault>> {
     let root: Object<'_> = serde_json::from_str(text).map_err(|error| {
         let message = if error.is_data() { "the file takes one JSON object".to_owned() } else { format!("this is not JSON: {error}") };
@@ -38,7 +38,7 @@ pub fn parse_batch(text: &str) -> Result<WorkspaceBatch, Vec<ImportFault>> {
     };
     file.close(&mut faults);
     if faults.is_empty() {
-        // Values are checked again with the whole batch and the database at hand.
+        // The import checks the values again, together with the whole batch and the database.
         return Ok(batch);
     }
     faults.append(values);
@@ -47,13 +47,13 @@ pub fn parse_batch(text: &str) -> Result<WorkspaceBatch, Vec<ImportFault>> {
     Err(faults)
 }
 
-/// An object's fields in order, not yet read.
+/// An object's fields in order, not yet parsed.
 pub(crate) struct Object<'t>(pub(crate) Vec<(String, &'t RawValue)>);
 
 impl<'de: 't, 't> Deserialize<'de> for Object<'t> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
+        struct FieldVisitor;
+        impl<'de> Visitor<'de> for FieldVisitor {
             type Value = Object<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +68,7 @@ impl<'de: 't, 't> Deserialize<'de> for Object<'t> {
                 Ok(Object(fields))
             }
         }
-        deserializer.deserialize_map(Seen)
+        deserializer.deserialize_map(FieldVisitor)
     }
 }
 
@@ -78,7 +78,7 @@ trait Row: Checked + Sized {
     fn read(fields: &mut Fields<'_>, faults: &mut Faults) -> Option<Self>;
 }
 
-/// A value with a word for what it must be.
+/// A value, with a description of its form for error messages.
 trait Value: DeserializeOwned {
     const TAKES: &'static str;
 }
@@ -102,7 +102,7 @@ impl Value for Scope {
     const TAKES: &'static str = "\"own\", \"branch\" or \"all\"";
 }
 
-/// The fields of one object that nobody has taken yet.
+/// The fields of one object that were not read yet.
 struct Fields<'t> {
     path: String,
     left: Vec<(String, &'t RawValue)>,
@@ -137,7 +137,7 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Missing and null are the same; the outer `None` is a fault.
+    /// An optional field. A missing field and null are the same; the outer `None` is a fault.
     fn may<T: Value>(&mut self, name: &str, faults: &mut Faults) -> Option<Option<T>> {
         match self.take(name).filter(|raw| raw.get() != "null") {
             Some(raw) => value(raw, join(&self.path, name), faults).map(Some),
@@ -193,7 +193,7 @@ impl<'t> Fields<'t> {
         self.objects(name, faults, read).unwrap_or_default()
     }
 
-    /// Whatever nobody took is unknown.
+    /// Reports the fields that were not read as unknown.
     fn close(&mut self, faults: &mut Faults) {
         for (name, _) in std::mem::take(&mut self.left) {
             faults.push(join(&self.path, &name), "is not a field of an import file; correct or remove it");
@@ -209,7 +209,7 @@ fn value<T: Value>(raw: &RawValue, path: String, faults: &mut Faults) -> Option<
     read
 }
 
-/// The beginning of a value, short enough for a line.
+/// The start of a value, short enough for one line.
 fn shown(raw: &RawValue) -> String {
     const LONGEST: usize = 40;
     let text = raw.get();
@@ -219,7 +219,7 @@ fn shown(raw: &RawValue) -> String {
     }
 }
 
-/// A JSON pointer one step further.
+/// Appends a step to a JSON pointer.
 fn join(path: &str, name: &str) -> String {
     format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

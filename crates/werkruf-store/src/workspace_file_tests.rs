@@ -1,4 +1,4 @@
-//! Shapes of import files, and where their faults stand.
+//! The structure of import files, and the paths and lines of their faults.
 
 use super::parse_batch;
 use crate::{ImportFault, add_lines};
@@ -36,7 +36,7 @@ fn a_whole_file_is_read_and_a_missing_list_is_empty() {
 }
 
 #[test]
-fn broken_json_is_told_with_its_line() {
+fn broken_json_is_reported_with_its_line() {
     let found = faults("{\n  \"tenant\": \"acme\",\n  \"users\": [}\n}");
     assert_eq!((found.len(), found[0].0.as_str(), found[0].1), (1, "", Some(3)), "{found:?}");
     assert!(found[0].2.contains("not JSON"), "{found:?}");
@@ -44,7 +44,7 @@ fn broken_json_is_told_with_its_line() {
 }
 
 #[test]
-fn every_fault_of_shape_is_told_with_path_and_line() {
+fn every_structural_fault_is_reported_with_path_and_line() {
     let text = r#"{
   "tenant": 7,
   "requets": [],
@@ -72,7 +72,7 @@ fn every_fault_of_shape_is_told_with_path_and_line() {
     let expected = [
         ("/tenant", 2),
         ("/requets", 3),
-        // A field that is not there has its row's line.
+        // A missing field has the line of its row.
         ("/requests/1/title", 6),
         ("/requests/1/id", 7),
         ("/requests/1/titel", 8),
@@ -89,29 +89,32 @@ fn every_fault_of_shape_is_told_with_path_and_line() {
     ];
     let expected: Vec<(String, Option<usize>)> = expected.iter().map(|(path, line)| ((*path).to_owned(), Some(*line))).collect();
     assert_eq!(places(text), expected);
-    let told = faults(text);
-    let of = |path: &str| told.iter().find(|(known, ..)| known == path).unwrap().2.clone();
+    let reported = faults(text);
+    let of = |path: &str| reported.iter().find(|(known, ..)| known == path).unwrap().2.clone();
     assert_eq!(of("/requests/1/id"), "takes a whole number, not \"2\"");
     assert_eq!(of("/roles/0/permissions/0/access"), "takes \"read\", \"write\" or \"both\", not \"reed\"");
     assert!(of("/requests/1/title").starts_with("is missing"));
 }
 
 #[test]
-fn values_are_judged_beside_faults_of_shape() {
+fn values_are_checked_together_with_structural_faults() {
     let text =
         WHOLE.replace("\"status\": \"done\"", "\"status\": \"dun\"").replace("\"id\": 1, \"title\": \"Chair\"", "\"title\": \"Chair\"");
     assert_eq!(places(&text), [("/requests/0/id".to_owned(), Some(8)), ("/tasks/0/status".to_owned(), Some(9))]);
-    assert!(parse_batch(&WHOLE.replace("\"status\": \"done\"", "\"status\": \"dun\"")).is_ok(), "values alone are the import's to judge");
+    assert!(
+        parse_batch(&WHOLE.replace("\"status\": \"done\"", "\"status\": \"dun\"")).is_ok(),
+        "faulty values alone are left to the import"
+    );
 }
 
 #[test]
-fn a_hundred_faults_are_enough() {
+fn at_most_a_hundred_faults_are_reported() {
     let rows = vec!["{}"; 300].join(",");
     assert_eq!(faults(&format!("{{\"tenant\": \"a\", \"tasks\": [{rows}]}}")).len(), 100);
 }
 
 #[test]
-fn lines_are_found_afterwards() {
+fn lines_can_be_added_later() {
     let fault = |path: &str| ImportFault { path: path.to_owned(), line: None, message: String::new() };
     let mut found =
         vec![fault("/cerebro_articles/0/branch_id"), fault("/roles/0/permissions/0/entity"), fault("/nowhere"), fault("/requests/9/id")];

@@ -1,4 +1,4 @@
-//! On which line of a file a fault stands. Looked for only when there are faults, in one pass over each list.
+//! Finds the line of each fault in an import file. Runs only when there are faults, in one pass over each list.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use crate::ImportFault;
 use crate::workspace_file::Object;
 
-/// Gives each fault the line its path leads to, or of the nearest thing around it that exists, and sorts by line.
+/// Sets the line of each fault from its path, or from the nearest enclosing value that exists, and sorts by line.
 pub fn add_lines(text: &str, faults: &mut [ImportFault]) {
     let Ok(root) = serde_json::from_str::<Object<'_>>(text) else { return };
     let mut lists: HashMap<String, Vec<&RawValue>> = HashMap::new();
-    let mut places = Vec::with_capacity(faults.len());
+    let mut located = Vec::with_capacity(faults.len());
     for fault in faults.iter_mut() {
         let mut steps = fault.path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
         let Some(first) = steps.next() else { continue };
@@ -30,11 +30,11 @@ pub fn add_lines(text: &str, faults: &mut [ImportFault]) {
                 }
             }
         }
-        places.push((offset(text, found), fault));
+        located.push((offset(text, found), fault));
     }
-    places.sort_by_key(|(offset, _)| *offset);
+    located.sort_by_key(|(offset, _)| *offset);
     let (mut line, mut counted) = (1, 0);
-    for (offset, fault) in places {
+    for (offset, fault) in located {
         line += text.as_bytes().get(counted..offset).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count());
         counted = offset.max(counted);
         fault.line = Some(line);
@@ -44,7 +44,7 @@ pub fn add_lines(text: &str, faults: &mut [ImportFault]) {
 
 fn inside<'t>(value: &'t RawValue, step: &str) -> Option<&'t RawValue> {
     if let Ok(object) = serde_json::from_str::<Object<'t>>(value.get()) {
-        // Of a field given twice, the second is the fault.
+        // Where a field is given twice, the second one is the fault.
         return object.0.into_iter().rfind(|(name, _)| name == step).map(|(_, inner)| inner);
     }
     let items: Vec<&'t RawValue> = serde_json::from_str(value.get()).ok()?;

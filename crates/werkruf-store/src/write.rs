@@ -1,4 +1,4 @@
-//! What a turn writes. One value is one transaction.
+//! What a turn writes. One [`OpenTurn`] or [`TurnWrite`] is one transaction.
 
 use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
@@ -6,28 +6,28 @@ use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 use crate::approvals::NewApproval;
 use crate::rows::{CallRow, JsonText, Summary};
 
-/// Proof of ownership: every write of a turn carries it, and zero rows means somebody else owns the conversation.
+/// Proof of ownership. Every write of a turn carries it; when no lease row matches, another owner has the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     pub tenant_id: Uuid,
-    /// The conversation, or the turn where there is none.
+    /// The conversation, or the turn where it has no conversation.
     pub stream_id: Uuid,
     pub owner: String,
     pub epoch: i64,
 }
 
-/// Where a turn belongs.
+/// The conversation of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConversationRef {
-    /// Made by this turn.
+    /// Created by this turn.
     New { id: Uuid, channel: String, title: String },
-    /// Must belong to `user_id`, or to anybody where the caller may see all.
+    /// Must belong to `user_id`, or to any user where the caller may see all conversations.
     Existing { id: Uuid, any_user: bool },
-    /// A turn by itself, with its own lease row.
+    /// The turn has no conversation and has its own lease row.
     None,
 }
 
-/// Which door a turn came through.
+/// Which operation started a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnKind {
     Chat,
@@ -36,7 +36,7 @@ pub enum TurnKind {
 }
 
 impl TurnKind {
-    /// The spelling in the table.
+    /// The value in the table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -46,7 +46,7 @@ impl TurnKind {
     }
 }
 
-/// What makes a second copy of the same inbound message recognisable.
+/// Identifies an inbound message, so that a second copy of it is recognized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxEntry {
     pub channel: String,
@@ -58,7 +58,7 @@ pub struct InboxEntry {
     pub expires_at: Timestamp,
 }
 
-/// A message to append; it gets its place inside the transaction.
+/// A message to append; it gets its `seq` inside the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
     pub id: Uuid,
@@ -91,41 +91,41 @@ pub struct OpenTurn {
     pub key_id: Option<Uuid>,
     pub message: Option<NewMessage>,
     pub inbox: Option<InboxEntry>,
-    /// False when another turn of the conversation is still running: the message waits without a place.
+    /// False when another turn of the conversation is still running: the message waits without a `seq`.
     pub start: bool,
     pub owner: String,
-    /// Calls that begin with the turn (invoke, retry): A and B in one.
+    /// Calls that start with the turn (invoke, retry): commits A and B in one.
     pub calls: Vec<CallRow>,
-    /// For those of the calls that wait for a person's word.
+    /// For the calls that need an approval.
     pub approvals: Vec<NewApproval>,
-    /// What a client of the OpenAI doors brought along.
+    /// The request of a client of the OpenAI-compatible API.
     pub client: Option<JsonText>,
-    /// Everything that client had sent and seen with it, as a digest.
+    /// Digest of that request, with the whole transcript in it.
     pub request_digest: Option<String>,
     /// Results of calls that the client ran.
     pub results: Vec<Replacement>,
-    /// What stands for results the client owes and does not send; `None` where the door knows no such calls.
+    /// The content for results that the client was to send and did not send; `None` where the API has no client-side calls.
     pub unanswered: Option<String>,
-    /// The newest turn the conversation must still have, for a client that goes on from what it has seen.
+    /// The turn that must still be the newest of the conversation, for a client that continues its transcript.
     pub after: Option<Uuid>,
     pub events: Vec<NewEvent>,
     pub now: Timestamp,
 }
 
-/// What came of commit A.
+/// The result of commit A.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
-    /// Stored. The fence is there when the turn may start at once.
+    /// Stored. There is a fence when the turn may start at once.
     Stored { fence: Option<Fence>, event_seqs: Vec<i64>, state: State, assistant: String },
-    /// The inbox knows this message already.
+    /// The inbox has this message already.
     Duplicate { turn_id: Uuid, same_body: bool },
-    /// No such conversation for this person.
+    /// This user has no such conversation.
     UnknownConversation,
-    /// Another turn came after the one the client knows.
+    /// Another turn came after the one in `after`.
     Superseded,
 }
 
-/// A queued call begins.
+/// A queued call starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStart {
     pub id: Uuid,
@@ -143,11 +143,11 @@ pub struct CallRetry {
     pub status: CallStatus,
     /// A `ToolErrorDetail`.
     pub error: JsonText,
-    /// When the next attempt begins.
+    /// When the next attempt starts.
     pub next_started_at: Timestamp,
 }
 
-/// A call ends, for good.
+/// A call reaches its terminal status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEnd {
     pub id: Uuid,
@@ -162,7 +162,7 @@ pub struct CallEnd {
     pub finished_at: Timestamp,
 }
 
-/// What a provider says in the end of a call it runs itself: the row was written when it began. What is left out stays.
+/// The provider's final data for a call that it runs itself. The row was written when the call started; fields that are `None` stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCallUpdate {
     pub id: Uuid,
@@ -174,7 +174,7 @@ pub struct ProviderCallUpdate {
     pub raw_arguments: Option<String>,
 }
 
-/// The real result takes the place of a placeholder.
+/// A result that replaces its placeholder message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replacement {
     pub tool_call_id: String,
@@ -200,7 +200,7 @@ pub struct NewUsage {
     pub cost_nano_usd: Option<i64>,
 }
 
-/// The turn row moves on.
+/// A change of the turn row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnChange {
     pub status: TurnStatus,
@@ -209,14 +209,14 @@ pub struct TurnChange {
     pub error: Option<(JsonText, String)>,
     /// The final text.
     pub message: Option<String>,
-    /// What the client has seen after it.
+    /// Digest of the transcript that the client has after the turn.
     pub transcript_digest: Option<String>,
 }
 
-/// Commits B, C and D. A `turn` change that ends the turn, or lets it wait for a person's word, also gives the lease back.
+/// Commits B, C and D. A `turn` change that ends the turn, or makes it wait for an approval, also releases the lease.
 #[derive(Debug, Clone)]
 pub struct TurnWrite {
-    /// The same write sent again, because nobody knows whether it arrived, has the same id and is written once.
+    /// A write whose result was lost is sent again with the same id, and is written once.
     pub id: Uuid,
     pub fence: Fence,
     pub conversation_id: Option<Uuid>,
@@ -224,33 +224,33 @@ pub struct TurnWrite {
     pub user_id: String,
     pub now: Timestamp,
     pub messages: Vec<NewMessage>,
-    /// Results for which a placeholder stands in the history.
+    /// Results that have a placeholder in the history.
     pub replacements: Vec<Replacement>,
     pub calls: Vec<CallRow>,
     pub approvals: Vec<NewApproval>,
-    /// Calls whose pending approval is no longer asked for.
+    /// Calls whose pending approval is withdrawn.
     pub withdrawn: Vec<Uuid>,
     pub starts: Vec<CallStart>,
     pub retries: Vec<CallRetry>,
-    /// Before they end.
+    /// Applied before `ends`.
     pub provider_updates: Vec<ProviderCallUpdate>,
     pub ends: Vec<CallEnd>,
     /// Merged one after the other, in order.
     pub state_patches: Vec<State>,
     pub usage: Vec<NewUsage>,
-    /// Messages of the conversation that were counted now, with their tokens.
+    /// Messages of the conversation with their token counts, where these were computed now.
     pub counted: Vec<(Uuid, i64)>,
-    /// Takes the place of the conversation's last one.
+    /// Replaces the conversation's summary.
     pub summary: Option<Summary>,
     pub events: Vec<NewEvent>,
     pub turn: Option<TurnChange>,
-    /// An answer that broke off after the provider had run something keeps its step: the next one has this number plus one. It
-    /// does not count as a committed step.
+    /// The step of an answer that broke off after the provider had run a call: the next step has this number plus one. The
+    /// abandoned step does not count as a committed step.
     pub given_up: Option<u32>,
 }
 
 impl TurnWrite {
-    /// A write with nothing in it yet.
+    /// An empty write.
     pub const fn new(id: Uuid, fence: Fence, conversation_id: Option<Uuid>, turn_id: Uuid, user_id: String, now: Timestamp) -> Self {
         Self {
             id,
@@ -279,13 +279,13 @@ impl TurnWrite {
     }
 }
 
-/// What a write left behind.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Written {
     /// One per event, in order.
     pub event_seqs: Vec<i64>,
     /// The session state after the patches; `None` when there were none.
     pub state: Option<State>,
-    /// Somebody asked for the turn to stop.
+    /// The turn has a cancel request.
     pub cancel_requested: bool,
 }

@@ -1,7 +1,7 @@
-//! Another program's registry of calls (seeds 000 and 004): a `tool_calls` or `tool_call` table, with or without `call_id`.
+//! Reads calls of another program (seeds 000 and 004): a `tool_calls` or `tool_call` table, with or without `call_id`.
 //!
-//! An id of the wire is taken over as the wire has it. Where `call_id` only repeats `item_id` it was made up from it (seed
-//! 004's fallback; on the wire the two are never the same), and stays empty here.
+//! An id from the model provider is imported unchanged. A `call_id` equal to `item_id` is seed 004's fallback, because a provider never
+//! sends two equal ids; such a `call_id` is not imported.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,22 +11,22 @@ use super::fields::{Fields, spelled};
 use super::message::Origin;
 use crate::CallRow;
 
-/// A call on its way. Turn and step are given to it when it is written.
+/// A call to import. It gets its turn and step when it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PlannedCall {
     pub(crate) origin: Origin,
     pub(crate) row: CallRow,
 }
 
-/// What a conversation's row must be known for.
+/// What a call takes from its conversation.
 pub(crate) struct Home {
     pub(crate) tenant_id: Uuid,
     pub(crate) conversation_id: Option<Uuid>,
-    /// The time of a call that does not say its own.
+    /// The time of a call without a time of its own.
     pub(crate) made: Timestamp,
 }
 
-/// Reads a row; the reason where it cannot be one of our calls.
+/// Reads a row; the error is the reason why it cannot be imported.
 pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> {
     let tool_name = row.text(&["tool_name", "name", "function_name", "tool"]).ok_or("it names no tool")?;
     let origin = Origin { table: row.table.clone(), id: row.id.clone() };
@@ -70,7 +70,7 @@ pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> 
         error_code: failure.as_ref().map(|failure| failure.code.to_string()),
         error: error.or_else(|| failure.as_ref().map(|failure| failure.message.clone())),
         error_detail: failure.and_then(|failure| serde_json::to_string(&failure.into_detail(u32::from(sent))).ok()),
-        // Nobody knows what the tool did to the world, so it is never sent again by itself.
+        // The effect of the tool is unknown, so the call is never sent again automatically.
         effect: Effect::Once,
         attempt: u32::from(sent),
         cache_hit: false,
@@ -94,7 +94,7 @@ pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> 
     Ok(PlannedCall { origin, row })
 }
 
-/// Everything we have no column for, under one name.
+/// The columns without a counterpart, under one name.
 fn meta(row: Fields, origin: &Origin) -> String {
     let mut imported: Map<String, Value> = row.rest();
     imported.insert("table".to_owned(), origin.table.clone().into());
@@ -103,54 +103,54 @@ fn meta(row: Fields, origin: &Origin) -> String {
 }
 
 fn kind(row: &mut Fields) -> CallKind {
-    let Some(said) = row.text(&["type", "kind"]) else { return CallKind::Function };
-    let kind = match said.to_lowercase().as_str() {
+    let Some(named) = row.text(&["type", "kind"]) else { return CallKind::Function };
+    let kind = match named.to_lowercase().as_str() {
         "function" | "function_call" => CallKind::Function,
         "mcp" | "mcp_call" => CallKind::Mcp,
         "web_search" | "web_search_call" => CallKind::WebSearch,
         "custom" | "custom_tool_call" => CallKind::Custom,
         other => {
             let kind = if other.starts_with("mcp") { CallKind::Mcp } else { CallKind::Function };
-            row.keep("type", said.into());
+            row.keep("type", named.into());
             return kind;
         }
     };
-    if kind.as_str() != said {
-        row.keep("type", said.into());
+    if kind.as_str() != named {
+        row.keep("type", named.into());
     }
     kind
 }
 
-/// How a call that never ended is told: nobody will end it now.
+/// The error of a call that had not ended in the source.
 const UNFINISHED: &str = "It had not ended when it was imported; whether it was carried out is not known.";
 
 fn status(row: &mut Fields) -> (CallStatus, Option<&'static str>) {
-    let said = row.text(&["status"]).unwrap_or_default();
-    let (status, fault) = match said.to_lowercase().as_str() {
+    let named = row.text(&["status"]).unwrap_or_default();
+    let (status, fault) = match named.to_lowercase().as_str() {
         "succeeded" | "success" | "completed" | "done" | "ok" => (CallStatus::Succeeded, None),
         "failed" | "error" | "failure" | "incomplete" => (CallStatus::Failed, None),
         "timeout" | "timed_out" => (CallStatus::Timeout, None),
         "canceled" | "cancelled" => (CallStatus::Canceled, None),
         _ => (CallStatus::Failed, Some(UNFINISHED)),
     };
-    if status.as_str() != said {
-        row.keep("status", said.into());
+    if status.as_str() != named {
+        row.keep("status", named.into());
     }
     (status, fault)
 }
 
 fn failure(status: CallStatus, fault: Option<&'static str>, error: Option<&str>) -> Option<Failure> {
-    let said = || error.unwrap_or("The other program did not say why.").to_owned();
+    let message = || error.unwrap_or("The other program did not say why.").to_owned();
     match (status, fault) {
         (_, Some(fault)) => Some(Failure::fatal("outcome_unknown", fault)),
-        (CallStatus::Failed, None) => Some(Failure::upstream("upstream_error", said())),
-        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, "tool_timeout", said())),
-        (CallStatus::Canceled, None) => Some(Failure::fatal("canceled", said())),
+        (CallStatus::Failed, None) => Some(Failure::upstream("upstream_error", message())),
+        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, "tool_timeout", message())),
+        (CallStatus::Canceled, None) => Some(Failure::fatal("canceled", message())),
         (CallStatus::Succeeded | CallStatus::Queued | CallStatus::Running, None) => None,
     }
 }
 
-/// The arguments as they could be run, and as they were written.
+/// The arguments as a JSON object, where they are one, and as they were stored.
 fn arguments_of(value: &Value) -> (Option<String>, Option<String>) {
     let raw = spelled(value);
     let object = raw.as_deref().and_then(|raw| serde_json::from_str::<Value>(raw).ok()).filter(Value::is_object);

@@ -1,4 +1,4 @@
-//! One row of another program, column by column. What nobody takes out of it is kept beside what was taken.
+//! One row of another program, by columns. Columns that are not read are kept with the imported row.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fields {
     pub(crate) table: String,
-    /// The row's own id, as it is there.
+    /// The row's id in the source.
     pub(crate) id: Value,
     rest: Map<String, Value>,
 }
@@ -20,40 +20,40 @@ impl Fields {
         Self { table: table.to_owned(), id: id.unwrap_or_else(|| Value::from(format!("row {}", place + 1))), rest: columns }
     }
 
-    /// The first of these columns that holds something, taken out.
+    /// Removes and returns the first of these columns that is not null.
     pub(crate) fn take(&mut self, names: &[&str]) -> Option<Value> {
         let name = names.iter().find(|name| self.rest.get(**name).is_some_and(|value| !value.is_null()))?;
         self.rest.shift_remove(*name)
     }
 
-    /// The same as text; numbers are spelled, empty text is nothing.
+    /// Like [`Self::take`], as text; a number is formatted, empty text is `None`.
     pub(crate) fn text(&mut self, names: &[&str]) -> Option<String> {
         self.take(names).and_then(|value| spelled(&value))
     }
 
-    /// The same as a time. What is no time stays where it is.
+    /// Like [`Self::take`], as a time. A value that is not a time stays in the row.
     pub(crate) fn time(&mut self, names: &[&str]) -> Option<Timestamp> {
         let name = names.iter().find(|name| self.rest.get(**name).and_then(moment).is_some())?;
         self.rest.shift_remove(*name).as_ref().and_then(moment)
     }
 
-    /// The same as JSON: text that holds some is read, other text is itself.
+    /// Like [`Self::take`], as JSON: text that holds JSON is parsed, other text is unchanged.
     pub(crate) fn json(&mut self, names: &[&str]) -> Option<Value> {
         self.take(names).map(read_json)
     }
 
-    /// Everything that was not taken, but for columns that hold nothing.
+    /// The columns that were not taken and are not null.
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.rest.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 
-    /// Puts something among what is kept.
+    /// Adds a value to those that are kept.
     pub(crate) fn keep(&mut self, name: &str, value: Value) {
         self.rest.insert(name.to_owned(), value);
     }
 }
 
-/// A value as text; nothing for nothing.
+/// A value as text; `None` for null and empty text.
 pub(crate) fn spelled(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -62,7 +62,7 @@ pub(crate) fn spelled(value: &Value) -> Option<String> {
     }
 }
 
-/// Text that holds JSON, read; everything else as it is.
+/// Parses text that holds JSON; every other value is unchanged.
 pub(crate) fn read_json(value: Value) -> Value {
     match value {
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
@@ -70,7 +70,7 @@ pub(crate) fn read_json(value: Value) -> Value {
     }
 }
 
-/// The first of these members that says something.
+/// The first of these members that is not null.
 pub(crate) fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
@@ -88,7 +88,7 @@ fn moment(value: &Value) -> Option<Timestamp> {
             let text = text.trim();
             let civil = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
             let time = text.parse::<Timestamp>().ok().or_else(|| postgres(text)?.parse().ok()).or_else(civil)?;
-            // The tables keep milliseconds.
+            // The tables store milliseconds.
             Timestamp::from_millisecond(time.as_millisecond()).ok()
         }
         _ => None,

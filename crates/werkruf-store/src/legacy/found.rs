@@ -1,4 +1,4 @@
-//! What another program's database holds, as it is there; which of its tables are which.
+//! The tables and rows of another program's database, before they are planned.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const CONVERSATIONS: [&str; 4] = ["conversations", "chats", "conversation", "cha
 const MESSAGES: [&str; 3] = ["messages", "chat_messages", "message"];
 const CALLS: [&str; 2] = ["tool_calls", "tool_call"];
 
-/// The rows that can be taken over.
+/// The rows that can be imported.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) conversations: Vec<Fields>,
@@ -19,14 +19,14 @@ pub(crate) struct Source {
     pub(crate) calls: Vec<Fields>,
 }
 
-/// Which table holds what; names as the other database spells them.
+/// The tables of the source, with their names there.
 pub(crate) struct Tables {
     known: [Option<String>; 3],
     unknown: Vec<String>,
 }
 
 impl Tables {
-    /// Chooses among the tables there are, by lower-case name; the reason where nothing can be taken over.
+    /// Chooses among the tables of the source, by lower-case name; the error is the reason why nothing can be imported.
     pub(crate) fn choose(tables: &BTreeMap<String, String>) -> Result<Self, String> {
         if tables.contains_key("schema_migrations") && tables.contains_key("leases") {
             return Err(
@@ -42,17 +42,17 @@ impl Tables {
         Ok(Self { known, unknown })
     }
 
-    /// The tables to read, in the order [`Tables::source`] takes their rows.
+    /// The tables to read, in the order [`Source::new`] takes their rows.
     pub(crate) fn known(&self) -> &[Option<String>; 3] {
         &self.known
     }
 
-    /// The tables nobody here knows.
+    /// The tables that cannot be imported.
     pub(crate) fn unknown(&self) -> &[String] {
         &self.unknown
     }
 
-    /// Notes how much was read, and what stays behind.
+    /// Reports how many rows were read, and which tables are skipped.
     pub(crate) fn note(&self, rows: &[Vec<Fields>], unknown: &[i64], report: &mut LegacyReport) {
         for (table, rows) in self.known.iter().zip(rows) {
             if let Some(table) = table {
@@ -66,7 +66,7 @@ impl Tables {
 }
 
 impl Source {
-    /// From the rows of the known tables.
+    /// Takes the rows of the known tables, in the order of [`Tables::known`].
     pub(crate) fn new(rows: Vec<Vec<Fields>>) -> Self {
         let mut lists = rows.into_iter();
         let mut next = || lists.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Ids that come out the same at every import: the other program's own where they are UUIDs, else made from theirs.
+//! Ids that are the same at every import: the source's own where they are UUIDs, else derived from the source's ids.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 
 use super::fields::spelled;
 
-/// The id of a row, in the shape of ours: the time it was made, then a digest of where it comes from.
+/// The id of a row, as a UUID of version 7: the row's time, then a digest of its origin.
 pub(crate) fn id(tenant_id: Uuid, table: &str, id: &Value, made: Timestamp) -> Uuid {
     let text = spelled(id).unwrap_or_default();
     if let Ok(own) = Uuid::try_parse(&text) {
@@ -16,7 +16,7 @@ pub(crate) fn id(tenant_id: Uuid, table: &str, id: &Value, made: Timestamp) -> U
     derived(tenant_id, &[table, &text], made)
 }
 
-/// An id for something the other program had no id for.
+/// An id for a row that has no UUID in the source.
 pub(crate) fn derived(tenant_id: Uuid, names: &[&str], made: Timestamp) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(b"werkruf import\0");
@@ -28,7 +28,7 @@ pub(crate) fn derived(tenant_id: Uuid, names: &[&str], made: Timestamp) -> Uuid 
     let digest = digest.finalize();
     let mut random = [0; 10];
     random.copy_from_slice(&digest[..10]);
-    // Rows of one moment keep the order of their numbers: 34 bits of it come first.
+    // Rows with the same time keep the order of their numbers: 34 bits of the number come first.
     let number = names.last().and_then(|name| name.parse::<u64>().ok()).filter(|number| *number < 1 << 34);
     if let Some(number) = number {
         let bits = ((number >> 22) << 24) | (number & 0x3f_ffff);

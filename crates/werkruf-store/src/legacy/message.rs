@@ -1,4 +1,4 @@
-//! Another program's message: from columns where it had them (seed 001), from inside its metadata where it had not.
+//! Reads messages of another program: from columns where it has them (seed 001), else from the message's metadata.
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use super::fields::{Fields, member, read_json, spelled};
 
 const RESULT: [&str; 4] = ["result", "output", "response", "tool_result"];
 
-/// Where a row comes from.
+/// The table and id of a row in the source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Origin {
     pub(crate) table: String,
@@ -17,31 +17,31 @@ pub(crate) struct Origin {
 
 /// A call inside a message.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct ListedCall {
     pub(crate) id: String,
     pub(crate) name: String,
     /// JSON text.
     pub(crate) args: String,
 }
 
-/// A message on its way.
+/// A message to import.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Draft {
-    /// `None`: it was inside another message.
+    /// `None`: the message was inside another message.
     pub(crate) origin: Option<Origin>,
     pub(crate) made: Option<Timestamp>,
     pub(crate) role: &'static str,
     pub(crate) content: String,
-    pub(crate) calls: Vec<Asked>,
+    pub(crate) calls: Vec<ListedCall>,
     pub(crate) call_id: Option<String>,
     pub(crate) tool_name: Option<String>,
     pub(crate) status: Option<&'static str>,
     pub(crate) metadata: Map<String, Value>,
-    /// Results that were inside this message, each a message of its own behind it.
+    /// Results that were inside this message; each becomes a message after it.
     pub(crate) results: Vec<Self>,
 }
 
-/// Reads a row; the reason where it cannot be one of our messages.
+/// Reads a row; the error is the reason why it cannot be imported.
 pub(crate) fn read(mut row: Fields) -> Result<Draft, String> {
     let named = row.text(&["role"]).or_else(|| row.text(&["sender", "author", "type"])).ok_or("it has no role")?;
     let mut role = role(&named).ok_or_else(|| format!("the role {named} is unknown"))?;
@@ -52,21 +52,21 @@ pub(crate) fn read(mut row: Fields) -> Result<Draft, String> {
     results.extend(
         member(&metadata, &["tool_results", "toolResults", "tool_outputs"]).into_iter().flat_map(list).filter_map(|item| result(&item)),
     );
-    let mut told = std::collections::HashSet::new();
-    results.retain(|result| result.call_id.as_ref().is_none_or(|id| id.is_empty() || told.insert(id.clone())));
+    let mut answered = std::collections::HashSet::new();
+    results.retain(|result| result.call_id.as_ref().is_none_or(|id| id.is_empty() || answered.insert(id.clone())));
     let call_id = row.text(&["tool_call_id"]).or_else(|| inside(&metadata, &["tool_call_id", "toolCallId"]));
     let (mut tool_name, mut status) = (None, None);
-    // Where roles were only user and assistant, a result was a message that named its call.
+    // A program with only the roles user and assistant stores a result as a message with a call id.
     if role == "tool" || (call_id.is_some() && calls.is_empty()) {
         if role != "tool" {
             row.keep("role", named.into());
             role = "tool";
         }
         tool_name = row.text(&["tool_name", "name"]).or_else(|| inside(&metadata, &["tool_name", "toolName", "tool", "name"]));
-        let said = row.text(&["status"]).or_else(|| inside(&metadata, &["status", "tool_status"]));
-        status = said.as_deref().and_then(outcome);
-        if let Some(said) = said.filter(|_| status.is_none()) {
-            row.keep("status", said.into());
+        let named_status = row.text(&["status"]).or_else(|| inside(&metadata, &["status", "tool_status"]));
+        status = named_status.as_deref().and_then(outcome);
+        if let Some(unknown) = named_status.filter(|_| status.is_none()) {
+            row.keep("status", unknown.into());
         }
     }
     let origin = Origin { table: row.table.clone(), id: row.id.clone() };
@@ -84,9 +84,9 @@ fn role(named: &str) -> Option<&'static str> {
     }
 }
 
-/// How a result ended, in seed 001's words.
-fn outcome(said: &str) -> Option<&'static str> {
-    match said.to_lowercase().as_str() {
+/// The status of a result, with seed 001's values.
+fn outcome(named: &str) -> Option<&'static str> {
+    match named.to_lowercase().as_str() {
         "success" | "succeeded" | "ok" | "completed" | "done" => Some("success"),
         "error" | "failed" | "failure" | "timeout" | "canceled" | "cancelled" => Some("error"),
         "pending" => Some("pending"),
@@ -94,7 +94,7 @@ fn outcome(said: &str) -> Option<&'static str> {
     }
 }
 
-/// The metadata as it was; what is no object is kept for itself.
+/// The metadata of the message; a value that is not an object is kept as a column.
 fn metadata(row: &mut Fields) -> Map<String, Value> {
     match row.json(&["metadata", "meta", "additional_kwargs"]) {
         Some(Value::Object(metadata)) => metadata,
@@ -106,7 +106,7 @@ fn metadata(row: &mut Fields) -> Map<String, Value> {
     }
 }
 
-/// Columns we have no place for.
+/// Adds the columns without a counterpart to the metadata.
 fn keep_rest(metadata: &mut Map<String, Value>, row: Fields) {
     let id = row.id.clone();
     let mut rest = row.rest();
@@ -136,8 +136,8 @@ fn list(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The calls in a value, and the results that stand inside them.
-fn calls(value: Option<&Value>) -> (Vec<Asked>, Vec<Draft>) {
+/// The calls in a value, and the results inside them.
+fn calls(value: Option<&Value>) -> (Vec<ListedCall>, Vec<Draft>) {
     let (mut calls, mut results) = (Vec::new(), Vec::new());
     for item in value.into_iter().flat_map(list) {
         let Some(object) = item.as_object() else { continue };
@@ -146,7 +146,7 @@ fn calls(value: Option<&Value>) -> (Vec<Asked>, Vec<Draft>) {
         let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
         let id = member(object, &["id", "call_id", "callId", "tool_call_id", "toolCallId"]).and_then(spelled).unwrap_or_default();
         let args = member(function, &["args", "arguments", "input", "parameters", "request"]);
-        calls.push(Asked { id: id.clone(), name: name.to_owned(), args: args.map_or_else(|| "{}".to_owned(), json_text) });
+        calls.push(ListedCall { id: id.clone(), name: name.to_owned(), args: args.map_or_else(|| "{}".to_owned(), json_text) });
         if member(object, &RESULT).is_some() || member(object, &["error"]).is_some() {
             results.extend(result(&item).map(|result| Draft { call_id: Some(id), tool_name: Some(name.to_owned()), ..result }));
         }
@@ -154,7 +154,7 @@ fn calls(value: Option<&Value>) -> (Vec<Asked>, Vec<Draft>) {
     (calls, results)
 }
 
-/// Arguments as JSON text: as they were written where that is JSON, else as a JSON string.
+/// Arguments as JSON text: unchanged where they are a JSON object or array, else as a JSON string.
 fn json_text(value: &Value) -> String {
     match value {
         Value::String(text) => match serde_json::from_str::<&RawValue>(text) {
@@ -168,13 +168,13 @@ fn json_text(value: &Value) -> String {
 fn result(item: &Value) -> Option<Draft> {
     let object = item.as_object()?;
     let error = member(object, &["error"]);
-    let said = member(object, &RESULT).or_else(|| object.get("content")).or(error)?;
+    let content = member(object, &RESULT).or_else(|| object.get("content")).or(error)?;
     let status = member(object, &["status"]).and_then(Value::as_str).and_then(outcome);
     Some(Draft {
         origin: None,
         made: None,
         role: "tool",
-        content: spelled(said).unwrap_or_default(),
+        content: spelled(content).unwrap_or_default(),
         calls: Vec::new(),
         call_id: member(object, &["tool_call_id", "toolCallId", "call_id", "id"]).and_then(spelled),
         tool_name: member(object, &["tool_name", "toolName", "name", "tool"]).and_then(spelled),
@@ -187,7 +187,7 @@ fn result(item: &Value) -> Option<Draft> {
 impl Draft {
     /// The `tool_calls` column.
     pub(crate) fn tool_calls(&self) -> Option<String> {
-        let one = |call: &Asked| format!(r#"{{"id":{},"name":{},"args":{}}}"#, json!(call.id), json!(call.name), call.args);
+        let one = |call: &ListedCall| format!(r#"{{"id":{},"name":{},"args":{}}}"#, json!(call.id), json!(call.name), call.args);
         (!self.calls.is_empty()).then(|| format!("[{}]", self.calls.iter().map(one).collect::<Vec<_>>().join(",")))
     }
 }

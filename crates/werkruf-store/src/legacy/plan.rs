@@ -1,4 +1,4 @@
-//! What another program's rows become, conversation by conversation. Pure: the same rows make the same plan.
+//! Plans the import of another program's rows, by conversation. A pure function: the same rows give the same plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,13 +16,13 @@ use crate::LegacyReport;
 const TITLE_CHARACTERS: usize = 80;
 const HOME: [&str; 5] = ["conversation_id", "chat_id", "thread_id", "session_id", "chatid"];
 
-/// A conversation on its way.
+/// A conversation to import.
 #[derive(Debug)]
 pub(crate) struct PlannedConversation {
-    /// `None`: nothing but its messages or calls told of it.
+    /// `None`: the source has no row for it, only messages or calls that name it.
     pub(crate) origin: Option<Origin>,
     pub(crate) id: Uuid,
-    /// As the other program names them.
+    /// The user id in the source.
     pub(crate) user: Option<String>,
     pub(crate) channel: String,
     pub(crate) title: String,
@@ -33,7 +33,7 @@ pub(crate) struct PlannedConversation {
     pub(crate) calls: Vec<PlannedCall>,
 }
 
-/// Everything that is to be written, if it is not there yet.
+/// Everything to import; rows that were imported before are skipped later.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) conversations: Vec<PlannedConversation>,
@@ -49,9 +49,9 @@ struct Group {
     calls: Vec<Fields>,
 }
 
-/// Makes the plan and notes what cannot be part of it.
+/// Makes the plan, and reports the rows that cannot be imported.
 pub(crate) fn plan(source: Source, tenant_id: Uuid, report: &mut LegacyReport) -> Plan {
-    // By the other program's ids, in the order these first came.
+    // By the source's conversation ids, in the order of their first use.
     let mut order: Vec<String> = Vec::new();
     let mut groups: HashMap<String, Group> = HashMap::new();
     let mut group = |key: String, add: &mut dyn FnMut(&mut Group)| {
@@ -115,9 +115,9 @@ fn conversation(key: &str, group: Group, tenant_id: Uuid, report: &mut LegacyRep
     let home = Home { tenant_id, conversation_id: Some(id), made: created_at };
     let mut calls: Vec<PlannedCall> = calls.into_iter().filter_map(|row| planned_call(row, &home, report)).collect();
     calls.sort_by_key(|call| call.row.created_at);
-    let said =
+    let first_message =
         messages.iter().find(|(_, draft)| draft.role == "user").map(|(_, draft)| draft.content.chars().take(TITLE_CHARACTERS).collect());
-    let title = row.text(&["title", "name", "subject"]).or(said).unwrap_or_default();
+    let title = row.text(&["title", "name", "subject"]).or(first_message).unwrap_or_default();
     let user = row.text(&["user_id", "userid", "owner_id", "user"]);
     let channel = row.text(&["channel"]).unwrap_or_else(|| "web".to_owned());
     let last = messages.iter().filter_map(|(_, draft)| draft.made).max();
@@ -126,7 +126,7 @@ fn conversation(key: &str, group: Group, tenant_id: Uuid, report: &mut LegacyRep
     PlannedConversation { origin, id, user, channel, title, state, created_at, updated_at, messages, calls }
 }
 
-/// The session state, with everything we have no column for under `imported`.
+/// The session state, with the columns without a counterpart under `imported`.
 fn state(mut row: Fields, key: &str, user: Option<&str>, known: bool) -> Map<String, Value> {
     let mut state = match row.json(&["state", "session_state"]) {
         Some(Value::Object(state)) => state,
@@ -149,13 +149,13 @@ fn state(mut row: Fields, key: &str, user: Option<&str>, known: bool) -> Map<Str
     state
 }
 
-/// Messages in order, results that were inside others behind them, every id of a call used once.
+/// Orders the messages, puts results that were inside a message after it, and makes the ids of calls unique.
 fn settle(tenant_id: Uuid, home: Uuid, drafts: Vec<Draft>, made: Timestamp) -> Vec<(Uuid, Draft)> {
     let mut time = made;
     let mut drafts: Vec<Draft> = drafts
         .into_iter()
         .map(|mut draft| {
-            // Without a time of its own a message stays behind the one before it.
+            // A message without a time stays after the one before it.
             time = draft.made.unwrap_or(time);
             draft.made = Some(time);
             draft
@@ -177,7 +177,7 @@ fn settle(tenant_id: Uuid, home: Uuid, drafts: Vec<Draft>, made: Timestamp) -> V
         pairs.settle(&mut draft, id);
         settled.push((id, draft));
         for (mut result, at) in results.into_iter().zip(0_u32..) {
-            // Where the result comes later as a message of its own, that one is it.
+            // A later message with the same result takes precedence.
             if result.call_id.as_ref().and_then(|call| answered.get(call)).is_some_and(|later| *later > place) {
                 continue;
             }
@@ -190,12 +190,12 @@ fn settle(tenant_id: Uuid, home: Uuid, drafts: Vec<Draft>, made: Timestamp) -> V
     settled
 }
 
-/// Gives calls and results the ids they have in our tables: their own, unless missing or used before.
+/// Assigns the ids of calls and results: the source's own, unless missing or used before.
 #[derive(Default)]
 struct Pairs {
     used: HashSet<String>,
     answered: HashSet<String>,
-    /// Id there, id here, name.
+    /// Calls without a result: id in the source, id here, name.
     open: Vec<(String, String, String)>,
 }
 
@@ -215,8 +215,8 @@ impl Pairs {
         }
         if draft.role == "tool" {
             let theirs = draft.call_id.take().unwrap_or_default();
-            let asked = self.open.iter().position(|(open, ..)| *open == theirs).map(|at| self.open.remove(at));
-            let ours = match asked {
+            let call = self.open.iter().position(|(open, ..)| *open == theirs).map(|at| self.open.remove(at));
+            let ours = match call {
                 Some((_, ours, name)) => {
                     draft.tool_name.get_or_insert(name);
                     ours

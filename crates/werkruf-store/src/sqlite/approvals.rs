@@ -1,11 +1,11 @@
-//! [`Approvals`] on SQLite, and what a turn writes of them.
+//! [`Approvals`] on SQLite, and the approval rows that a turn writes.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::SqliteStore;
-use super::insert::Place;
+use super::insert::WriteContext;
 use super::row::{APPROVAL, all, approval, first};
 use super::text::{Id, Stamp, id_or_null};
 use crate::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
@@ -32,7 +32,7 @@ impl Approvals for SqliteStore {
 
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
-            // Looked at first: nearly always there is nothing, and a look costs no commit.
+            // Reads first: there is almost never an expired approval, and a read costs no commit.
             let due = self.readers.look_up(move |c| due(c, now)).await?;
             if !due {
                 return Ok(0);
@@ -112,8 +112,8 @@ fn json(roles: &[String]) -> Result<String, StoreError> {
     serde_json::to_string(roles).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
-impl Place<'_> {
-    /// A wish, beside the call it is about.
+impl WriteContext<'_> {
+    /// Inserts an approval request.
     pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
         c.prepare_cached(
             "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
@@ -137,7 +137,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Nobody needs to decide about this call any more. A decision that was just made stands.
+    /// Cancels the pending approval of a call. A decision that was made meanwhile stays.
     pub(super) fn withdraw(&self, c: &Connection, call_id: Uuid) -> Result<(), StoreError> {
         c.prepare_cached(
             "UPDATE approvals SET status = 'canceled', decided_at = ?3 WHERE tenant_id = ?1 AND call_id = ?2 AND status = 'pending'",

@@ -1,4 +1,4 @@
-//! A copy of the database: made from one snapshot while writes go on, read back, and only then given its name.
+//! Backups: a copy of one snapshot, made while writes continue, and verified before it gets its name.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::migrate::beside;
+use super::migrate::{self, beside};
 use super::open;
 use super::row::all;
 use crate::{Backup, MaintenanceError, StoreError, crash};
 
-/// What every SQLite file begins with.
+/// The first bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Tables whose rows are never deleted while a server runs: a copy has what was there before, and no more than after.
+/// Tables whose rows are never deleted while a server runs: the row count of a copy lies between the counts before and after.
 const ONLY_GROWING: [&str; 2] = ["schema_migrations", "tenants"];
 
 pub(super) type Rows = BTreeMap<String, u64>;
 
 /// Copies `database` to `target`.
 pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Backup, MaintenanceError> {
-    check_place(database, target, force)?;
+    check_target(database, target, force)?;
     let part = beside(target, ".part");
-    let held = claim(&part)?;
+    let file = claim(&part)?;
     let made = copy(database, &part).and_then(|(schema, rows)| {
-        held.sync_all().map_err(at(&part))?;
+        file.sync_all().map_err(at(&part))?;
         crash::point("backup_copied");
-        // Somebody may have made the file meanwhile.
-        check_place(database, target, force)?;
+        // Another process may have created the file meanwhile.
+        check_target(database, target, force)?;
         fs::rename(&part, target).map_err(at(target))?;
         crash::point("backup_named");
         sync_folder(target)?;
@@ -43,8 +43,8 @@ pub(super) fn back_up(database: &Path, target: &Path, force: bool) -> Result<Bac
     made
 }
 
-/// Only a new file or an older backup is written, never the database itself or a file of another kind.
-fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), MaintenanceError> {
+/// The target must be a new file or an older backup, never the database itself or a file of another kind.
+fn check_target(database: &Path, target: &Path, force: bool) -> Result<(), MaintenanceError> {
     let unfit = |why: &str| MaintenanceError::Unfit { path: target.to_owned(), why: why.to_owned() };
     if !target.is_absolute() || target.to_str().is_none() {
         return Err(unfit("a backup needs an absolute path in UTF-8"));
@@ -62,7 +62,7 @@ fn check_place(database: &Path, target: &Path, force: bool) -> Result<(), Mainte
     if !force {
         return Err(MaintenanceError::Exists(target.to_owned()));
     }
-    if is_sqlite(target) { Ok(()) } else { Err(unfit("this file is no backup, so it is not replaced")) }
+    if is_sqlite(target) { Ok(()) } else { Err(unfit("this file is not a backup, so it is not replaced")) }
 }
 
 pub(super) fn is_sqlite(path: &Path) -> bool {
@@ -72,7 +72,7 @@ pub(super) fn is_sqlite(path: &Path) -> bool {
         && &start == MAGIC
 }
 
-/// An empty file that its owner alone can read, held so that two copies never mix.
+/// Creates an empty file with mode 0600 and locks it, so that two backups never write the same file.
 pub(super) fn claim(part: &Path) -> Result<File, MaintenanceError> {
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(part).map_err(at(part))?;
     match file.try_lock() {
@@ -87,7 +87,7 @@ pub(super) fn claim(part: &Path) -> Result<File, MaintenanceError> {
 fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), MaintenanceError> {
     let source = open::read_only(database)?;
     source.execute_batch("PRAGMA query_only = OFF").map_err(StoreError::from)?;
-    // The version first: a commit between the two then counts as one that came meanwhile.
+    // The version is read first, so that a commit between the two reads counts as a concurrent write.
     let version = data_version(&source)?;
     let before = count(&source)?;
     source.execute("VACUUM INTO ?1", [part.to_string_lossy()]).map_err(StoreError::from)?;
@@ -100,7 +100,7 @@ fn copy(database: &Path, part: &Path) -> Result<(i64, Rows), MaintenanceError> {
     }
 }
 
-/// A table whose rows did not arrive. While writes go on only those that never shrink can be held against it.
+/// A table that lost rows in the copy. During concurrent writes only the counts of tables that never shrink can be compared.
 fn lost(before: &Rows, copy: &Rows, after: &Rows, quiet: bool) -> Option<String> {
     let fits = |table: &String, least: u64| {
         let found = copy.get(table).copied();
@@ -114,11 +114,11 @@ fn lost(before: &Rows, copy: &Rows, after: &Rows, quiet: bool) -> Option<String>
     before.iter().find(|(table, least)| !fits(table, **least)).map(|(table, _)| table.clone())
 }
 
-/// Reads a copy through: pages, indexes, references. Its schema and rows.
+/// Checks the pages, indexes and references of a copy. Returns its schema number and row counts.
 pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
     let unfit = |why: String| MaintenanceError::Unfit { path: path.to_owned(), why };
     if !is_sqlite(path) {
-        return Err(unfit("this is no SQLite file".to_owned()));
+        return Err(unfit("this is not an SQLite file".to_owned()));
     }
     let connection = open::read_only(path)?;
     let read = |sql: &str| -> Result<Vec<String>, StoreError> { all(&mut connection.prepare(sql)?, [], |columns| columns.text()) };
@@ -129,15 +129,18 @@ pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
     }
     let dangling = read("SELECT \"table\" FROM pragma_foreign_key_check LIMIT 1").map_err(broken)?;
     if let Some(table) = dangling.first() {
-        return Err(unfit(format!("rows of {table} name rows that are missing")));
+        return Err(unfit(format!("rows of {table} refer to missing rows")));
     }
-    let schema = connection
-        .query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0))
-        .map_err(|_| unfit("this is a database of another program".to_owned()))?;
+    let schema = match migrate::recorded_number(&connection, path) {
+        Ok(0) => return Err(unfit("this is a database of another program".to_owned())),
+        Ok(number) => number,
+        Err(error @ StoreError::Prerelease(_)) => return Err(error.into()),
+        Err(error) => return Err(broken(error)),
+    };
     Ok((schema, count(&connection).map_err(broken)?))
 }
 
-/// Rows of every table, in one read transaction.
+/// The row count of every table, in one read transaction.
 fn count(connection: &Connection) -> Result<Rows, StoreError> {
     let snapshot = connection.unchecked_transaction()?;
     let mut names = snapshot.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?;
@@ -150,12 +153,12 @@ fn count(connection: &Connection) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-/// Moves when another connection commits.
+/// Changes when another connection commits.
 fn data_version(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.query_row("PRAGMA data_version", [], |row| row.get(0))?)
 }
 
-/// Makes a new name durable.
+/// Makes a new file name durable.
 pub(super) fn sync_folder(path: &Path) -> Result<(), MaintenanceError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned);
     File::open(&folder).and_then(|opened| opened.sync_all()).map_err(at(&folder))

@@ -1,4 +1,4 @@
-//! A backup under load is whole; nothing but an older backup is ever replaced.
+//! A backup under load is complete; only an older backup is ever replaced.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::story::World;
 use crate::{Maintenance, MaintenanceError};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_load_is_whole() {
+async fn a_backup_under_load_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
     let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
@@ -31,7 +31,7 @@ async fn a_backup_under_load_is_whole() {
     let target = folder.path().join("copy.db");
     let before = store.counts().commits;
     let mut last = 0;
-    // Goes on until turns have ended beside the copying, so that there was load.
+    // Continues until turns have ended during the copies, so that there was load.
     while last == 0 || store.counts().commits < before + 64 {
         let made = store.back_up(target.clone(), true).await.unwrap();
         assert_eq!(verify(&target).unwrap(), (made.schema, made.rows.clone()));
@@ -48,7 +48,7 @@ async fn a_backup_under_load_is_whole() {
 }
 
 #[tokio::test]
-async fn only_a_backup_is_replaced_and_only_when_asked() {
+async fn only_a_backup_is_replaced_and_only_with_force() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0)).unwrap();
     let target = folder.path().join("copy.db");
@@ -58,9 +58,9 @@ async fn only_a_backup_is_replaced_and_only_when_asked() {
     store.back_up(target, true).await.unwrap();
     let letter = folder.path().join("letter.txt");
     std::fs::write(&letter, "dear reader, this is no database").unwrap();
-    for place in [letter.clone(), store.path().to_owned(), "relative.db".into()] {
-        let refused = store.back_up(place.clone(), true).await;
-        assert!(matches!(refused, Err(MaintenanceError::Unfit { .. })), "{}: {refused:?}", place.display());
+    for target in [letter.clone(), store.path().to_owned(), "relative.db".into()] {
+        let refused = store.back_up(target.clone(), true).await;
+        assert!(matches!(refused, Err(MaintenanceError::Unfit { .. })), "{}: {refused:?}", target.display());
     }
     assert_eq!(std::fs::read_to_string(letter).unwrap(), "dear reader, this is no database");
 }

@@ -1,4 +1,4 @@
-//! [`ClientRequests`] on SQLite, and what opening a turn does with a client's results.
+//! [`ClientRequests`] on SQLite, and the handling of a client's results when a turn opens.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
@@ -24,10 +24,10 @@ impl ClientRequests for SqliteStore {
         }))
     }
 
-    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, seen: String) -> StoreFuture<'_, Option<ResumePoint>> {
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, transcript_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
-            let mut statement = c.prepare_cached(SEEN)?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, seen], resumed)
+            let mut statement = c.prepare_cached(BY_TRANSCRIPT)?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], resume_point)
         }))
     }
 
@@ -41,25 +41,25 @@ impl ClientRequests for SqliteStore {
                    AND messages.tool_call_id IN (SELECT value FROM json_each(?3))
                  GROUP BY messages.conversation_id LIMIT 2",
             )?;
-            let mut found = all(&mut statement, params![Id::from(tenant_id), user_id, ids], resumed)?;
-            // Ids such as call_0 come again in other conversations: two that wait are none that is meant.
+            let mut found = all(&mut statement, params![Id::from(tenant_id), user_id, ids], resume_point)?;
+            // Ids such as call_0 repeat in other conversations: with two waiting conversations it is unclear which one is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
         }))
     }
 
-    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, sent: String) -> StoreFuture<'_, Option<ResumePoint>> {
+    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, request_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
-            let mut statement = c.prepare_cached(REPEATED)?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, sent], resumed)
+            let mut statement = c.prepare_cached(BY_REQUEST)?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, request_digest], resume_point)
         }))
     }
 
-    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> StoreFuture<'_, bool> {
+    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, transcript_digest: String) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
-            let noted = c
+            let written = c
                 .prepare_cached("UPDATE turns SET seen = ?3 WHERE tenant_id = ?1 AND id = ?2 AND seen IS NULL")?
-                .execute(params![Id::from(tenant_id), Id::from(turn_id), seen])?;
-            Ok(noted == 1)
+                .execute(params![Id::from(tenant_id), Id::from(turn_id), transcript_digest])?;
+            Ok(written == 1)
         }))
     }
 
@@ -74,19 +74,19 @@ impl ClientRequests for SqliteStore {
     }
 }
 
-// The plus signs keep both off the index by id: the few rows that match are sorted, where walking back from the newest turn of all
-// would go through every turn of the tenant when there is none.
+// The plus signs keep both statements off the index on id: sorting the few rows that match is cheap, while a scan backwards from the
+// newest turn would read every turn of the tenant when none matches.
 
-/// Who has gone on from there meanwhile would branch off: only the newest turn counts.
-const SEEN: &str = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND seen = ?3
+/// Only the newest turn of a conversation counts: a client that resumes at an older turn would branch off.
+const BY_TRANSCRIPT: &str = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND seen = ?3
       AND conversation_id IS NOT NULL AND NOT EXISTS
         (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = own.conversation_id AND id > own.id)
     ORDER BY +id DESC LIMIT 1";
 
-const REPEATED: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND sent = ?3
+const BY_REQUEST: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND sent = ?3
       AND conversation_id IS NOT NULL ORDER BY +id DESC LIMIT 1";
 
-fn resumed(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
+fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
     Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
 }
 
@@ -96,9 +96,9 @@ pub(super) fn newest(c: &Connection, tenant: &Id, conversation: &Id) -> Result<O
     first(&mut statement, params![tenant, conversation], |columns| columns.id())
 }
 
-/// The results a client sends take their places; what it leaves unanswered is canceled. Only turns that have ended wait for
-/// a client, so no running turn's rows are touched.
-pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &OpenTurn) -> Result<(), StoreError> {
+/// Stores the results that a client sends in place of their placeholders, and cancels the calls without a result. Only ended turns
+/// wait for a client, so rows of running turns are not changed.
+pub(super) fn store_results(c: &Connection, tenant: &Id, conversation: &Id, open: &OpenTurn) -> Result<(), StoreError> {
     let Some(unanswered) = &open.unanswered else { return Ok(()) };
     let mut waiting = c.prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?1 AND status = 'pending')")?;
     if first(&mut waiting, params![conversation], |columns| columns.flag())? != Some(true) {
@@ -110,7 +110,7 @@ pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &Open
            AND status = 'pending' AND {ended}"
     ))?;
     for result in &open.results {
-        // A result for nothing that waits is left out: it was canceled before, or never asked for.
+        // A result without a waiting placeholder is ignored: its call was canceled before, or never existed.
         answer.execute(params![tenant, conversation, result.tool_call_id, result.content, result.status])?;
     }
     c.prepare_cached(&format!(
@@ -120,8 +120,8 @@ pub(super) fn settle(c: &Connection, tenant: &Id, conversation: &Id, open: &Open
     Ok(())
 }
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [SEEN, REPEATED].map(str::to_owned).to_vec()
+    [BY_TRANSCRIPT, BY_REQUEST].map(str::to_owned).to_vec()
 }

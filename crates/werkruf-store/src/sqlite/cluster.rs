@@ -1,4 +1,4 @@
-//! [`Cluster`] on SQLite: one process holds the file for its life, so nothing expires and nobody knocks.
+//! [`Cluster`] on SQLite: one process owns the file as long as it runs, so leases never expire and there are no notifications.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ impl Cluster for SqliteStore {
     }
 
     fn claim_key(&self, _tenant_id: Uuid, _dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid> {
-        // Calls of this process know each other already.
+        // The process deduplicates its own calls in memory.
         Box::pin(std::future::ready(Ok(call_id)))
     }
 
     fn request_call_cancel(&self, _tenant_id: Uuid, _call_id: Uuid) -> StoreFuture<'_, bool> {
-        // Whatever runs, runs in this process, which has looked before it asked.
+        // All calls run in this process, and the caller has already looked for the call there.
         Box::pin(std::future::ready(Ok(false)))
     }
 

@@ -1,7 +1,7 @@
-//! A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains readable.
+//! Erases a person's content from every table. Ids, times, statuses and usage rows stay, so that the list of calls remains readable.
 //!
-//! Invariants: one transaction; a turn that somebody works on is never touched; rows of other people keep their
-//! content. A new TEXT column must be handled here or be named with a reason in `erase_tests.rs`.
+//! Invariants: one transaction; a running turn is never changed; rows of other people keep their content. A new TEXT column must be
+//! handled here, or be listed with a reason in `erase_tests.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -38,14 +38,14 @@ impl Maintenance for SqliteStore {
                 let line = Line { tenant_id, user_id, erased_at: now };
                 mark(c, &line)?;
                 crash::point("inside_erase");
-                // Before the commit: an erasure that a restore would forget must not be answered as done.
+                // Before the commit: an erasure must not be reported as done when a restore would not repeat it.
                 erased_list::append(&path, &line).map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 crash::point("erase_listed");
                 Ok(Some(erased))
             });
             let erased = erasing.await?;
             crash::point("erased");
-            self.known.forget();
+            self.cache.clear();
             let Some(mut erased) = erased else { return Ok(None) };
             match self.writer.submit_alone(compact).await {
                 Ok(compacted) => erased.compacted = compacted,
@@ -75,7 +75,7 @@ fn unfinished(c: &Connection, tenant: &Id, user_id: &str) -> Result<Vec<TurnRow>
 
 // ?1 tenant, ?2 user.
 const CONVERSATIONS: &str = "SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2";
-/// With whether the conversation belongs to somebody else.
+/// The flag is true when the conversation belongs to another user.
 const TURNS: &str = "SELECT id, conversation_id IS NOT NULL AND conversation_id NOT IN
       (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2)
     FROM turns WHERE tenant_id = ?1 AND (user_id = ?2
@@ -92,11 +92,11 @@ const OF_CONVERSATION: [&str; 2] = [
     "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 
-// ?1 tenant, ?2 turn. A tool nobody knows has the name a model made up.
+// ?1 tenant, ?2 turn. The name of an unknown tool was made up by the model, so it is content.
 const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL, repairs = NULL, response = NULL, error = NULL,
     error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END WHERE tenant_id = ?1 AND turn_id = ?2";
-const OF_TURN: [&str; 7] = [
+const OF_TURN: [&str; 6] = [
     "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = ?1
        AND id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = ?1
@@ -104,12 +104,11 @@ const OF_TURN: [&str; 7] = [
     "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND turn_id = ?2)",
     "DELETE FROM inbox WHERE tenant_id = ?1 AND turn_id = ?2",
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND turn_id = ?2",
-    // A turn without a conversation is a stream of its own.
+    // A turn without a conversation is its own stream.
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
     "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
-/// What the person did in somebody else's conversation loses its words and keeps its place, so that the history stays valid.
+/// The person's messages and events in another user's conversation lose their content and keep their rows, so that the history stays valid.
 const IN_FOREIGN: [&str; 2] = [
     "UPDATE messages SET content = '[erased]', metadata = '{}', tool_calls = CASE WHEN tool_calls IS NOT NULL THEN
        (SELECT json_group_array(json_object('id', value ->> 'id', 'name', value ->> 'name', 'args', json('{}')) ORDER BY key)
@@ -119,7 +118,7 @@ const IN_FOREIGN: [&str; 2] = [
        AND conversation_id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
 ];
 
-/// Erases inside the caller's transaction; `None` when nobody is known by this id.
+/// Erases inside the caller's transaction; `None` when there is no user or content with this id.
 pub(super) fn erase(
     c: &Connection,
     tenant_id: Uuid,
@@ -133,7 +132,7 @@ pub(super) fn erase(
         if !cancel {
             return Err(StoreError::Busy);
         }
-        // Busy where somebody works on it.
+        // Fails with `Busy` where a process runs the turn.
         end_turn(c, &turn, &CANCELED, clock, now)?;
     }
     let conversations = all(&mut c.prepare(CONVERSATIONS)?, params![tenant, user_id], |columns| columns.text())?;
@@ -171,7 +170,7 @@ pub(super) fn erase(
     }))
 }
 
-/// Remembers the erasure in the database too: a backup made afterwards carries it, and is not erased again.
+/// Records the erasure in the database too, so that a backup made afterwards has the record and is not erased again.
 pub(super) fn mark(c: &Connection, line: &Line) -> Result<(), StoreError> {
     c.execute(
         "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -191,18 +190,18 @@ fn mark_name(line: &Line) -> String {
     format!("erased:{}:{}", line.tenant_id, line.user_id)
 }
 
-/// Writes the file anew and empties the WAL, outside any transaction. False when a reader kept the WAL.
+/// Rewrites the file and empties the WAL, outside any transaction. False when a reader prevented the checkpoint.
 pub(super) fn compact(c: &Connection) -> Result<bool, StoreError> {
-    // The new file is built in a temporary one, not in memory: it may be large. Nothing erased is in it any more.
+    // The new file is built in a temporary file, not in memory, because it may be large. It has no erased content.
     c.execute_batch("PRAGMA temp_store = FILE")?;
     let written = c.execute_batch("VACUUM");
     c.execute_batch("PRAGMA temp_store = MEMORY")?;
     written?;
-    fold(c)
+    checkpoint(c)
 }
 
-/// Folds the WAL into the file and empties it; false when a reader was in the way.
-pub(super) fn fold(c: &Connection) -> Result<bool, StoreError> {
+/// Copies the WAL into the file and empties it; false when a reader prevented that.
+pub(super) fn checkpoint(c: &Connection) -> Result<bool, StoreError> {
     let busy: i64 = c.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     Ok(busy == 0)
 }

@@ -1,4 +1,4 @@
-//! Nothing of a person is left in the files, everybody else's words are, and no column is forgotten.
+//! An erasure removes a person's content from the files, keeps other people's content, and covers every column.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,6 @@ const ERASED: &[(&str, &str)] = &[
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
-    ("outbox", "channel account recipient body status error_code external_id"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client seen sent"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
@@ -31,31 +30,30 @@ const ERASED: &[(&str, &str)] = &[
 /// Columns that stay, and why.
 const STAYS: &[(&str, &str, &str)] = &[
     ("settings", "name value", "facts about the installation; of people only ids"),
-    ("schema_migrations", "name checksum", "the schema"),
+    ("schema_migrations", "part name checksum", "the schema"),
     ("tenants", "slug", "a company"),
-    ("branches", "name time_zone", "a place"),
+    ("branches", "name time_zone", "a site of the company"),
     ("roles", "name", "a role"),
-    ("permissions", "entity entity_type access scope", "rights of a role"),
+    ("permissions", "entity entity_type access scope", "permissions of a role"),
     ("requests", "title description status due_date", "business data; the person in it is an anonymous row"),
     ("tasks", "title description status due_date", "business data; the person in it is an anonymous row"),
     ("cerebro_articles", "title content tags", "business data"),
-    ("collections", "name", "knowledge of the company"),
-    ("documents", "collection title language metadata digest", "knowledge of the company"),
-    ("chunks", "collection document heading content", "knowledge of the company"),
-    ("chunk_vectors", "collection model", "knowledge of the company"),
-    ("removed_chunks", "collection", "numbers of what is gone"),
+    ("collections", "name", "documents of the company"),
+    ("documents", "collection title language metadata digest", "documents of the company"),
+    ("chunks", "collection document heading content", "documents of the company"),
+    ("chunk_vectors", "collection model", "documents of the company"),
+    ("removed_chunks", "collection", "numbers of deleted chunks"),
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),
     ("turns", "user_id kind assistant status error_code", "ids and codes"),
-    ("tool_calls", "kind tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the registry"),
+    ("tool_calls", "kind tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the list of calls"),
     ("call_attempts", "status", "a code"),
     ("approvals", "tool_name approver_roles asked_by status decided_by", "ids and codes"),
-    ("api_usage", "user_id provider model operation", "what was spent"),
-    ("budgets", "scope subject period unit", "limits; the subject is an id"),
+    ("api_usage", "user_id provider model operation", "usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_quota", "provider account day", "the company's accounts"),
-    ("provider_answers", "digest answer", "what a provider offers to everybody, for minutes"),
-    ("provider_claims", "provider account owner", "a process at the company's account"),
+    ("provider_answers", "digest answer", "offers of a provider, the same for everyone, for minutes"),
+    ("provider_claims", "provider account owner", "a process that uses the company's account"),
 ];
 
 fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {
@@ -65,8 +63,8 @@ fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {
     (Arc::clone(&store), World::new(store, clock), folder)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test writes what no turn writes yet")]
-fn stranger(path: &Path) -> Connection {
+#[expect(clippy::disallowed_methods, reason = "the test writes to the file as another program")]
+fn open_file(path: &Path) -> Connection {
     Connection::open(path).unwrap()
 }
 
@@ -78,7 +76,7 @@ fn found(path: &Path, needle: &str) -> Vec<String> {
 #[test]
 fn every_column_of_text_is_erased_or_has_a_reason_to_stay() {
     let (store, _world, _folder) = fresh();
-    let file = stranger(store.path());
+    let file = open_file(store.path());
     let mut known = BTreeSet::new();
     for (table, columns) in ERASED.iter().copied().chain(STAYS.iter().map(|(table, columns, _)| (*table, *columns))) {
         for column in columns.split(' ') {
@@ -89,17 +87,17 @@ fn every_column_of_text_is_erased_or_has_a_reason_to_stay() {
         WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite_%' AND c.type IN ('TEXT', '')";
     let mut statement = file.prepare(sql).unwrap();
     let all: BTreeSet<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    // Ids and times are no content, whatever table they stand in.
+    // Ids and times are not content, in any table.
     let content = |name: &&String| !(name.ends_with(".id") || name.ends_with("_at")) && (known.contains(*name) || !name.ends_with("_id"));
-    let forgotten: Vec<&String> = all.iter().filter(content).filter(|name| !known.contains(*name)).collect();
-    assert_eq!(forgotten, Vec::<&String>::new(), "handle it in erase.rs, or say why it stays");
-    let gone: Vec<&String> = known.iter().filter(|name| !all.contains(*name)).collect();
-    assert_eq!(gone, Vec::<&String>::new(), "no such column");
+    let unhandled: Vec<&String> = all.iter().filter(content).filter(|name| !known.contains(*name)).collect();
+    assert_eq!(unhandled, Vec::<&String>::new(), "handle it in erase.rs, or say why it stays");
+    let unknown: Vec<&String> = known.iter().filter(|name| !all.contains(*name)).collect();
+    assert_eq!(unknown, Vec::<&String>::new(), "no such column");
 }
 
-/// Puts `mark` into every free column of user 1, and `other` into those of user 2.
+/// Writes `mark` into every text column of user 1, and `other` into those of user 2.
 fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
-    let file = stranger(path);
+    let file = open_file(path);
     let sql = format!(
         "PRAGMA foreign_keys = ON;
          INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
@@ -111,9 +109,6 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',
            NULL, '', NULL, '' FROM tool_calls;
-         INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, error_code, external_id,
-           created_at, updated_at) SELECT tenant_id, 'o' || id, id, 0, '{mark}', '{mark}', '{mark}', '{mark}', 'pending', '{mark}', '{mark}', '', ''
-           FROM turns WHERE user_id = '1';
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
@@ -128,7 +123,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
 }
 
 #[tokio::test]
-async fn no_byte_of_the_person_is_left_and_others_keep_theirs() {
+async fn no_byte_of_the_person_is_left_and_other_content_stays() {
     const MARK: &str = "CANARY-zq81";
     const OTHER: &str = "NEIGHBOUR-zq82";
     let (store, world, _folder) = fresh();
@@ -154,16 +149,16 @@ async fn no_byte_of_the_person_is_left_and_others_keep_theirs() {
     assert!(!found(store.path(), OTHER).is_empty());
 
     let row = store.call(world.tenant, call.id).await.unwrap().unwrap();
-    assert_eq!((row.tool_name.as_str(), row.status, row.request), ("get_requests", call_ended(), None), "the registry keeps its row");
+    assert_eq!((row.tool_name.as_str(), row.status, row.request), ("get_requests", call_ended(), None), "the row of the call stays");
     let history = store.history(world.tenant, foreign.conversation).await.unwrap();
-    let words: Vec<&str> = history.iter().map(|message| message.content.as_str()).collect();
-    assert_eq!(words, [OTHER, "done", "[erased]", "[erased]"], "what a guest said loses its words, not its place");
-    let (name, usage): (String, i64) = stranger(store.path())
+    let contents: Vec<&str> = history.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(contents, [OTHER, "done", "[erased]", "[erased]"], "messages of a guest lose their content and keep their rows");
+    let (name, usage): (String, i64) = open_file(store.path())
         .query_row("SELECT first_name, (SELECT count(*) FROM api_usage) FROM users WHERE id = 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
-    assert_eq!((name.as_str(), usage), ("erased", 4), "what was spent stays");
-    let nobody = store.erase_person(world.tenant, "99".to_owned(), false, clock).await.unwrap();
-    assert_eq!(nobody, None);
+    assert_eq!((name.as_str(), usage), ("erased", 4), "usage rows stay");
+    let unknown = store.erase_person(world.tenant, "99".to_owned(), false, clock).await.unwrap();
+    assert_eq!(unknown, None);
 }
 
 const fn call_ended() -> werkruf_contract::CallStatus {
@@ -171,7 +166,7 @@ const fn call_ended() -> werkruf_contract::CallStatus {
 }
 
 #[tokio::test]
-async fn a_turn_somebody_works_on_is_never_erased() {
+async fn a_running_turn_is_never_erased() {
     let (store, world, _folder) = fresh();
     let running = world.talk().await;
     let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.clock.clone());

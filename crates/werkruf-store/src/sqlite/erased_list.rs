@@ -1,4 +1,4 @@
-//! `<db>.erased.jsonl`: who was erased and when, so that a restore of an older backup erases them again. Ids only.
+//! The file `<db>.erased.jsonl`: which users were erased and when, so that a restore of an older backup erases them again. It holds ids only.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -33,7 +33,7 @@ pub(super) fn append(database: &Path, line: &Line) -> Result<(), MaintenanceErro
     sync_folder(&path)
 }
 
-/// All lines. One cut off by a crash was never answered, so it is passed over; any other that cannot be read stops the restore.
+/// Reads all lines. A last line cut off by a crash was never reported as done and is skipped; any other unreadable line stops the restore.
 pub(super) fn read(database: &Path) -> Result<Vec<Line>, MaintenanceError> {
     let path = beside(database, SUFFIX);
     let text = match fs::read_to_string(&path) {

@@ -1,4 +1,4 @@
-//! A whole database read from beginning to end, for `werkruf move`. No other process writes meanwhile: the file's lock is held.
+//! Reads a whole database for `werkruf move`. It holds the file's lock, so no other process writes meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,44 +9,44 @@ use rusqlite::types::ValueRef;
 use tokio::sync::mpsc;
 use werkruf_contract::{Clock, hex};
 
-use super::migrate::{self, MIGRATIONS};
+use super::migrate::{self, PARTS};
 use super::open;
 use super::row::all;
 use crate::moving::{Cell, Sum, Table, TableSum};
 use crate::postgres::storable;
 use crate::{MaintenanceError, StoreError};
 
-/// Rows that travel together: so many, or so many bytes.
+/// The most rows, and about the most bytes, of one batch.
 const ROWS: usize = 1000;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Some rows of the table with this number.
+/// Rows of the table with this index.
 pub(crate) struct Batch {
     pub(crate) table: usize,
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// The file, held.
+/// An open and locked database file.
 pub(crate) struct Export {
     connection: Connection,
     _lock: File,
 }
 
 impl Export {
-    /// Takes the file for this process and brings its schema up to date, as every opening does.
+    /// Locks the file and applies missing migrations, as every opening does.
     pub(crate) fn open(path: &Path, clock: &Clock) -> Result<Self, MaintenanceError> {
         if !path.is_file() {
             return Err(MaintenanceError::Unfit { path: path.to_owned(), why: "there is no such database".to_owned() });
         }
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, MIGRATIONS, clock.now())?;
-        // One moment of the file, from here to the end.
+        migrate::migrate(&connection, path, PARTS, clock.now())?;
+        // One snapshot for all reads.
         connection.execute_batch("BEGIN").map_err(StoreError::from)?;
         Ok(Self { connection, _lock: lock })
     }
 
-    /// Every table that holds something of its own, with its columns. Indexes for search are made anew, not moved.
+    /// All tables with their columns, except the record of migrations. Search indexes are rebuilt, not moved.
     pub(crate) fn tables(&self) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
         let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
                      AND name <> 'schema_migrations'";
@@ -59,7 +59,7 @@ impl Export {
         with_columns.collect()
     }
 
-    /// Sends every row of these tables, in their order, and says what they add up to.
+    /// Sends all rows of these tables, in their order, and returns the count and digest of each table.
     pub(crate) fn send(&self, tables: &[Table], to: &mpsc::Sender<Batch>) -> Result<BTreeMap<String, TableSum>, StoreError> {
         let mut sums = BTreeMap::new();
         for (at, table) in tables.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Export {
     }
 
     fn send_table(&self, at: usize, table: &Table, to: &mpsc::Sender<Batch>) -> Result<Sum, StoreError> {
-        let gone = |_| StoreError::Unavailable("the other database took no more rows".to_owned());
+        let closed = |_| StoreError::Unavailable("the target accepted no more rows".to_owned());
         let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
         let mut statement = self.connection.prepare(&format!("SELECT {} FROM {}", names.join(", "), quoted(&table.name)))?;
         let mut rows = statement.query([])?;
@@ -84,12 +84,12 @@ impl Export {
             bytes += cells.iter().flatten().map(String::len).sum::<usize>();
             batch.push(cells);
             if batch.len() >= ROWS || bytes >= BYTES {
-                to.blocking_send(Batch { table: at, rows: std::mem::take(&mut batch) }).map_err(gone)?;
+                to.blocking_send(Batch { table: at, rows: std::mem::take(&mut batch) }).map_err(closed)?;
                 bytes = 0;
             }
         }
         if !batch.is_empty() {
-            to.blocking_send(Batch { table: at, rows: batch }).map_err(gone)?;
+            to.blocking_send(Batch { table: at, rows: batch }).map_err(closed)?;
         }
         Ok(sum)
     }

@@ -29,7 +29,7 @@ fn put(c: &Connection, history: NewHistory) -> Result<ConversationRow, StoreErro
     Ok(ConversationRow { id, tenant_id, user_id, channel, assistant, title, state: State::new(), created_at: now, updated_at: now })
 }
 
-/// A lease nobody holds, behind so many messages.
+/// Creates a lease without an owner, with the next message number after this many messages.
 pub(super) fn make_lease(c: &Connection, tenant_id: Uuid, conversation_id: Uuid, messages: i64) -> Result<(), StoreError> {
     c.prepare_cached("INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES (?1, ?2, 0, 1, ?3)")?
         .execute(params![Id::from(tenant_id), Id::from(conversation_id), messages + 1])?;

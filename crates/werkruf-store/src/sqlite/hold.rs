@@ -1,4 +1,4 @@
-//! Ends turns nobody will go on with, on SQLite.
+//! Ends turns that will not be resumed, on SQLite.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -10,18 +10,13 @@ use super::{takeover, turn_open, turn_write};
 use crate::ending::{Ending, Left, OWNER, RESTORED};
 use crate::{CallRow, HeldWork, MessageRow, StoreError, TurnRow};
 
-/// Holds everything a restored database would otherwise go on with.
+/// Ends everything that a restored database would otherwise resume.
 pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWork, StoreError> {
     let stamp = Stamp::from(now);
     c.execute("UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", [])?;
     let approvals = c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?;
-    let outbox = c.execute(
-        "UPDATE outbox SET held = 1, ambiguous = CASE status WHEN 'sending' THEN 1 ELSE ambiguous END, status = 'pending',
-           next_at = NULL, updated_at = ?1 WHERE status IN ('pending', 'sending') AND held = 0",
-        params![stamp],
-    )?;
-    let mut held = HeldWork { approvals: changed(approvals), outbox: changed(outbox), ..HeldWork::default() };
-    // Those that had begun come first: what waits behind them gets its place after their results.
+    let mut held = HeldWork { approvals: changed(approvals), ..HeldWork::default() };
+    // Started turns come first: a message that waits behind one gets its `seq` after the results of that turn.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&mut c.prepare(&sql)?, [], row::turn)? {
         held.calls += end_turn(c, &turn, &RESTORED, clock, now)?;
@@ -34,7 +29,7 @@ pub(super) fn changed(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
-/// Ends one turn that nobody holds; how many of its calls were open.
+/// Ends one turn that no process runs. Returns how many of its calls were open.
 pub(super) fn end_turn(c: &Connection, turn: &TurnRow, ending: &Ending, clock: &Clock, now: Timestamp) -> Result<u64, StoreError> {
     let fence = match turn.status {
         TurnStatus::Accepted => turn_open::start(c, turn.tenant_id, turn.id, OWNER, now)?,

@@ -1,4 +1,4 @@
-//! An import, inside the writer's transaction: judged first, so that a batch with faults writes nothing.
+//! The workspace import, inside the writer's transaction. The batch is checked first, so that a batch with faults writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::{
     ImportFault, ImportReport, NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, StoreError, TenantRow, WorkspaceBatch, crash,
 };
 
-/// Writes the batch unless it, or what the values' check found before, has faults.
+/// Writes the batch unless the check of its values, which ran before, or the check of its references found faults.
 pub(super) fn import(
     c: &Connection,
     batch: WorkspaceBatch,
@@ -87,11 +87,11 @@ fn write(c: &Connection, tenant_id: Uuid, batch: WorkspaceBatch, now: Timestamp)
     Ok(ImportReport { tenant_id, written: written.collect::<BTreeMap<_, _>>() })
 }
 
-/// Two people of the file may exchange theirs; the index would refuse the first of the two rows.
+/// Two users in the file may exchange their external ids; the unique index would refuse the first of the two rows.
 fn free_external_ids(c: &Connection, tenant: &Id, batch: &PeopleBatch) -> Result<(), StoreError> {
     let mut free = c.prepare_cached("UPDATE users SET external_id = NULL WHERE tenant_id = ?1 AND external_id = ?2 AND id <> ?3")?;
     for user in batch.users.iter().filter(|user| user.external_id.is_some()) {
-        // Mostly nobody has it: no row is as good as one.
+        // In most cases no user has the external id, so no row is no error.
         free.execute(params![tenant, user.external_id, user.id])?;
     }
     Ok(())
@@ -102,7 +102,7 @@ fn one(changed: usize, what: &'static str, id: i64) -> Result<(), StoreError> {
 }
 
 fn put_request(c: &Connection, tenant: &Id, row: &NewRequest, now: &Stamp) -> Result<(), StoreError> {
-    // Without a time of its own a row keeps the one it was first written with.
+    // A row without a time keeps the time of its first import.
     let changed = c
         .prepare_cached(
             "INSERT INTO requests (tenant_id, id, title, description, status, due_date, requester_id, responsible_id, branch_id, created_at)

@@ -8,20 +8,20 @@ use super::row::first;
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
 use crate::{CallRow, NewEvent, NewMessage, NewUsage, StoreError, TurnWrite};
 
-/// Where and when something is written.
-pub(super) struct Place<'a> {
+/// The tenant, turn and time of the rows that are written.
+pub(super) struct WriteContext<'a> {
     pub(super) tenant: &'a Id,
     pub(super) turn: &'a Id,
     pub(super) now: &'a Stamp,
 }
 
-impl Place<'_> {
+impl WriteContext<'_> {
     /// `seq` is `None` while the message waits.
     pub(super) fn message(&self, c: &Connection, conversation: &Id, message: &NewMessage, seq: Option<i64>) -> Result<(), StoreError> {
         self::message(c, (self.tenant, conversation, Some(self.turn)), message, seq, self.now)
     }
 
-    /// Numbers the events from `first` on and says which numbers they got.
+    /// Inserts the events with numbers from `first` on, and returns the numbers.
     pub(super) fn events(&self, c: &Connection, stream: &Id, events: &[NewEvent], first: i64) -> Result<Vec<i64>, StoreError> {
         let mut seqs = Vec::with_capacity(events.len());
         for (event, seq) in events.iter().zip(first..) {
@@ -65,7 +65,7 @@ impl Place<'_> {
     }
 }
 
-/// A message of a conversation of a tenant, and of the turn that made it where one did.
+/// Inserts a message of a tenant and conversation; an imported message has no turn.
 pub(super) fn message(
     c: &Connection,
     (tenant, conversation, turn): (&Id, &Id, Option<&Id>),
@@ -96,7 +96,7 @@ pub(super) fn message(
     Ok(())
 }
 
-/// A call row, whole, in the order of [`super::row::CALL`].
+/// Inserts a call row, in the column order of [`super::row::CALL`].
 pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
     c.prepare_cached(concat!(
         "INSERT INTO tool_calls (id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, ",
@@ -151,17 +151,17 @@ pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
 }
 
 /// A call row belongs to the turn that writes it; another one is a defect of the caller.
-pub(super) fn check_home(call: &CallRow, tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
+pub(super) fn check_call_turn(call: &CallRow, tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
     if call.tenant_id == tenant_id && call.turn_id == turn_id {
         return Ok(());
     }
     Err(StoreError::Broken(format!("call {} was written by turn {turn_id}, to which it does not belong", call.id)))
 }
 
-/// How long a lease stands after a write. Only a database shared by several processes looks at it.
+/// How long a lease lasts after a write. SQLite stores the time but never checks it, because one process owns the file.
 const LEASE_S: i64 = 15;
 
-/// What a lease counts on from.
+/// The counters of a lease.
 pub(super) struct Lease {
     pub(super) epoch: i64,
     pub(super) next_event: i64,
@@ -178,7 +178,7 @@ pub(super) fn lease(c: &Connection, tenant: &Id, stream: &Id) -> Result<Lease, S
     found.ok_or_else(|| StoreError::Broken("a lease row vanished".to_owned()))
 }
 
-/// When a lease renewed now would lapse.
+/// When a lease that is renewed now expires.
 pub(super) fn lease_end(now: Timestamp) -> Stamp {
     Stamp::from(now.checked_add(jiff::SignedDuration::from_secs(LEASE_S)).unwrap_or(now))
 }

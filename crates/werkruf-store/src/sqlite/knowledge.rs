@@ -1,12 +1,12 @@
-//! [`Knowledge`] on SQLite: rows and a log of changes. What words are is decided elsewhere.
+//! [`Knowledge`] on SQLite: rows and a log of changes. `crate::knowledge` analyzes the text.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::erase::fold;
-use super::knowledge_write::{add, bill, put, remove, strike};
+use super::erase::checkpoint;
+use super::knowledge_write::{add, delete_usage_row, put, put_usage_row, remove};
 use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
@@ -50,8 +50,8 @@ impl Knowledge for SqliteStore {
         Box::pin(async move {
             let removed = self.writer.submit(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
             if removed {
-                // Deleted pages are overwritten with zeros, but the WAL still holds them as they were.
-                self.writer.submit_alone(fold).await?;
+                // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
+                self.writer.submit_alone(checkpoint).await?;
             }
             Ok(removed)
         })
@@ -137,11 +137,11 @@ impl Knowledge for SqliteStore {
     }
 
     fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| bill(c, &who, &usage, now)))
+        Box::pin(self.writer.submit(move |c| put_usage_row(c, &who, &usage, now)))
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| strike(c, tenant_id, id)))
+        Box::pin(self.writer.submit(move |c| delete_usage_row(c, tenant_id, id)))
     }
 }
 
@@ -176,7 +176,7 @@ fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> R
     row.languages = all(&mut statement, params![tenant, name], |columns| {
         Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
     })?;
-    row.documents = row.languages.iter().map(|spoken| spoken.documents).sum();
+    row.documents = row.languages.iter().map(|language| language.documents).sum();
     let mut statement = c.prepare_cached("SELECT count(*) FROM chunks WHERE tenant_id = ?1 AND collection = ?2")?;
     row.chunks = statement.query_row(params![tenant, name], |row| row.get(0))?;
     let mut statement = c.prepare_cached(

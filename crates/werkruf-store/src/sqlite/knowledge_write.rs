@@ -1,4 +1,4 @@
-//! How documents come and go on SQLite. Each function runs inside the writer's transaction.
+//! Writes of documents, vectors and usage rows on SQLite. Each function runs inside the writer's transaction.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -34,7 +34,7 @@ pub(super) fn add(c: &Connection, batch: &NewDocuments) -> Result<Added, StoreEr
         };
         let (version, created_at) = match known {
             Some((id, _, version, created_at)) => {
-                forget(c, &tenant, &batch.collection, &id, change)?;
+                delete_chunks(c, &tenant, &batch.collection, &id, change)?;
                 added.replaced += 1;
                 (version + 1, Some(created_at))
             }
@@ -89,25 +89,25 @@ fn insert(
     Ok(())
 }
 
-/// Takes a document out; false when there is none.
+/// Deletes a document; false when there is none.
 pub(super) fn remove(c: &Connection, tenant: &Id, collection: &str, document_id: &str) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached("SELECT id FROM documents WHERE tenant_id = ?1 AND collection = ?2 AND document_id = ?3")?;
     let known: Option<String> = statement.query_row(params![tenant, collection, document_id], |row| row.get(0)).optional()?;
     let Some(id) = known else { return Ok(false) };
     let change = next_change(c, tenant, collection)?;
-    forget(c, tenant, collection, &id, change)?;
+    delete_chunks(c, tenant, collection, &id, change)?;
     Ok(true)
 }
 
-fn forget(c: &Connection, tenant: &Id, collection: &str, id: &str, change: i64) -> Result<(), StoreError> {
+fn delete_chunks(c: &Connection, tenant: &Id, collection: &str, id: &str, change: i64) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO removed_chunks (tenant_id, collection, change, chunk)
          SELECT ?1, ?2, ?4, number FROM chunks WHERE tenant_id = ?1 AND document = ?3",
     )?
     .execute(params![tenant, collection, id, change])?;
     c.prepare_cached("DELETE FROM chunks WHERE tenant_id = ?1 AND document = ?2")?.execute(params![tenant, id])?;
-    let gone = c.prepare_cached("DELETE FROM documents WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
-    if gone != 1 {
+    let deleted = c.prepare_cached("DELETE FROM documents WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
+    if deleted != 1 {
         return Err(StoreError::Moved { what: "document", id: id.to_owned() });
     }
     Ok(())
@@ -128,11 +128,11 @@ fn next_change(c: &Connection, tenant: &Id, collection: &str) -> Result<i64, Sto
 
 pub(super) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<u64, StoreError> {
     let mut changes: Vec<((String, String), i64)> = Vec::new();
-    let mut kept = 0;
+    let mut stored = 0;
     for new in vectors {
         let mut statement = c.prepare_cached("SELECT tenant_id, collection FROM chunks WHERE number = ?1")?;
-        let place = all(&mut statement, params![new.number], |columns| Ok((columns.id()?, columns.text()?)))?.pop();
-        let Some((tenant_id, collection)) = place else { continue };
+        let chunk = all(&mut statement, params![new.number], |columns| Ok((columns.id()?, columns.text()?)))?.pop();
+        let Some((tenant_id, collection)) = chunk else { continue };
         let (tenant, key) = (Id::from(tenant_id), (tenant_id.to_string(), collection.clone()));
         let change = match changes.iter().find(|(known, _)| *known == key) {
             Some((_, change)) => *change,
@@ -148,12 +148,12 @@ pub(super) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<
              ON CONFLICT (chunk) DO UPDATE SET model = excluded.model, vector = excluded.vector, change = excluded.change",
         )?
         .execute(params![new.number, tenant, collection, model, bytes, change])?;
-        kept += 1;
+        stored += 1;
     }
-    Ok(kept)
+    Ok(stored)
 }
 
-pub(super) fn bill(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
@@ -186,8 +186,8 @@ pub(super) fn bill(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Time
     Ok(())
 }
 
-/// That there is none any more is all that is wished.
-pub(super) fn strike(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<(), StoreError> {
+/// Does nothing where there is no such row.
+pub(super) fn delete_usage_row(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<(), StoreError> {
     c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![Id::from(tenant_id), Id::from(id)])?;
     Ok(())
 }

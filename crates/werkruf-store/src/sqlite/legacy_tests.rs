@@ -1,4 +1,4 @@
-//! Files as older programs left them: seed 001's messages, seed 000's and seed 004's registries, in all their states.
+//! Imports of other programs' files: messages of seed 001, and calls of seeds 000 and 004, in all their variants.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::{
     CallFilter, CallRow, Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, MessageRow, Page, People, PeopleBatch, Records,
 };
 
-struct House {
+struct Fixture {
     store: Arc<SqliteStore>,
     tenant: Uuid,
     folder: tempfile::TempDir,
 }
 
-impl House {
+impl Fixture {
     async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::system(0);
@@ -73,7 +73,7 @@ fn written(report: &LegacyReport, table: &str) -> u64 {
     report.written.get(table).copied().unwrap_or_default()
 }
 
-/// Nothing is lost: what was read was written or has a reason.
+/// Every row that was read was written or was skipped with a reason.
 fn adds_up(report: &LegacyReport) {
     for (theirs, ours) in
         [("conversations", "conversations"), ("chats", "conversations"), ("tool_calls", "tool_calls"), ("tool_call", "tool_calls")]
@@ -86,9 +86,9 @@ fn adds_up(report: &LegacyReport) {
 }
 
 const CONVERSATIONS: &str = "CREATE TABLE conversations (id INTEGER PRIMARY KEY, user_id TEXT, title TEXT, created_at TEXT, plan TEXT);
-    INSERT INTO conversations VALUES (1, '3', 'First', '2025-01-01 10:00:00', 'gold'), (2, 'nobody', NULL, '2025-01-02T10:00:00Z', NULL);";
+    INSERT INTO conversations VALUES (1, '3', 'First', '2025-01-01 10:00:00', 'gold'), (2, 'unknown', NULL, '2025-01-02T10:00:00Z', NULL);";
 
-/// Seed 004's table with what stands for `call_id`.
+/// Seed 004's table, with this value for `call_id`.
 fn registry(call_id: &str, rows: &str) -> String {
     format!(
         "{CONVERSATIONS}
@@ -100,9 +100,9 @@ fn registry(call_id: &str, rows: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_registry_with_call_ids_keeps_those_of_the_wire_and_not_the_invented_ones() {
-    let house = House::open().await;
-    let source = house.source(
+async fn call_ids_of_the_provider_are_kept_and_invented_ones_are_not() {
+    let fixture = Fixture::open().await;
+    let source = fixture.source(
         "old.db",
         &registry(
             "call_id VARCHAR(255) NOT NULL,",
@@ -112,11 +112,11 @@ async fn a_registry_with_call_ids_keeps_those_of_the_wire_and_not_the_invented_o
                (4, 2, 'function_call', 'book', 'call_abc', NULL, '{"broken":', NULL, 'in_progress', 0, '2025-01-02 10:00:00')"#,
         ),
     );
-    let report = house.import(&source, false).await.unwrap();
+    let report = fixture.import(&source, false).await.unwrap();
     assert_eq!((written(&report, "conversations"), written(&report, "tool_calls")), (2, 4));
     assert_eq!(report.read, [("conversations".to_owned(), 2), ("tool_calls".to_owned(), 4)].into_iter().collect());
     adds_up(&report);
-    let calls = house.calls().await;
+    let calls = fixture.calls().await;
     let ids: Vec<_> = calls.iter().map(|call| (call.call_id.as_deref(), call.item_id.as_deref())).collect();
     assert_eq!(ids, [(Some("call_abc"), Some("fc_1")), (None, Some("mcp_9")), (None, Some("ws_1")), (Some("call_abc"), None)]);
     assert_eq!(
@@ -129,38 +129,39 @@ async fn a_registry_with_call_ids_keeps_those_of_the_wire_and_not_the_invented_o
         (Some(r#"{"city":"Berlin"}"#), Some(r#"{"city": "Berlin"}"#))
     );
     assert_eq!((calls[0].response.as_deref(), calls[1].response.as_deref()), (Some(r#"{"t":3}"#), Some("\"plain text\"")));
-    assert!(calls[1].meta.as_deref().unwrap().contains(r#""call_id":"mcp_9""#), "kept, but not as the wire's");
+    assert!(calls[1].meta.as_deref().unwrap().contains(r#""call_id":"mcp_9""#), "kept, but not as a call id of the provider");
     assert_eq!((calls[2].status, calls[2].error_code.as_deref()), (CallStatus::Failed, Some("upstream_error")));
-    assert_eq!((calls[3].status, calls[3].error_code.as_deref()), (CallStatus::Failed, Some("outcome_unknown")), "nobody will end it");
+    assert_eq!((calls[3].status, calls[3].error_code.as_deref()), (CallStatus::Failed, Some("outcome_unknown")), "it will never end");
     assert_eq!((calls[3].request.as_deref(), calls[3].raw_arguments.as_deref()), (None, Some(r#"{"broken":"#)));
     assert!(calls.iter().all(|call| call.finished_at.is_some()));
-    let mine = house.store.conversations(house.tenant, Some("3".to_owned()), Page::default()).await.unwrap();
+    let mine = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap();
     assert_eq!((mine.len(), mine[0].title.as_str()), (1, "First"));
-    assert_eq!(mine[0].state["imported"]["plan"], "gold", "a column we do not have is kept");
+    assert_eq!(mine[0].state["imported"]["plan"], "gold", "a column without a counterpart is kept");
 }
 
 #[tokio::test]
-async fn a_registry_with_empty_or_no_call_ids_is_taken_too() {
-    let house = House::open().await;
+async fn calls_without_call_ids_are_imported_too() {
+    let fixture = Fixture::open().await;
     let row = r#"'function_call', 'get_weather', {} 'fc_1', '{}', '{}', 'completed', 0, '2025-01-01 10:00:01'"#;
-    let nullable = house.source("nullable.db", &registry("call_id VARCHAR(255) NULL,", &format!("(1, 1, {})", row.replace("{}", "NULL,"))));
+    let nullable =
+        fixture.source("nullable.db", &registry("call_id VARCHAR(255) NULL,", &format!("(1, 1, {})", row.replace("{}", "NULL,"))));
     // The same text in both: only the placeholder differs.
     let without = registry("", &format!("(7, 1, {})", row.replacen("{} ", "", 1)));
-    let without = house.source("without.db", &without);
+    let without = fixture.source("without.db", &without);
     for source in [&nullable, &without] {
-        let report = house.import(source, false).await.unwrap();
+        let report = fixture.import(source, false).await.unwrap();
         assert_eq!(written(&report, "tool_calls"), 1, "{report:?}");
         adds_up(&report);
     }
-    let calls = house.calls().await;
+    let calls = fixture.calls().await;
     assert_eq!(calls.len(), 2);
     assert!(calls.iter().all(|call| call.call_id.is_none() && call.item_id.as_deref() == Some("fc_1")));
     assert_eq!(calls.iter().map(|call| call.step).collect::<Vec<_>>(), [1, 2], "the same conversation, the next step");
 }
 
 #[tokio::test]
-async fn importing_again_changes_nothing_and_a_dry_run_says_the_same() {
-    let house = House::open().await;
+async fn importing_again_changes_nothing_and_a_dry_run_reports_the_same() {
+    let fixture = Fixture::open().await;
     let sql = registry(
         "call_id VARCHAR(255),",
         "(1, 1, 'function_call', 'a', 'c1', 'f1', '{}', '{}', 'completed', 0, '2025-01-01 10:00:01'),
@@ -172,35 +173,35 @@ async fn importing_again_changes_nothing_and_a_dry_run_says_the_same() {
            (3, 1, 'chef', '?', '2025-01-01 10:00:06', NULL), (4, NULL, 'user', '?', NULL, NULL);
          CREATE TABLE users (id INTEGER); INSERT INTO users VALUES (1), (2);"
     );
-    let source = house.source("old.db", &sql);
-    let before = house.everything();
-    let dry = house.import(&source, true).await.unwrap();
-    assert_eq!(house.everything(), before, "a dry run writes nothing");
-    let real = house.import(&source, false).await.unwrap();
+    let source = fixture.source("old.db", &sql);
+    let before = fixture.everything();
+    let dry = fixture.import(&source, true).await.unwrap();
+    assert_eq!(fixture.everything(), before, "a dry run writes nothing");
+    let real = fixture.import(&source, false).await.unwrap();
     assert_eq!(dry, real);
     adds_up(&real);
     assert_eq!((written(&real, "conversations"), written(&real, "messages"), written(&real, "tool_calls")), (3, 2, 2));
     let reasons: Vec<(&str, &Value)> = real.skipped.iter().map(|row| (row.table.as_str(), &row.id)).collect();
     assert_eq!(reasons, [("users", &Value::Null), ("messages", &json!(3)), ("messages", &json!(4))]);
-    let after = house.everything();
-    let again = house.import(&source, false).await.unwrap();
-    assert_eq!(house.everything(), after);
+    let after = fixture.everything();
+    let again = fixture.import(&source, false).await.unwrap();
+    assert_eq!(fixture.everything(), after);
     assert_eq!(again.written.values().sum::<u64>(), 0);
     adds_up(&again);
-    // The older program went on meanwhile: only what is new comes.
-    let more = house.source("old.db", "INSERT INTO messages VALUES (5, 1, 'user', 'more', '2025-01-04 10:00:00', NULL);");
-    let report = house.import(&more, false).await.unwrap();
+    // The other program continued meanwhile: only new rows are imported.
+    let more = fixture.source("old.db", "INSERT INTO messages VALUES (5, 1, 'user', 'more', '2025-01-04 10:00:00', NULL);");
+    let report = fixture.import(&more, false).await.unwrap();
     assert_eq!((report.written.values().sum::<u64>(), written(&report, "messages")), (1, 1));
-    let first = house.store.conversations(house.tenant, Some("3".to_owned()), Page::default()).await.unwrap()[0].id;
-    let places: Vec<_> = house.messages(first).await.into_iter().map(|row| (row.seq, row.content)).collect();
-    assert_eq!(places, [(Some(1), "hi".to_owned()), (Some(2), "hello".to_owned()), (Some(3), "more".to_owned())]);
+    let first = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap()[0].id;
+    let numbered: Vec<_> = fixture.messages(first).await.into_iter().map(|row| (row.seq, row.content)).collect();
+    assert_eq!(numbered, [(Some(1), "hi".to_owned()), (Some(2), "hello".to_owned()), (Some(3), "more".to_owned())]);
 }
 
 #[tokio::test]
 async fn tool_data_moves_from_metadata_into_the_columns() {
-    let house = House::open().await;
+    let fixture = Fixture::open().await;
     let conversation = "22222222-2222-4222-8222-222222222222";
-    let source = house.source(
+    let source = fixture.source(
         "old.db",
         &format!(
             r#"CREATE TABLE conversations (id TEXT PRIMARY KEY, user_id TEXT);
@@ -219,14 +220,14 @@ async fn tool_data_moves_from_metadata_into_the_columns() {
                    "tool_results": [{{"tool_call_id": "call_1", "content": "again"}}]}}', NULL);"#
         ),
     );
-    let report = house.import(&source, false).await.unwrap();
+    let report = fixture.import(&source, false).await.unwrap();
     assert_eq!((report.read["messages"], written(&report, "messages")), (5, 8), "three results stood inside others");
     assert!(report.skipped.is_empty(), "{report:?}");
-    let rows = house.messages(Uuid::parse_str(conversation).unwrap()).await;
-    let seen: Vec<_> =
+    let rows = fixture.messages(Uuid::parse_str(conversation).unwrap()).await;
+    let listed: Vec<_> =
         rows.iter().map(|row| (row.role.as_str(), row.content.as_str(), row.tool_name.as_deref(), row.status.as_deref())).collect();
     assert_eq!(
-        seen,
+        listed,
         [
             ("user", "Show it", None, None),
             ("assistant", "I look.", None, None),
@@ -251,14 +252,14 @@ async fn tool_data_moves_from_metadata_into_the_columns() {
     let metadata: Value = serde_json::from_str(&rows[0].metadata).unwrap();
     assert_eq!((&metadata["ip"], &metadata["imported"]["liked"]), (&json!("::1"), &json!(1)));
     assert!(rows[1].metadata.contains("\"model\":\"m\""));
-    let owner = house.store.conversation(house.tenant, rows[0].conversation_id).await.unwrap().unwrap().user_id;
+    let owner = fixture.store.conversation(fixture.tenant, rows[0].conversation_id).await.unwrap().unwrap().user_id;
     assert_eq!(owner, "3", "known by the external id");
 }
 
 #[tokio::test]
-async fn seed_zeros_registry_and_seed_ones_columns_are_known() {
-    let house = House::open().await;
-    let source = house.source(
+async fn calls_of_seed_000_and_columns_of_seed_001_are_imported() {
+    let fixture = Fixture::open().await;
+    let source = fixture.source(
         "old.db",
         r#"CREATE TABLE chats (id TEXT PRIMARY KEY, title TEXT);
         INSERT INTO chats VALUES ('33333333-3333-4333-8333-333333333333', 'Old');
@@ -274,32 +275,32 @@ async fn seed_zeros_registry_and_seed_ones_columns_are_known() {
           (NULL, '2025-01-01T00:00:00Z', '33333333-3333-4333-8333-333333333333', '', 'assistant', '[{"id": "call_123", "name": "t", "args": {}}]', NULL, NULL, NULL, '{}'),
           (NULL, '2025-01-01T00:00:01Z', '33333333-3333-4333-8333-333333333333', 'no', 'tool', NULL, 'call_123', 't', 'error', '{}');"#,
     );
-    let report = house.import(&source, false).await.unwrap();
+    let report = fixture.import(&source, false).await.unwrap();
     assert_eq!((written(&report, "conversations"), written(&report, "messages"), written(&report, "tool_calls")), (1, 2, 2));
     adds_up(&report);
-    let calls = house.calls().await;
+    let calls = fixture.calls().await;
     assert_eq!(calls[0].id.to_string(), "44444444-4444-4444-8444-444444444444");
     assert_eq!((calls[0].dedupe_key.as_deref(), calls[0].meta.as_deref().unwrap().contains("\"dedupe_key\":\"abc\"")), (None, true));
     assert_eq!(calls[0].finished_at.unwrap().to_string(), "2025-01-01T00:00:02Z");
     assert_eq!((calls[1].conversation_id, calls[1].status, calls[1].error.as_deref()), (None, CallStatus::Timeout, Some("too late")));
-    let rows = house.messages(calls[0].conversation_id.unwrap()).await;
+    let rows = fixture.messages(calls[0].conversation_id.unwrap()).await;
     assert_eq!((rows[1].tool_call_id.as_deref(), rows[1].status.as_deref()), (Some("call_123"), Some("error")));
-    assert_eq!(house.import(&source, false).await.unwrap().written.values().sum::<u64>(), 0, "rows without ids are the same rows, too");
+    assert_eq!(fixture.import(&source, false).await.unwrap().written.values().sum::<u64>(), 0, "rows without ids are recognized too");
 }
 
 #[tokio::test]
-async fn what_is_no_source_is_refused() {
-    let house = House::open().await;
-    let why = async |path: &Path| match house.import(path, false).await {
+async fn files_that_are_not_a_source_are_refused() {
+    let fixture = Fixture::open().await;
+    let why = async |path: &Path| match fixture.import(path, false).await {
         Err(LegacyError::Source { why, .. }) => why,
         other => panic!("{other:?}"),
     };
-    assert!(why(&house.folder.path().join("nowhere.db")).await.contains("no such file"));
-    let text = house.folder.path().join("text");
-    std::fs::write(&text, "no database at all, but long enough to be taken for one if nobody looked").unwrap();
+    assert!(why(&fixture.folder.path().join("nowhere.db")).await.contains("no such file"));
+    let text = fixture.folder.path().join("text");
+    std::fs::write(&text, "not a database, but long enough to be taken for one without a check").unwrap();
     assert!(why(&text).await.contains("not a database"));
-    assert!(why(&house.source("empty.db", "CREATE TABLE a (n)")).await.contains("neither"));
-    assert!(why(house.store.path()).await.contains("itself"));
-    let other = House::open().await;
+    assert!(why(&fixture.source("empty.db", "CREATE TABLE a (n)")).await.contains("neither"));
+    assert!(why(fixture.store.path()).await.contains("itself"));
+    let other = Fixture::open().await;
     assert!(why(other.store.path()).await.contains("werkruf"));
 }

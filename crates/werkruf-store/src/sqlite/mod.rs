@@ -1,7 +1,7 @@
 //! SQLite: one writer thread with group commit, a pool of readers.
 //!
-//! One process owns the file: it holds `<db>.lock-held` for its life, so leases never expire while it lives,
-//! and those an earlier process left are void at the next start. Outside readers (`mode=ro`) always work.
+//! One process owns the file: it holds `<db>.lock-held` as long as it runs, so its leases never expire, and the leases
+//! of an earlier process are void at the next start. Other programs can always read the file (`mode=ro`).
 
 mod approvals;
 mod backup;
@@ -48,48 +48,48 @@ use werkruf_contract::Clock;
 use crate::StoreError;
 pub(crate) use export::{Batch, Export};
 pub(crate) use legacy::read as read_legacy;
-use principal_cache::Known;
+use principal_cache::PrincipalCache;
 use readers::Readers;
 use writer::Writer;
 
-/// The embedded database. Dropping the last handle finishes what is queued and closes the file.
+/// The embedded database. Dropping the last handle finishes the queued writes and closes the file.
 pub struct SqliteStore {
-    // Dropped in this order: the writer closes last but the lock, so its connection can fold the WAL away.
+    // Dropped in this order: the writer closes after the readers, so that its connection can checkpoint and remove the WAL.
     readers: Readers,
     writer: Writer,
-    known: Known,
-    /// What a token said about roles ends by it.
+    cache: PrincipalCache,
+    /// Decides whether roles from a token still count.
     clock: Clock,
     path: PathBuf,
-    /// HeldWork for life; the operating system lets go of it with the process.
+    /// Held as long as the store is open; the operating system releases it with the process.
     _lock: std::fs::File,
 }
 
 impl SqliteStore {
-    /// Opens or makes the database, brings its schema up to date and voids the leases of earlier processes.
+    /// Opens or creates the database, applies missing migrations and voids the leases of earlier processes.
     pub fn open(path: impl AsRef<Path>, clock: &Clock) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, migrate::MIGRATIONS, clock.now())?;
+        migrate::migrate(&connection, path, migrate::PARTS, clock.now())?;
         open::void_old_leases(&connection)?;
         let readers = (0..readers::READERS).map(|_| open::read_only(path)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
             readers: Readers::new(readers),
             writer: Writer::start(connection)?,
-            known: Known::default(),
+            cache: PrincipalCache::default(),
             clock: clock.clone(),
             path: path.to_owned(),
             _lock: lock,
         }))
     }
 
-    /// How far the schema of a file is; changes nothing.
+    /// Compares the schema of a file with this binary's; changes nothing.
     pub fn schema_report(path: &Path) -> Result<crate::SchemaReport, StoreError> {
         migrate::report(path)
     }
 
-    /// Where the database is.
+    /// The path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -103,7 +103,7 @@ impl std::fmt::Debug for SqliteStore {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        // SQLite calls it full only where the system says ENOSPC; a quota or a file size limit is a write that failed.
+        // SQLite reports "full" only for ENOSPC; a quota or a file size limit is reported as a failed write.
         let refused =
             error.sqlite_error().is_some_and(|cause| [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_SHMSIZE].contains(&cause.extended_code));
         match error.sqlite_error_code() {

@@ -1,4 +1,4 @@
-//! Opening the file: the lock, the settings of a connection, the start of a new process.
+//! Opens the database file: the lock, the settings of a connection, and the leases of earlier processes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -7,13 +7,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::beside;
-use super::takeover::LEFT;
+use super::takeover::ABANDONED;
 use crate::StoreError;
 
 /// Older versions can lose committed data when a checkpoint meets a WAL reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Takes the file for this process, making its folder where there is none.
+/// Locks the file for this process, and creates its folder where there is none.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -36,9 +36,9 @@ pub(super) fn writable(path: &Path) -> Result<Connection, StoreError> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
-        return Err(StoreError::Unavailable(format!("the file system of {} has no room for a WAL ({mode})", path.display())));
+        return Err(StoreError::Unavailable(format!("the file system of {} does not support a WAL ({mode})", path.display())));
     }
-    // temp_store keeps the savepoints' undo pages out of temporary files; the checkpoint folds 16 MiB at a time.
+    // temp_store keeps the savepoints' undo pages out of temporary files; a checkpoint runs at 16 MiB of WAL.
     connection.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
@@ -63,8 +63,8 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Statements are kept, and a plan does not depend on what is bound: otherwise a statement that was taken back, which forgets what
-/// was bound, is planned anew each time.
+/// Caches statements, and makes their plans independent of the bound values. Otherwise each reuse of a cached statement, whose bindings
+/// were cleared, would plan it again.
 fn plan_once(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(128);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -78,7 +78,7 @@ fn check_version(found: i32) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A new process begins: whoever held a lease before is gone. Only unfinished turns can hold one.
+/// Voids the leases of earlier processes at the start of this one. Only unfinished turns can have a lease.
 pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
     transaction.execute(
@@ -86,18 +86,18 @@ pub(super) fn void_old_leases(connection: &Connection) -> Result<(), StoreError>
          ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1",
         [],
     )?;
-    // A turn whose process died holding the lease has been taken over; one that was released has not, nor one that waited:
-    // for its time, or for a person's word while another turn had the lease.
+    // A turn whose process died while it held the lease counts as taken over. A released turn does not, and neither does a turn that
+    // waited in the queue or for an approval while another turn had the lease.
     transaction.execute(
         "UPDATE turns SET takeovers = takeovers + 1, stalled = stalled + 1 WHERE finished_at IS NULL AND status NOT IN ('accepted', 'awaiting_approval') AND
            EXISTS (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND owner <> ?1
                      AND leases.conversation_id = coalesce(turns.conversation_id, turns.id))",
-        [LEFT],
+        [ABANDONED],
     )?;
     let voided = transaction.execute(
         "UPDATE leases SET owner = ?1 WHERE owner <> ?1 AND (tenant_id, conversation_id) IN
            (SELECT tenant_id, coalesce(conversation_id, id) FROM turns INDEXED BY turns_open WHERE finished_at IS NULL)",
-        [LEFT],
+        [ABANDONED],
     )?;
     transaction.commit()?;
     if voided > 0 {

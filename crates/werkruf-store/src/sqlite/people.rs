@@ -1,4 +1,4 @@
-//! [`People`] on SQLite: who exists, what they may do, which keys there are.
+//! [`People`] on SQLite: tenants, users, permissions and API keys.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, St
 impl People for SqliteStore {
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
         Box::pin(async move {
-            let since = match self.known.tenant(&name) {
+            let since = match self.cache.tenant(&name) {
                 Ok(tenant) => return Ok(Some(tenant)),
                 Err(since) => since,
             };
@@ -26,7 +26,7 @@ impl People for SqliteStore {
             });
             let found = found.await?;
             if let Some(tenant) = &found {
-                self.known.keep_tenant(since, name, tenant.clone());
+                self.cache.keep_tenant(since, name, tenant.clone());
             }
             Ok(found)
         })
@@ -43,14 +43,14 @@ impl People for SqliteStore {
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
             let now = self.clock.now();
-            let since = match self.known.principal(tenant_id, &user_id, now) {
+            let since = match self.cache.principal(tenant_id, &user_id, now) {
                 Ok(principal) => return Ok(Some(principal)),
                 Err(since) => since,
             };
             let found = self.readers.look_up(move |c| principal(c, tenant_id, user_id, now)).await?;
             let Some((principal, until)) = found else { return Ok(None) };
             let principal = Arc::new(principal);
-            self.known.keep_principal(since, &principal, until);
+            self.cache.keep_principal(since, &principal, until);
             Ok(Some(principal))
         })
     }
@@ -88,14 +88,14 @@ impl People for SqliteStore {
 
     fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
         Box::pin(async move {
-            let since = match self.known.key(&digest.0) {
+            let since = match self.cache.key(&digest.0) {
                 Ok(key) => return Ok(Some(key)),
                 Err(since) => since,
             };
             let sql = format!("SELECT {} FROM api_keys WHERE digest = ?1", row::KEY);
             let found = self.readers.look_up(|c| first(&mut *c.prepare_cached(&sql)?, params![digest.0], row::key)).await?;
             if let Some(key) = &found {
-                self.known.keep_key(since, digest.0, key.clone());
+                self.cache.keep_key(since, digest.0, key.clone());
             }
             Ok(found)
         })
@@ -118,25 +118,25 @@ impl People for SqliteStore {
 }
 
 impl SqliteStore {
-    /// A write after which nothing remembered about people holds.
+    /// A write about people, which clears the cache.
     pub(super) async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        // Also when the caller goes away before the answer: the write happens all the same.
-        let forget = Forget(self);
+        // The cache is also cleared when the caller drops this future: the write still happens.
+        let clear = ClearCache(self);
         let written = self.writer.submit(work).await;
-        drop(forget);
+        drop(clear);
         written
     }
 }
 
-struct Forget<'a>(&'a SqliteStore);
+struct ClearCache<'a>(&'a SqliteStore);
 
-impl Drop for Forget<'_> {
+impl Drop for ClearCache<'_> {
     fn drop(&mut self) {
-        self.0.known.forget();
+        self.0.cache.clear();
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn by_external_id(c: &Connection, tenant: &Id, external_id: &str) -> 
     first(&mut statement, params![tenant, external_id], user)
 }
 
-/// The person as of now, and when that changes by itself: a token that lives now ends.
+/// The user as of now, and when their roles change next: at the expiry of a token that is valid now.
 fn principal(
     c: &Connection,
     tenant_id: Uuid,
@@ -170,7 +170,7 @@ fn principal(
 ) -> Result<Option<(Principal, Option<Timestamp>)>, StoreError> {
     let Ok(number) = user_id.parse::<i64>() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
-    // One snapshot: a role and its permissions are of the same moment.
+    // One snapshot, so that a role and its permissions belong together.
     let snapshot = c.unchecked_transaction()?;
     let mut person = snapshot.prepare_cached(
         "SELECT users.first_name, users.last_name, users.branch_id, users.locale,

@@ -1,4 +1,4 @@
-//! What changes about people, tenants and keys.
+//! Writes of people, tenants and API keys.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,12 +16,12 @@ pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp
         slug,
         Stamp::from(now)
     ])?;
-    // Where slug and id name different tenants, the slug is what people type.
+    // Where slug and id belong to different tenants, the slug decides, because it is what people type.
     let mut statement = c.prepare_cached("SELECT id, slug FROM tenants WHERE slug = ?1 OR id = ?2 ORDER BY slug = ?1 DESC LIMIT 1")?;
     first(&mut statement, params![slug, id], tenant)?.ok_or_else(|| StoreError::Broken(format!("tenant {slug} was not stored")))
 }
 
-/// Somebody already known by the number or the external id is returned as they are.
+/// A user with this id or external id is returned unchanged.
 pub(super) fn make_guest(
     c: &Connection,
     tenant: &Id,
@@ -55,7 +55,7 @@ pub(super) fn make_guest(
     Ok(made)
 }
 
-/// What a token says about roles stands until the token ends, another one says otherwise, or [`put`] names the person.
+/// Stores the roles of a token. They count until the token expires, another token replaces them, or [`put`] writes the user.
 pub(super) fn hold_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: Option<&TokenRoles>) -> Result<(), StoreError> {
     let text = roles.map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
     let mut statement = c.prepare_cached("UPDATE users SET token_roles = ?3, token_roles_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?;
@@ -71,7 +71,7 @@ fn hold_role(c: &Connection, tenant: &Id, user_id: i64, role_id: i64) -> Result<
     Ok(())
 }
 
-/// Branches, then roles, then users: each may name the ones before.
+/// Writes branches, then roles, then users: each may refer to the ones before.
 pub(super) fn put(c: &Connection, tenant: &Id, batch: &PeopleBatch) -> Result<(), StoreError> {
     for branch in &batch.branches {
         c.prepare_cached(

@@ -1,8 +1,8 @@
-//! What is asked for with every request and changes rarely: principals and keys, kept in memory.
+//! A cache of principals, API keys and tenants: every request needs them, and they change rarely.
 //!
-//! Only this process writes the file, so dropping everything on any write about people keeps it true. What
-//! was read before such a write began is not kept after it: the generation has moved on. A person whose rights come
-//! from a token is kept no longer than the token lives.
+//! Only this process writes the file, so clearing the cache on any write about people keeps it correct. A value that was read
+//! before such a write is not cached after it, because the generation has changed. A principal with roles from a token
+//! is cached no longer than the token is valid.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use werkruf_contract::{Principal, Uuid};
 
 use crate::{KeyRow, TenantRow};
 
-/// Entries of a kind at most; beyond that it starts over, which costs look-ups and nothing else.
-const ROOM: usize = 10_000;
+/// The most entries of a kind. A full map is cleared, which only costs look-ups.
+const CAPACITY: usize = 10_000;
 
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct PrincipalCache {
     inner: Mutex<Inner>,
 }
 
@@ -26,26 +26,26 @@ struct Inner {
     principals: HashMap<Uuid, HashMap<String, Person>>,
     people: usize,
     keys: HashMap<String, KeyRow>,
-    /// By the name they were asked for, slug or id.
+    /// By slug or id, as the caller named the tenant.
     tenants: HashMap<String, TenantRow>,
 }
 
 struct Person {
     principal: Arc<Principal>,
-    /// `None`: until something about people is written.
+    /// `None`: until the next write about people.
     until: Option<Timestamp>,
 }
 
-/// When a read began.
+/// The generation of the cache when a read began.
 #[derive(Clone, Copy)]
 pub(super) struct Generation(u64);
 
-impl Known {
+impl PrincipalCache {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         let mut inner = self.lock();
         let generation = inner.generation + 1;
         *inner = Inner { generation, ..Inner::default() };
@@ -53,9 +53,9 @@ impl Known {
 
     pub(super) fn principal(&self, tenant_id: Uuid, user_id: &str, now: Timestamp) -> Result<Arc<Principal>, Generation> {
         let inner = self.lock();
-        let kept = inner.principals.get(&tenant_id).and_then(|people| people.get(user_id));
-        let true_now = kept.filter(|person| person.until.is_none_or(|until| now < until));
-        true_now.map(|person| Arc::clone(&person.principal)).ok_or(Generation(inner.generation))
+        let cached = inner.principals.get(&tenant_id).and_then(|people| people.get(user_id));
+        let valid = cached.filter(|person| person.until.is_none_or(|until| now < until));
+        valid.map(|person| Arc::clone(&person.principal)).ok_or(Generation(inner.generation))
     }
 
     pub(super) fn keep_principal(&self, since: Generation, principal: &Arc<Principal>, until: Option<Timestamp>) {
@@ -63,7 +63,7 @@ impl Known {
         if inner.generation != since.0 {
             return;
         }
-        if inner.people >= ROOM {
+        if inner.people >= CAPACITY {
             inner.principals.clear();
             inner.people = 0;
         }
@@ -84,7 +84,7 @@ impl Known {
         if inner.generation != since.0 {
             return;
         }
-        if inner.keys.len() >= ROOM {
+        if inner.keys.len() >= CAPACITY {
             inner.keys.clear();
         }
         inner.keys.insert(digest, key);
@@ -100,7 +100,7 @@ impl Known {
         if inner.generation != since.0 {
             return;
         }
-        if inner.tenants.len() >= ROOM {
+        if inner.tenants.len() >= CAPACITY {
             inner.tenants.clear();
         }
         inner.tenants.insert(name, tenant);

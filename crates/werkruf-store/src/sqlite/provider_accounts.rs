@@ -12,8 +12,8 @@ use super::row::first;
 use super::text::{Id, Stamp};
 use crate::{ProviderAccount, ProviderAccounts, SealedToken, StoreError, StoreFuture};
 
-/// Rows of the installation itself.
-const HOUSE: Uuid = Uuid::nil();
+/// The tenant id of rows that belong to the installation.
+const INSTALLATION: Uuid = Uuid::nil();
 
 impl ProviderAccounts for SqliteStore {
     fn spend_call(&self, account: ProviderAccount, day: Date, limit: u32) -> StoreFuture<'_, Option<i64>> {
@@ -22,15 +22,15 @@ impl ProviderAccounts for SqliteStore {
 
     fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
-            // Answers overtake one another: what an earlier call was told counts only where it is less.
-            let told = c
+            // Responses may arrive out of order: the report of an earlier call counts only where it leaves fewer calls.
+            let updated = c
                 .prepare_cached(
                     "UPDATE provider_quota SET told_by = max(told_by, ?5),
                        ceiling = CASE WHEN ?5 >= told_by THEN ?5 + ?6 ELSE min(ceiling, told_by + ?6) END
                      WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND day = ?4",
                 )?
-                .execute(params![Id::from(HOUSE), account.provider, account.account, day.to_string(), call, left.max(0)])?;
-            counted(told, &account)
+                .execute(params![Id::from(INSTALLATION), account.provider, account.account, day.to_string(), call, left.max(0)])?;
+            check_row(updated, &account)
         }))
     }
 
@@ -41,8 +41,8 @@ impl ProviderAccounts for SqliteStore {
                     "UPDATE provider_quota SET told_by = used, ceiling = used
                      WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND day = ?4",
                 )?
-                .execute(params![Id::from(HOUSE), account.provider, account.account, day.to_string()])?;
-            counted(closed, &account)
+                .execute(params![Id::from(INSTALLATION), account.provider, account.account, day.to_string()])?;
+            check_row(closed, &account)
         }))
     }
 
@@ -52,7 +52,7 @@ impl ProviderAccounts for SqliteStore {
                 "SELECT sealed, expires_at FROM provider_tokens
                  WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND expires_at IS NOT NULL",
             )?;
-            first(&mut statement, params![Id::from(HOUSE), account.provider, account.account], |columns| {
+            first(&mut statement, params![Id::from(INSTALLATION), account.provider, account.account], |columns| {
                 Ok(SealedToken { sealed: columns.bytes()?.to_vec(), expires_at: columns.time()? })
             })
         }))
@@ -61,15 +61,22 @@ impl ProviderAccounts for SqliteStore {
     fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let now = Stamp::from(now);
-            let kept = c
+            let written = c
                 .prepare_cached(
                     "INSERT INTO provider_tokens (tenant_id, provider, account, sealed, expires_at, created_at, updated_at)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
                      ON CONFLICT (tenant_id, provider, account) DO UPDATE
                        SET sealed = excluded.sealed, expires_at = excluded.expires_at, updated_at = excluded.updated_at",
                 )?
-                .execute(params![Id::from(HOUSE), account.provider, account.account, token.sealed, Stamp::from(token.expires_at), now])?;
-            counted(kept, &account)
+                .execute(params![
+                    Id::from(INSTALLATION),
+                    account.provider,
+                    account.account,
+                    token.sealed,
+                    Stamp::from(token.expires_at),
+                    now
+                ])?;
+            check_row(written, &account)
         }))
     }
 
@@ -83,7 +90,7 @@ impl ProviderAccounts for SqliteStore {
                      WHERE owner = excluded.owner OR expires_at <= ?6",
                 )?
                 .execute(params![
-                    Id::from(HOUSE),
+                    Id::from(INSTALLATION),
                     account.provider,
                     account.account,
                     Id::from(owner),
@@ -96,9 +103,9 @@ impl ProviderAccounts for SqliteStore {
 
     fn release_token(&self, account: ProviderAccount, owner: Uuid) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
-            // None is left where somebody else has claimed it meanwhile.
+            // No row matches where another owner has the claim by now.
             c.prepare_cached("DELETE FROM provider_claims WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND owner = ?4")?
-                .execute(params![Id::from(HOUSE), account.provider, account.account, Id::from(owner)])?;
+                .execute(params![Id::from(INSTALLATION), account.provider, account.account, Id::from(owner)])?;
             Ok(())
         }))
     }
@@ -128,20 +135,20 @@ impl ProviderAccounts for SqliteStore {
 
 fn spend(c: &Connection, account: &ProviderAccount, day: Date, limit: u32) -> Result<Option<i64>, StoreError> {
     let day = day.to_string();
-    let house = Id::from(HOUSE);
+    let installation = Id::from(INSTALLATION);
     c.prepare_cached(
         "INSERT INTO provider_quota (tenant_id, provider, account, day, used) VALUES (?1, ?2, ?3, ?4, 0)
          ON CONFLICT (tenant_id, provider, account, day) DO NOTHING",
     )?
-    .execute(params![house, account.provider, account.account, day])?;
+    .execute(params![installation, account.provider, account.account, day])?;
     let mut statement = c.prepare_cached(
         "UPDATE provider_quota SET used = used + 1
          WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND day = ?4 AND used < ?5 AND (ceiling IS NULL OR used < ceiling)
          RETURNING used",
     )?;
-    first(&mut statement, params![house, account.provider, account.account, day, limit], |columns| columns.int())
+    first(&mut statement, params![installation, account.provider, account.account, day, limit], |columns| columns.int())
 }
 
-fn counted(rows: usize, account: &ProviderAccount) -> Result<(), StoreError> {
+fn check_row(rows: usize, account: &ProviderAccount) -> Result<(), StoreError> {
     if rows == 1 { Ok(()) } else { Err(StoreError::Moved { what: "provider account", id: account.provider.clone() }) }
 }

@@ -1,7 +1,7 @@
 //! The read pool: a few read-only connections, each used by one reader at a time.
 //!
-//! A look-up of a few indexed rows takes less time than handing it to another thread, so it runs where it is
-//! asked; whatever grows with the data goes to the blocking pool. In WAL mode every statement sees all commits
+//! A look-up of a few indexed rows takes less time than a switch to another thread, so it runs on the caller's thread;
+//! reads that grow with the data run on the blocking pool. In WAL mode every statement sees all commits
 //! made before it began, so a read issued after a write resolved sees that write.
 
 use std::sync::{Arc, Mutex, TryLockError};
@@ -16,7 +16,7 @@ pub(super) const READERS: usize = 4;
 
 pub(super) struct Readers {
     slots: Arc<Vec<Mutex<Connection>>>,
-    /// One permit per connection, so whoever holds one finds a free slot.
+    /// One permit per connection, so the holder of a permit finds a free slot.
     permits: Arc<Semaphore>,
 }
 

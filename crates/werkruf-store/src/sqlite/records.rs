@@ -1,4 +1,4 @@
-//! [`Records`] on SQLite: look-ups and lists.
+//! [`Records`] on SQLite: rows by id, and lists.
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, ToSql, params, params_from_iter};
@@ -94,25 +94,25 @@ impl Records for SqliteStore {
 
     fn ping(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let look = |c: &Connection| {
+            let read = |c: &Connection| {
                 c.prepare_cached("SELECT count(*) FROM settings")?.query_row([], |row| row.get::<_, i64>(0))?;
                 Ok(())
             };
             if self.writer.is_full() {
-                // Nobody may be writing while we say that there is no room, so somebody has to find out when there is.
+                // While the server reports a full disk it accepts no writes, so this probe must find out when there is space again.
                 for value in PROBES {
                     self.writer.submit(move |c| probe(c, value)).await?;
                 }
-                self.writer.found_room();
+                self.writer.disk_has_space();
             } else {
-                self.writer.submit(look).await?;
+                self.writer.submit(read).await?;
             }
-            self.readers.look_up(look).await
+            self.readers.look_up(read).await
         })
     }
 }
 
-/// Writes as much as a large turn would, and then nothing in its place. SQLite writes no page for a value that is there already.
+/// Writes as much as a large turn would, and then an empty value. The first value is random because SQLite writes no page for an unchanged value.
 const PROBES: [&str; 2] = ["hex(randomblob(65536))", "''"];
 
 fn probe(c: &Connection, value: &str) -> Result<(), StoreError> {
@@ -134,11 +134,11 @@ fn by_id<T>(
     first(&mut statement, params![Id::from(tenant_id), Id::from(id)], read)
 }
 
-/// A list by id with conditions that are known only when it is asked for.
+/// A list by id, with optional conditions.
 pub(super) struct List {
     sql: String,
     values: Vec<Box<dyn ToSql>>,
-    /// So few that sorting them is nothing; walking all of the tenant in their order until they come is not.
+    /// The conditions leave few rows: sorting these is cheap, while a scan in the order of ids would read all rows of the tenant.
     few: bool,
 }
 
@@ -159,8 +159,8 @@ impl List {
         self.values.push(Box::new(value));
     }
 
-    /// The stretch that is asked for.
-    fn cut(&mut self, page: Page) {
+    /// Restricts the list to a page.
+    fn limit_to(&mut self, page: Page) {
         let (after, direction) = match page.order {
             Order::OldestFirst => ("id > ?", ""),
             Order::NewestFirst => ("id < ?", " DESC"),
@@ -168,7 +168,7 @@ impl List {
         if let Some(id) = page.after {
             self.only(after, Id::from(id));
         }
-        // The plus sign keeps it off the index by id.
+        // The plus sign keeps the planner off the index on id.
         self.sql.push_str(if self.few { " ORDER BY +id" } else { " ORDER BY id" });
         self.sql.push_str(direction);
         self.sql.push_str(" LIMIT ?");
@@ -181,7 +181,7 @@ impl List {
         page: Page,
         read: impl Fn(&mut row::Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        self.cut(page);
+        self.limit_to(page);
         let mut statement = c.prepare_cached(&self.sql)?;
         all(&mut statement, params_from_iter(self.values.iter().map(AsRef::as_ref).map(Bound)), read)
     }
@@ -196,46 +196,46 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// A stretch of a conversation: between two places, or among the messages that wait.
+/// A range of messages: between two numbers, or the messages that wait.
 #[derive(Clone, Copy)]
-enum Stretch {
-    Placed { from: i64, to: i64 },
+enum Range {
+    Numbered { from: i64, to: i64 },
     Waiting,
 }
 
-/// Placed messages by place, those that wait behind them by id; the other way round when newest first.
+/// Numbered messages by `seq`, then the waiting messages by id; reversed for newest first.
 fn messages(c: &Connection, tenant: &Id, conversation: &Id, page: Page) -> Result<Vec<MessageRow>, StoreError> {
-    let everything = Stretch::Placed { from: 0, to: i64::MAX };
-    let stretches: Vec<(Stretch, Option<Uuid>)> = match (page.after, page.order) {
-        (None, Order::OldestFirst) => vec![(everything, None), (Stretch::Waiting, None)],
-        (None, Order::NewestFirst) => vec![(Stretch::Waiting, None), (everything, None)],
+    let everything = Range::Numbered { from: 0, to: i64::MAX };
+    let ranges: Vec<(Range, Option<Uuid>)> = match (page.after, page.order) {
+        (None, Order::OldestFirst) => vec![(everything, None), (Range::Waiting, None)],
+        (None, Order::NewestFirst) => vec![(Range::Waiting, None), (everything, None)],
         (Some(after), order) => {
             let mut statement = c.prepare_cached("SELECT seq FROM messages WHERE id = ?1 AND tenant_id = ?2 AND conversation_id = ?3")?;
-            let place = first(&mut statement, params![Id::from(after), tenant, conversation], |columns| columns.int_or_null())?;
-            match (place, order) {
+            let position = first(&mut statement, params![Id::from(after), tenant, conversation], |columns| columns.int_or_null())?;
+            match (position, order) {
                 (None, _) => return Ok(Vec::new()),
                 (Some(Some(seq)), Order::OldestFirst) => {
-                    vec![(Stretch::Placed { from: seq + 1, to: i64::MAX }, None), (Stretch::Waiting, None)]
+                    vec![(Range::Numbered { from: seq + 1, to: i64::MAX }, None), (Range::Waiting, None)]
                 }
-                (Some(Some(seq)), Order::NewestFirst) => vec![(Stretch::Placed { from: 0, to: seq - 1 }, None)],
-                (Some(None), Order::OldestFirst) => vec![(Stretch::Waiting, Some(after))],
-                (Some(None), Order::NewestFirst) => vec![(Stretch::Waiting, Some(after)), (everything, None)],
+                (Some(Some(seq)), Order::NewestFirst) => vec![(Range::Numbered { from: 0, to: seq - 1 }, None)],
+                (Some(None), Order::OldestFirst) => vec![(Range::Waiting, Some(after))],
+                (Some(None), Order::NewestFirst) => vec![(Range::Waiting, Some(after)), (everything, None)],
             }
         }
     };
     let mut found = Vec::new();
-    for (stretch, after) in stretches {
-        let room = i64::from(page.limit) - super::insert::count(found.len());
-        found.extend(read_stretch(c, tenant, conversation, stretch, after, page.order, room)?);
+    for (range, after) in ranges {
+        let limit = i64::from(page.limit) - super::insert::count(found.len());
+        found.extend(read_range(c, tenant, conversation, range, after, page.order, limit)?);
     }
     Ok(found)
 }
 
-fn read_stretch(
+fn read_range(
     c: &Connection,
     tenant: &Id,
     conversation: &Id,
-    stretch: Stretch,
+    range: Range,
     after: Option<Uuid>,
     order: Order,
     limit: i64,
@@ -248,12 +248,12 @@ fn read_stretch(
         Order::NewestFirst => ("DESC", "<"),
     };
     let select = format!("SELECT {} FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2 AND", row::MESSAGE);
-    match stretch {
-        Stretch::Placed { from, to } => {
+    match range {
+        Range::Numbered { from, to } => {
             let mut statement = c.prepare_cached(&format!("{select} seq BETWEEN ?3 AND ?4 ORDER BY seq {direction} LIMIT ?5"))?;
             all(&mut statement, params![tenant, conversation, from, to, limit], row::message)
         }
-        Stretch::Waiting => {
+        Range::Waiting => {
             let sql = format!("{select} seq IS NULL AND (?3 IS NULL OR id {side} ?3) ORDER BY id {direction} LIMIT ?4");
             let mut statement = c.prepare_cached(&sql)?;
             all(&mut statement, params![tenant, conversation, id_or_null(after), limit], row::message)
@@ -267,16 +267,16 @@ fn with_prefix(c: &Connection, table: &str, tenant_id: Uuid, mut prefix: String)
         return Ok(Vec::new());
     }
     let mut statement = c.prepare_cached(&format!("SELECT id FROM {table} WHERE tenant_id = ?1 AND id >= ?2 AND id < ?3 LIMIT 2"))?;
-    // No id has a character beyond f.
+    // No id has a character after f.
     let end = format!("{prefix}g");
     all(&mut statement, params![Id::from(tenant_id), prefix, end], |columns| columns.id())
 }
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
     let mut list = List::new(row::CALL, "tool_calls", Uuid::nil());
     list.of_turn(Uuid::nil());
-    list.cut(Page::default());
+    list.limit_to(Page::default());
     vec![list.sql]
 }

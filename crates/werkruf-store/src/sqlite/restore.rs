@@ -1,4 +1,4 @@
-//! A backup becomes the database. Everything is done on a copy beside it; the last step is a rename.
+//! Restores a backup. All work is done on a copy beside the database; the last step is a rename.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Clock;
 
 use super::backup::{at, claim, sync_folder, verify};
-use super::migrate::{self, MIGRATIONS, beside};
+use super::migrate::{self, PARTS, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
 use crate::{HeldWork, MaintenanceError, Restored, StoreError, crash};
 
 impl SqliteStore {
-    /// Puts a backup in the place of `database`, with nothing pending in it. Refused while a process holds the database;
-    /// one that is there is replaced only with `force`, and kept beside.
+    /// Replaces `database` by a backup in which all pending work is ended. Refused while a process has the database open.
+    /// An existing database is replaced only with `force`, and is kept under another name.
     pub fn restore(backup: &Path, database: &Path, force: bool, clock: &Clock) -> Result<Restored, MaintenanceError> {
         let _lock = open::lock(database)?;
-        let there = database.try_exists().map_err(at(database))?;
-        if there && !force {
+        let exists = database.try_exists().map_err(at(database))?;
+        if exists && !force {
             return Err(MaintenanceError::Exists(database.to_owned()));
         }
         let part = beside(database, ".restoring");
-        sweep(&part)?;
+        remove_part(&part)?;
         let made = fill(backup, &part, database, clock).and_then(|filled| {
             crash::point("restore_filled");
-            let kept = if there { Some(set_aside(database, clock.now())?) } else { None };
+            let kept = if exists { Some(set_aside(database, clock.now())?) } else { None };
             crash::point("restore_set_aside");
             remove(&beside(database, "-wal"))?;
             remove(&beside(database, "-shm"))?;
@@ -35,21 +35,21 @@ impl SqliteStore {
             sync_folder(database)?;
             Ok(Restored { database: database.to_owned(), kept, ..filled })
         });
-        sweep(&part)?;
+        remove_part(&part)?;
         made
     }
 }
 
-/// Copies, checks, brings the schema up to date, holds what is pending, erases again who was erased since.
+/// Copies and verifies the backup, applies migrations, ends pending work, and repeats later erasures.
 fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Restored, MaintenanceError> {
     let now = clock.now();
     let mut source = fs::File::open(backup).map_err(at(backup))?;
     let mut file = claim(part)?;
     std::io::copy(&mut source, &mut file).map_err(at(part))?;
     drop(file);
-    let (schema, rows) = verify(part).map_err(|error| name(error, backup))?;
+    let (schema, rows) = verify(part).map_err(|error| with_backup_path(error, backup))?;
     let connection = open::writable(part).map_err(MaintenanceError::from)?;
-    migrate::migrate(&connection, part, MIGRATIONS, now).map_err(|error| unfit(error, backup))?;
+    migrate::migrate(&connection, part, PARTS, now).map_err(|error| unfit(error, backup))?;
     let held = hold(&connection, clock, now)?;
     let erased_again = erase_again(&connection, database, clock, now)?;
     connection.close().map_err(|(_, error)| StoreError::from(error))?;
@@ -57,10 +57,11 @@ fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Re
     Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
 }
 
-/// A fault of the copy is a fault of the file the operator named.
-fn name(error: MaintenanceError, backup: &Path) -> MaintenanceError {
+/// Names the operator's file in an error about the copy.
+fn with_backup_path(error: MaintenanceError, backup: &Path) -> MaintenanceError {
     match error {
         MaintenanceError::Unfit { why, .. } => MaintenanceError::Unfit { path: backup.to_owned(), why },
+        MaintenanceError::Store(StoreError::Prerelease(_)) => StoreError::Prerelease(backup.display().to_string()).into(),
         other => other,
     }
 }
@@ -84,7 +85,7 @@ fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWo
     Ok(held)
 }
 
-/// Who was erased after the backup was made is in it still; the list beside the database remembers them.
+/// Erases the people again who were erased after the backup was made; they are in the list beside the database.
 fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Timestamp) -> Result<u64, MaintenanceError> {
     let mut again = 0;
     for line in erased_list::read(database)? {
@@ -96,7 +97,7 @@ fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Tim
         if erase::erase(&transaction, line.tenant_id, &line.user_id, true, clock, now)?.is_some() {
             again += 1;
         }
-        // The list and the database agree again on when it was.
+        // Then the database has the same time of erasure as the list.
         erase::mark(&transaction, &line)?;
         transaction.commit().map_err(StoreError::from)?;
     }
@@ -106,17 +107,17 @@ fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Tim
     Ok(again)
 }
 
-/// Gives the old database a second name, its WAL folded in; one too broken for that takes its WAL along. The first name stays
-/// until the new database takes it: a start in between must not find nothing and begin anew.
+/// Gives the old database a second name, after a checkpoint of its WAL; where the checkpoint fails, the WAL is renamed too. The first
+/// name stays until the new database takes it, because a start in between must not create an empty database.
 fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceError> {
     let kept = beside(database, &format!(".before-restore-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")));
-    let folded = open::writable(database).and_then(|old| erase::fold(&old));
+    let checkpointed = open::writable(database).and_then(|old| erase::checkpoint(&old));
     if fs::hard_link(database, &kept).is_err() {
-        // Not every file system can do that.
+        // Not every file system supports hard links.
         fs::rename(database, &kept).map_err(at(database))?;
     }
-    if !matches!(folded, Ok(true)) {
-        tracing::warn!(database = %database.display(), "the old database could not be folded; its WAL is kept beside it");
+    if !matches!(checkpointed, Ok(true)) {
+        tracing::warn!(database = %database.display(), "the WAL of the old database could not be checkpointed and is kept beside it");
         if let Err(error) = fs::rename(beside(database, "-wal"), beside(&kept, "-wal"))
             && error.kind() != std::io::ErrorKind::NotFound
         {
@@ -126,13 +127,13 @@ fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceErro
     Ok(kept)
 }
 
-/// What is left of the working copy, of this run or of one that was cut off.
-fn sweep(part: &Path) -> Result<(), MaintenanceError> {
-    let known = MIGRATIONS.last().map_or(0, |step| step.version);
+/// Removes the working copy of this run, or of an earlier run that was interrupted.
+fn remove_part(part: &Path) -> Result<(), MaintenanceError> {
+    let known = migrate::schema_number(PARTS);
     for suffix in ["", "-wal", "-shm", "-journal"] {
         remove(&beside(part, suffix))?;
     }
-    // The backup itself is the copy from before the migration.
+    // The backup itself serves as the copy before the migration.
     remove(&beside(part, &format!(".before-{known}")))
 }
 

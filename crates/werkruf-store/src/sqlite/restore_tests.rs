@@ -1,4 +1,4 @@
-//! A restored database has nothing pending, a whole history, and nobody in it who was erased since.
+//! A restored database has no pending work, a valid history, and no person who was erased after the backup.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::super::migrate::beside;
 use crate::story::{Running, World};
 use crate::{ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
 
-struct Scene {
+struct Fixture {
     world: World<SqliteStore>,
     folder: TempDir,
     backup: PathBuf,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::system(0);
@@ -50,15 +50,15 @@ async fn acting(world: &World<SqliteStore>) -> Running {
 }
 
 #[tokio::test]
-async fn what_was_pending_is_held_and_the_history_is_whole() {
-    let scene = Scene::new();
-    let (world, tenant) = (&scene.world, scene.world.tenant);
+async fn pending_work_is_ended_and_the_history_is_valid() {
+    let fixture = Fixture::new();
+    let (world, tenant) = (&fixture.world, fixture.world.tenant);
     let running = acting(world).await;
-    scene.back_up().await;
-    let restored = scene.restore("new.db", false).unwrap();
+    fixture.back_up().await;
+    let restored = fixture.restore("new.db", false).unwrap();
     assert_eq!(restored.held, HeldWork { turns: 2, calls: 1, approvals: 0, outbox: 0 });
-    let store = scene.open("new.db");
-    assert!(store.unfinished_turns("anybody".to_owned()).await.unwrap().is_empty());
+    let store = fixture.open("new.db");
+    assert!(store.unfinished_turns("process-2".to_owned()).await.unwrap().is_empty());
     let turn = store.turn(tenant, running.turn).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.error_code.as_deref(), turn.finished_at.is_some()), (TurnStatus::Failed, Some("restored"), true));
     let calls = store.calls(tenant, crate::CallFilter::default(), crate::Page::default()).await.unwrap();
@@ -68,55 +68,55 @@ async fn what_was_pending_is_held_and_the_history_is_whole() {
     let roles: Vec<_> = history.iter().map(|message| (message.role.as_str(), message.tool_call_id.as_deref())).collect();
     assert_eq!(roles, [("user", None), ("assistant", None), ("tool", Some("call_0")), ("user", None)]);
     let events = store.events(tenant, running.conversation, None, 0, 100).await.unwrap();
-    assert!(events.iter().map(|event| event.seq).eq(1..=i64::try_from(events.len()).unwrap()), "no holes");
+    assert!(events.iter().map(|event| event.seq).eq(1..=i64::try_from(events.len()).unwrap()), "no gaps");
     assert_eq!(events.iter().filter(|event| event.kind == EventType::Error).count(), 2);
     drop(store);
 
-    // Nothing is pending now: a restore of this database changes nothing but the note that it was one.
-    let store = scene.open("new.db");
-    let second = scene.folder.path().join("second.db");
+    // Nothing is pending now: another restore changes only the setting `restored_at`.
+    let store = fixture.open("new.db");
+    let second = fixture.folder.path().join("second.db");
     let before = store.back_up(second.clone(), false).await.unwrap();
-    let again = SqliteStore::restore(&second, &scene.folder.path().join("third.db"), false, &world.clock).unwrap();
+    let again = SqliteStore::restore(&second, &fixture.folder.path().join("third.db"), false, &world.clock).unwrap();
     assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
 }
 
 #[tokio::test]
-async fn a_database_in_use_or_in_place_is_not_overwritten() {
-    let scene = Scene::new();
-    scene.back_up().await;
-    let refused = scene.restore("w.db", true);
+async fn an_open_or_existing_database_is_not_overwritten() {
+    let fixture = Fixture::new();
+    fixture.back_up().await;
+    let refused = fixture.restore("w.db", true);
     assert!(matches!(refused, Err(MaintenanceError::Store(StoreError::InUse(_)))), "{refused:?}");
-    scene.restore("new.db", false).unwrap();
-    assert!(matches!(scene.restore("new.db", false), Err(MaintenanceError::Exists(_))));
-    let kept = scene.restore("new.db", true).unwrap().kept.unwrap();
-    assert!(kept.exists() && scene.open("new.db").path().exists());
-    let mut bytes = std::fs::read(&scene.backup).unwrap();
+    fixture.restore("new.db", false).unwrap();
+    assert!(matches!(fixture.restore("new.db", false), Err(MaintenanceError::Exists(_))));
+    let kept = fixture.restore("new.db", true).unwrap().kept.unwrap();
+    assert!(kept.exists() && fixture.open("new.db").path().exists());
+    let mut bytes = std::fs::read(&fixture.backup).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..].fill(0x5a);
-    std::fs::write(&scene.backup, bytes).unwrap();
-    let damaged = scene.restore("other.db", false);
+    std::fs::write(&fixture.backup, bytes).unwrap();
+    let damaged = fixture.restore("other.db", false);
     assert!(matches!(damaged, Err(MaintenanceError::Unfit { .. } | MaintenanceError::Store(_))), "{damaged:?}");
-    assert!(!scene.folder.path().join("other.db").exists() && !scene.folder.path().join("other.db.restoring").exists());
+    assert!(!fixture.folder.path().join("other.db").exists() && !fixture.folder.path().join("other.db.restoring").exists());
 }
 
 #[tokio::test]
-async fn who_was_erased_since_is_erased_again() {
-    let scene = Scene::new();
-    let world = &scene.world;
+async fn later_erasures_are_repeated() {
+    let fixture = Fixture::new();
+    let world = &fixture.world;
     let running = world.talk().await;
     world.complete(&running).await;
-    scene.back_up().await;
+    fixture.back_up().await;
     let store = &world.store;
     store.erase_person(world.tenant, "1".to_owned(), false, world.clock.clone()).await.unwrap().unwrap();
-    let list = |name: &str| beside(&scene.folder.path().join(name), ".erased.jsonl");
+    let list = |name: &str| beside(&fixture.folder.path().join(name), ".erased.jsonl");
     std::fs::copy(list("w.db"), list("new.db")).unwrap();
-    assert_eq!(scene.restore("new.db", false).unwrap().erased_again, 1);
-    let restored = scene.open("new.db");
+    assert_eq!(fixture.restore("new.db", false).unwrap().erased_again, 1);
+    let restored = fixture.open("new.db");
     assert!(restored.history(world.tenant, running.conversation).await.unwrap().is_empty());
-    // A backup made after the erasure carries it, so the person who came back since stays.
-    let later = scene.folder.path().join("later.db");
+    // A backup made after the erasure has its record, so a person who was created again stays.
+    let later = fixture.folder.path().join("later.db");
     restored.back_up(later.clone(), false).await.unwrap();
     drop(restored);
-    let target = scene.folder.path().join("new.db");
+    let target = fixture.folder.path().join("new.db");
     assert_eq!(SqliteStore::restore(&later, &target, true, &world.clock).unwrap().erased_again, 0);
 }

@@ -1,11 +1,11 @@
-//! What a conversation may lose of its beginning: whole turns, up to the first that stays, so that no call is ever without its result,
-//! numbers have no hole, and what is left begins with a person's word.
+//! Deletes messages from the start of a conversation: whole turns, up to the first turn that stays. So every call keeps its result, the
+//! numbers have no gap, and the remaining history starts with a message of the user.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::insert::count;
-use super::retention::{BATCH, Freedom, is_busy};
+use super::retention::{BATCH, DeletableTurns, is_busy};
 use super::row::{Columns, all, first};
 use super::text::{Id, Stamp};
 use crate::{RowKey, StoreError, Sweep};
@@ -16,40 +16,41 @@ pub(super) struct Conversation<'a> {
     sweep: &'a Sweep,
     id: Uuid,
     tenant: Id,
-    own: Id,
+    conversation: Id,
 }
 
-/// What went.
-pub(super) struct Lost {
+/// What was deleted.
+pub(super) struct Deleted {
     pub(super) messages: u64,
-    /// Nothing is left, and the conversation went too.
+    /// The conversation became empty and was deleted too.
     pub(super) whole: bool,
-    /// There is more than fits into a batch.
+    /// There is more to delete than fits into a batch.
     pub(super) more: bool,
 }
 
-/// The number below which messages may go, and whether it is only as far as was looked.
+/// Messages below the number `at` may be deleted; `capped` is true when the scan stopped there.
 struct End {
     at: i64,
     capped: bool,
 }
 
-/// Everything goes.
+/// All messages may be deleted.
 const ALL: i64 = i64::MAX;
 
 const FIRST: &str = "SELECT seq, turn_id, created_at < ?3 FROM messages WHERE conversation_id = ?2 AND seq > 0 AND tenant_id = ?1
     ORDER BY seq";
 const WAITING: &str = "SELECT id, turn_id, created_at < ?3 FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND tenant_id = ?1";
-const SPOKEN: &str = "SELECT seq FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq <= ?3 AND role IN ('user', 'system')
+const TURN_START: &str = "SELECT seq FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq <= ?3 AND role IN ('user', 'system')
     AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1";
-/// One that waited for a word may have said its last after others.
-const ACROSS: &str = "SELECT min(seq) FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1 AND turn_id IN
+/// A turn that waited for an approval may have written its last message after other turns.
+const OVERLAPPING: &str =
+    "SELECT min(seq) FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1 AND turn_id IN
     (SELECT turn_id FROM messages WHERE conversation_id = ?2 AND seq >= ?3 AND tenant_id = ?1)";
 const BELOW: &str = "SELECT count(*) FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1";
 const TURNS_BELOW: &str = "SELECT DISTINCT turn_id FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1
     AND turn_id IS NOT NULL";
-/// Ended turns with neither messages nor calls.
-const SHELLS: &str = "SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at < ?3
+/// Ended turns without messages and calls.
+const EMPTY_TURNS: &str = "SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at < ?3
     AND NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_calls.turn_id = turns.id AND tool_calls.tenant_id = ?1)
     AND id NOT IN (SELECT turn_id FROM messages WHERE conversation_id = ?2 AND tenant_id = ?1 AND turn_id IS NOT NULL) LIMIT ?4";
 const EMPTY: &str = "SELECT updated_at < ?3 AND created_at < ?3
@@ -57,18 +58,17 @@ const EMPTY: &str = "SELECT updated_at < ?3 AND created_at < ?3
     AND NOT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2) FROM conversations WHERE tenant_id = ?1 AND id = ?2";
 
 // ?1 tenant, ?2 turn.
-const OF_TURN: [&str; 3] = [
-    "DELETE FROM outbox WHERE turn_id = ?2 AND tenant_id = ?1",
+const OF_TURN: [&str; 2] = [
     "DELETE FROM inbox WHERE turn_id = ?2 AND tenant_id = ?1",
     "UPDATE turns SET message = NULL, partial = NULL, client = NULL, seen = NULL, sent = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
-/// The title is the beginning of the first message, and the summary tells of messages; it stays while one of them does.
-const WORDS: &str = "UPDATE conversations SET title = coalesce((SELECT substr(content, 1, 80) FROM messages WHERE conversation_id = ?2
+/// The title is the start of the first message that is left. The summary stays while one of its messages is left.
+const TITLE_AND_SUMMARY: &str =
+    "UPDATE conversations SET title = coalesce((SELECT substr(content, 1, 80) FROM messages WHERE conversation_id = ?2
       AND seq > 0 AND role = 'user' AND tenant_id = ?1 ORDER BY seq LIMIT 1), ''),
     summary = CASE WHEN summary_until >= ?3 THEN summary END, summary_until = CASE WHEN summary_until >= ?3 THEN summary_until END
     WHERE tenant_id = ?1 AND id = ?2";
-const REST: [&str; 5] = [
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
+const OF_CONVERSATION: [&str; 4] = [
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM events WHERE conversation_id = ?2 AND tenant_id = ?1",
     "DELETE FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2",
@@ -77,75 +77,75 @@ const REST: [&str; 5] = [
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(c: &'a Connection, sweep: &'a Sweep, key: RowKey) -> Self {
-        Self { c, sweep, id: key.id, tenant: Id::from(key.tenant_id), own: Id::from(key.id) }
+        Self { c, sweep, id: key.id, tenant: Id::from(key.tenant_id), conversation: Id::from(key.id) }
     }
 
-    /// How many messages may go; `None` where there is nothing to do.
-    pub(super) fn may_lose(&self) -> Result<Option<u64>, StoreError> {
+    /// How many messages may be deleted; `None` where there is nothing to do.
+    pub(super) fn deletable_messages(&self) -> Result<Option<u64>, StoreError> {
         let End { at: end, .. } = self.end(i64::MAX)?;
         let waiting = if end == ALL { self.waiting()?.len() } else { 0 };
         let messages = self.number(BELOW, end)?.unwrap_or(0).saturating_add(count(waiting));
-        let worth = messages > 0 || (!self.sweep.dry_run && (!self.shells(1)?.is_empty() || self.is_empty()?));
-        if !worth || is_busy(self.c, &self.tenant, Some(self.id))? {
+        let relevant = messages > 0 || (!self.sweep.dry_run && (!self.empty_turns(1)?.is_empty() || self.is_empty()?));
+        if !relevant || is_busy(self.c, &self.tenant, Some(self.id))? {
             return Ok(None);
         }
         Ok(u64::try_from(messages).ok())
     }
 
-    /// Deletes what may go, about a batch of it.
-    pub(super) fn lose(&self) -> Result<Lost, StoreError> {
-        let mut lost = Lost { messages: 0, whole: false, more: false };
-        // The reader saw it a moment ago; a turn may have begun since.
+    /// Deletes about one batch of what may be deleted.
+    pub(super) fn delete(&self) -> Result<Deleted, StoreError> {
+        let mut deleted = Deleted { messages: 0, whole: false, more: false };
+        // Checked again: a turn may have started since the scan.
         if is_busy(self.c, &self.tenant, Some(self.id))? {
-            return Ok(lost);
+            return Ok(deleted);
         }
         let End { at: end, capped } = self.batch_end()?;
-        lost.messages = self.lose_placed(end)?;
+        deleted.messages = self.delete_numbered(end)?;
         if end == ALL {
-            lost.messages += self.lose_waiting()?;
+            deleted.messages += self.delete_waiting()?;
         }
-        if lost.messages > 0 {
-            self.c.prepare_cached(WORDS)?.execute(params![self.tenant, self.own, end])?;
+        if deleted.messages > 0 {
+            self.c.prepare_cached(TITLE_AND_SUMMARY)?.execute(params![self.tenant, self.conversation, end])?;
         }
-        let shells = self.shells(BATCH)?;
-        for turn in &shells {
+        let empty_turns = self.empty_turns(BATCH)?;
+        for turn in &empty_turns {
             self.c
                 .prepare_cached("DELETE FROM inbox WHERE turn_id = ?2 AND tenant_id = ?1")?
                 .execute(params![self.tenant, Id::from(*turn)])?;
             self.c.prepare_cached("DELETE FROM turns WHERE tenant_id = ?1 AND id = ?2")?.execute(params![self.tenant, Id::from(*turn)])?;
         }
-        lost.more = capped || count(shells.len()) == i64::from(BATCH);
-        if !lost.more && self.is_empty()? {
-            for sql in REST {
-                self.c.prepare_cached(sql)?.execute(params![self.tenant, self.own])?;
+        deleted.more = capped || count(empty_turns.len()) == i64::from(BATCH);
+        if !deleted.more && self.is_empty()? {
+            for sql in OF_CONVERSATION {
+                self.c.prepare_cached(sql)?.execute(params![self.tenant, self.conversation])?;
             }
-            lost.whole = true;
+            deleted.whole = true;
         }
-        Ok(lost)
+        Ok(deleted)
     }
 
-    /// The number below which messages may go, among the first so many.
+    /// The number below which messages may be deleted, within the first `most` messages.
     fn end(&self, most: i64) -> Result<End, StoreError> {
-        let (mut freedom, mut begin, mut at, mut capped, mut seen) = (Freedom::default(), None, ALL, false, 0);
+        let (mut deletable, mut begin, mut at, mut capped, mut scanned) = (DeletableTurns::default(), None, ALL, false, 0);
         {
             let mut statement = self.c.prepare_cached(FIRST)?;
-            let mut rows = statement.query(params![self.tenant, self.own, Stamp::from(self.sweep.before)])?;
+            let mut rows = statement.query(params![self.tenant, self.conversation, Stamp::from(self.sweep.before)])?;
             while let Some(row) = rows.next()? {
                 let mut columns = Columns::new(row);
                 let (seq, turn, old) = (columns.int()?, columns.id_or_null()?, columns.flag()?);
                 begin = begin.or(Some(seq));
-                let free = self.may_go(&mut freedom, turn, old)?;
-                if !free || seen == most {
+                let free = self.may_delete(&mut deletable, turn, old)?;
+                if !free || scanned == most {
                     (at, capped) = (seq, free);
                     break;
                 }
-                seen += 1;
+                scanned += 1;
             }
         }
         let Some(begin) = begin else { return Ok(End { at: ALL, capped: false }) };
         while at != ALL && at > begin {
-            at = self.number(SPOKEN, at)?.unwrap_or(begin);
-            match self.number(ACROSS, at)? {
+            at = self.number(TURN_START, at)?.unwrap_or(begin);
+            match self.number(OVERLAPPING, at)? {
                 Some(lower) => at = lower,
                 None => break,
             }
@@ -153,7 +153,7 @@ impl<'a> Conversation<'a> {
         Ok(End { at, capped })
     }
 
-    /// Where a batch ends: at a turn, and never before it has begun.
+    /// Where a batch ends: at the end of a turn, and after at least one message.
     fn batch_end(&self) -> Result<End, StoreError> {
         let mut most = i64::from(BATCH);
         loop {
@@ -165,38 +165,38 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// A message without a turn came from elsewhere and goes by its own age.
-    fn may_go(&self, freedom: &mut Freedom, turn: Option<Uuid>, old: bool) -> Result<bool, StoreError> {
+    /// A message without a turn was imported; only its own age counts.
+    fn may_delete(&self, deletable: &mut DeletableTurns, turn: Option<Uuid>, old: bool) -> Result<bool, StoreError> {
         let Some(turn) = turn else { return Ok(old) };
-        Ok(freedom.of(self.c, self.sweep, &self.tenant, turn)?.unwrap_or(old))
+        Ok(deletable.of(self.c, self.sweep, &self.tenant, turn)?.unwrap_or(old))
     }
 
     fn number(&self, sql: &str, bound: i64) -> Result<Option<i64>, StoreError> {
         let mut statement = self.c.prepare_cached(sql)?;
-        Ok(first(&mut statement, params![self.tenant, self.own, bound], |columns| columns.int_or_null())?.flatten())
+        Ok(first(&mut statement, params![self.tenant, self.conversation, bound], |columns| columns.int_or_null())?.flatten())
     }
 
-    /// Messages that never got a place and whose turns may go: they were canceled while they waited.
+    /// Messages without a `seq` whose turns may be deleted: these turns were canceled while they waited.
     fn waiting(&self) -> Result<Vec<(Uuid, Option<Uuid>)>, StoreError> {
         let mut statement = self.c.prepare_cached(WAITING)?;
-        let found = all(&mut statement, params![self.tenant, self.own, Stamp::from(self.sweep.before)], |columns| {
+        let found = all(&mut statement, params![self.tenant, self.conversation, Stamp::from(self.sweep.before)], |columns| {
             Ok((columns.id()?, columns.id_or_null()?, columns.flag()?))
         })?;
-        let (mut freedom, mut free) = (Freedom::default(), Vec::new());
+        let (mut deletable, mut free) = (DeletableTurns::default(), Vec::new());
         for (id, turn, old) in found {
-            if self.may_go(&mut freedom, turn, old)? {
+            if self.may_delete(&mut deletable, turn, old)? {
                 free.push((id, turn));
             }
         }
         Ok(free)
     }
 
-    fn shells(&self, most: u32) -> Result<Vec<Uuid>, StoreError> {
-        let values = params![self.tenant, self.own, Stamp::from(self.sweep.before), most];
-        let found = all(&mut *self.c.prepare_cached(SHELLS)?, values, |columns| columns.id())?;
-        let (mut freedom, mut free) = (Freedom::default(), Vec::new());
+    fn empty_turns(&self, most: u32) -> Result<Vec<Uuid>, StoreError> {
+        let values = params![self.tenant, self.conversation, Stamp::from(self.sweep.before), most];
+        let found = all(&mut *self.c.prepare_cached(EMPTY_TURNS)?, values, |columns| columns.id())?;
+        let (mut deletable, mut free) = (DeletableTurns::default(), Vec::new());
         for turn in found {
-            if self.may_go(&mut freedom, Some(turn), false)? {
+            if self.may_delete(&mut deletable, Some(turn), false)? {
                 free.push(turn);
             }
         }
@@ -204,35 +204,35 @@ impl<'a> Conversation<'a> {
     }
 
     fn is_empty(&self) -> Result<bool, StoreError> {
-        let values = params![self.tenant, self.own, Stamp::from(self.sweep.before)];
+        let values = params![self.tenant, self.conversation, Stamp::from(self.sweep.before)];
         Ok(first(&mut *self.c.prepare_cached(EMPTY)?, values, |columns| columns.flag())? == Some(true))
     }
 
-    fn lose_placed(&self, end: i64) -> Result<u64, StoreError> {
-        let turns = all(&mut *self.c.prepare_cached(TURNS_BELOW)?, params![self.tenant, self.own, end], |columns| columns.id())?;
-        let gone = self
+    fn delete_numbered(&self, end: i64) -> Result<u64, StoreError> {
+        let turns = all(&mut *self.c.prepare_cached(TURNS_BELOW)?, params![self.tenant, self.conversation, end], |columns| columns.id())?;
+        let removed = self
             .c
             .prepare_cached("DELETE FROM messages WHERE conversation_id = ?2 AND seq > 0 AND seq < ?3 AND tenant_id = ?1")?
-            .execute(params![self.tenant, self.own, end])?;
-        self.silence(turns)?;
-        Ok(gone as u64)
+            .execute(params![self.tenant, self.conversation, end])?;
+        self.clear_turn_texts(turns)?;
+        Ok(removed as u64)
     }
 
-    fn lose_waiting(&self) -> Result<u64, StoreError> {
+    fn delete_waiting(&self) -> Result<u64, StoreError> {
         let waiting = self.waiting()?;
         for (id, _) in &waiting {
             self.c.prepare_cached("DELETE FROM messages WHERE conversation_id = ?2 AND id = ?3 AND tenant_id = ?1")?.execute(params![
                 self.tenant,
-                self.own,
+                self.conversation,
                 Id::from(*id)
             ])?;
         }
-        self.silence(waiting.iter().filter_map(|(_, turn)| *turn))?;
+        self.clear_turn_texts(waiting.iter().filter_map(|(_, turn)| *turn))?;
         Ok(waiting.len() as u64)
     }
 
-    /// The same words stand in these turns.
-    fn silence(&self, turns: impl IntoIterator<Item = Uuid>) -> Result<(), StoreError> {
+    /// Removes the copies of deleted messages in these turns.
+    fn clear_turn_texts(&self, turns: impl IntoIterator<Item = Uuid>) -> Result<(), StoreError> {
         for turn in turns {
             for sql in OF_TURN {
                 self.c.prepare_cached(sql)?.execute(params![self.tenant, Id::from(turn)])?;
@@ -242,9 +242,9 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [FIRST, WAITING, SPOKEN, ACROSS, BELOW, TURNS_BELOW, SHELLS, EMPTY, WORDS];
-    fixed.iter().chain(&OF_TURN).chain(&REST).map(|sql| (*sql).to_owned()).collect()
+    let fixed = [FIRST, WAITING, TURN_START, OVERLAPPING, BELOW, TURNS_BELOW, EMPTY_TURNS, EMPTY, TITLE_AND_SUMMARY];
+    fixed.iter().chain(&OF_TURN).chain(&OF_CONVERSATION).map(|sql| (*sql).to_owned()).collect()
 }

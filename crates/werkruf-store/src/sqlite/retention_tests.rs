@@ -1,4 +1,4 @@
-//! Deleted words are in no file any more, also not in the WAL.
+//! Deleted text is in no file any more, also not in the WAL.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::story::World;
 use crate::{Retention, Sweep, Sweepable};
 
 #[tokio::test]
-async fn deleted_words_leave_the_files() {
+async fn deleted_text_is_removed_from_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let (path, clock) = (folder.path().join("w.db"), Clock::system(0));
     let store = SqliteStore::open(&path, &clock).unwrap();
     let mut world = World::new(Arc::clone(&store), clock);
-    let said = "Quittengelee mit Senf";
-    let old = world.begin(world.opening(world.new_conversation(), said)).await;
+    let text = "Quittengelee mit Senf";
+    let old = world.begin(world.opening(world.new_conversation(), text)).await;
     world.complete(&old).await;
     let before = world.later(1_000);
     world.talk().await;
     let found = || {
         [path.clone(), beside(&path, "-wal")].iter().any(|file| {
             let bytes = std::fs::read(file).unwrap_or_default();
-            bytes.windows(said.len()).any(|window| window == said.as_bytes())
+            bytes.windows(text.len()).any(|window| window == text.as_bytes())
         })
     };
     assert!(found(), "it was there");

@@ -1,4 +1,4 @@
-//! From SQLite's rows to ours. Columns are read by number; what of, and in which order, is in `reading`.
+//! Reads SQLite rows into row types. Columns are read by position; `reading` defines the column lists and their order.
 
 use jiff::Timestamp;
 use rusqlite::types::ValueRef;
@@ -101,15 +101,15 @@ impl<'r> Columns<'r> {
         Ok(self.int()? != 0)
     }
 
-    /// A word out of a fixed list.
+    /// A text with a fixed set of values.
     pub(super) fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.str()?;
-        parse(text).ok_or_else(|| self.broken("known word"))
+        parse(text).ok_or_else(|| self.broken("known value"))
     }
 
     pub(super) fn state(&mut self) -> Result<State, StoreError> {
         let text = self.str()?;
-        // Most conversations have none, and looking is cheaper than parsing.
+        // Most conversations have no state, and a comparison is cheaper than parsing.
         if text == "{}" {
             return Ok(State::new());
         }

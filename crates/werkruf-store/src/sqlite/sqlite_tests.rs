@@ -1,4 +1,4 @@
-//! The story on SQLite, and what only SQLite promises: one process, group commit, few row writes, plain files.
+//! The shared tests on SQLite, and the guarantees of SQLite only: one process, group commit, few row writes, readable files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn opened() -> std::future::Ready<(Arc<SqliteStore>, Clock, TempDir)> {
 
 tell!(opened);
 
-/// As a person with `sqlite3 file:w.db?mode=ro` sees it.
+/// Opens the file as `sqlite3 file:w.db?mode=ro` does.
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file from outside")]
 fn outside(path: &Path) -> Connection {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
@@ -86,12 +86,12 @@ async fn concurrent_writers_share_commits() {
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_and_old_leases_are_void() {
+async fn commits_survive_a_crash_and_old_leases_are_void() {
     let (store, clock, folder) = fresh();
     let world = World::new(Arc::clone(&store), clock.clone());
     let running = world.talk().await;
-    let lonely = world.begin(crate::OpenTurn { message: None, ..world.opening(ConversationRef::None, "") }).await;
-    // A copy of the files as a crash would leave them: the WAL not folded, nothing closed.
+    let without_conversation = world.begin(crate::OpenTurn { message: None, ..world.opening(ConversationRef::None, "") }).await;
+    // A copy of the files as after a crash: no checkpoint of the WAL, nothing closed.
     let crashed = folder.path().join("crashed.db");
     for suffix in ["", "-wal"] {
         let from = format!("{}{suffix}", store.path().display());
@@ -101,24 +101,24 @@ async fn what_was_committed_survives_and_old_leases_are_void() {
     assert_eq!(reopened.history(world.tenant, running.conversation).await.unwrap().len(), 1);
     assert_eq!(number(&outside(&crashed), "SELECT count(*) FROM leases WHERE owner <> ''"), 0);
     assert_eq!(number(&outside(&crashed), "SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'boot_epoch'"), 2);
-    for old in [&running, &lonely] {
+    for old in [&running, &without_conversation] {
         let fenced = reopened.write(world.to_write(old)).await;
         assert!(matches!(fenced, Err(StoreError::Fenced)), "{fenced:?}");
     }
     let next = reopened.take_over(world.tenant, running.turn, "process-2".to_owned(), world.now).await.unwrap();
-    assert!(next.epoch > running.fence.epoch, "the epoch goes on counting");
+    assert!(next.epoch > running.fence.epoch, "the epoch continues");
 }
 
 #[tokio::test]
-async fn a_second_process_is_refused_until_the_first_has_gone() {
+async fn a_second_process_is_refused_until_the_first_has_ended() {
     let (store, clock, _folder) = fresh();
     let path = store.path().to_owned();
     let second = SqliteStore::open(&path, &clock);
     assert!(matches!(second, Err(StoreError::InUse(_))), "{second:?}");
     store.ping().await.unwrap();
     drop(store);
-    assert!(!path.with_extension("db-wal").exists(), "closing folds the WAL away");
-    assert_eq!(number(&outside(&path), "SELECT min(version) FROM schema_migrations"), 1, "a closed file is readable from outside");
+    assert!(!path.with_extension("db-wal").exists(), "closing checkpoints and removes the WAL");
+    assert_eq!(number(&outside(&path), "SELECT min(number) FROM schema_migrations"), 1, "a closed file is readable from outside");
     SqliteStore::open(&path, &clock).unwrap().ping().await.unwrap();
 }
 
@@ -128,14 +128,14 @@ async fn a_newer_or_tampered_schema_is_refused() {
     let path = store.path().to_owned();
     drop(store);
     let change = |sql: &str| {
-        #[expect(clippy::disallowed_methods, reason = "the test plays a stranger")]
+        #[expect(clippy::disallowed_methods, reason = "the test acts as another program")]
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch(sql).unwrap();
     };
-    change("INSERT INTO schema_migrations VALUES (9999, 'future', 'x', '2030-01-01T00:00:00.000Z')");
+    change("INSERT INTO schema_migrations VALUES ('kernel', 9999, 'future', 'x', '2030-01-01T00:00:00.000Z')");
     let newer = SqliteStore::open(&path, &clock);
     assert!(matches!(newer, Err(StoreError::TooNew { found: 9999, .. })), "{newer:?}");
-    change("DELETE FROM schema_migrations WHERE version = 9999; UPDATE schema_migrations SET checksum = 'other'");
+    change("DELETE FROM schema_migrations WHERE number = 9999; UPDATE schema_migrations SET checksum = 'other'");
     let tampered = SqliteStore::open(&path, &clock);
     assert!(matches!(tampered, Err(StoreError::Broken(_))), "{tampered:?}");
 }
@@ -174,7 +174,7 @@ async fn the_queries_of_the_seeds_run_unchanged() {
     }
 }
 
-/// What is asked again and again as the tables grow.
+/// The statements that run often while the tables grow.
 fn hot_statements() -> Vec<String> {
     [
         super::turns::hot_statements(),
@@ -188,7 +188,7 @@ fn hot_statements() -> Vec<String> {
     .concat()
 }
 
-/// How SQLite goes about a statement, line by line.
+/// The query plan of a statement, line by line.
 fn plan(file: &Connection, sql: &str) -> Vec<String> {
     let mut statement = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let mut rows = statement.raw_query();
@@ -212,16 +212,16 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
     for sql in hot_statements().into_iter().chain(super::workspace::statements().into_iter().map(str::to_owned)) {
         let plan = plan(&file, &sql);
         assert!(!plan.is_empty());
-        // The names inside one person's row, and the one person's roles found by them.
+        // The role names inside one user's row, and the roles of that user.
         let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
         assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
     }
 }
 
-/// A plan that depends on what is bound is made anew for every run, which costs more than the run. So is the table that a list of
-/// three words in a rule becomes.
+/// A plan that depends on bound values is made again for every run, which costs more than the run. A CHECK with a list of three values
+/// builds a table for every row.
 #[tokio::test]
-async fn a_turn_plans_once_and_its_rules_build_no_tables() {
+async fn a_turn_plans_once_and_its_checks_build_no_tables() {
     let (store, _clock, _folder) = fresh();
     let file = super::open::read_only(store.path()).unwrap();
     for sql in hot_statements().into_iter().filter(|sql| sql.starts_with("SELECT")) {
@@ -233,22 +233,22 @@ async fn a_turn_plans_once_and_its_rules_build_no_tables() {
             let mut rows = statement.raw_query();
             while rows.next().unwrap().is_some() {}
             drop(rows);
-            // As the cache does when it takes a statement back.
+            // As the statement cache does when a statement is returned.
             statement.clear_bindings();
         }
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
     }
     let mut tables = file.prepare("SELECT sql FROM sqlite_schema WHERE name IN ('turns', 'messages', 'tool_calls', 'api_usage')").unwrap();
-    let rules: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-    assert_eq!(rules.len(), 4);
-    for rule in rules {
-        let long = rule.split(" IN ").skip(1).find(|list| list.split(')').next().unwrap().matches(',').count() > 1);
-        assert_eq!(long, None, "{rule}");
+    let definitions: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(definitions.len(), 4);
+    for definition in definitions {
+        let long = definition.split(" IN ").skip(1).find(|list| list.split(')').next().unwrap().matches(',').count() > 1);
+        assert_eq!(long, None, "{definition}");
     }
 }
 
 #[tokio::test]
-async fn words_outside_the_lists_are_refused() {
+async fn values_outside_the_checks_are_refused() {
     let (store, _clock, _folder) = fresh();
     let turn = |kind: &str, status: &str| {
         format!(
@@ -268,7 +268,7 @@ async fn words_outside_the_lists_are_refused() {
              VALUES ('t', 'k', 'u', 1, 0, '{kind}', 'echo', '{status}', '{effect}', '{{}}', '', '')"
         )
     };
-    let bill = "INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached,
+    let usage = "INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached,
         tokens_completion, tokens_reasoning, tokens_total, estimated) VALUES ('a', 't', '1', '', 'p', 'm', 'other', 1, 1, 1, 1, 1, 0)";
     for sql in [
         turn("other", "acting"),
@@ -278,7 +278,7 @@ async fn words_outside_the_lists_are_refused() {
         call("other", "queued", "read"),
         call("function", "other", "read"),
         call("function", "queued", "other"),
-        bill.to_owned(),
+        usage.to_owned(),
     ] {
         let statement = sql.clone();
         let error = store.writer.submit(move |c| Ok(c.execute(&statement, [])?)).await.unwrap_err().to_string();
@@ -286,7 +286,7 @@ async fn words_outside_the_lists_are_refused() {
     }
 }
 
-/// A tenant alone is no way to a row: each statement would look through everything the tenant has.
+/// An index on the tenant alone is not enough: each statement would scan all rows of the tenant.
 #[tokio::test]
 async fn rows_are_found_by_more_than_their_tenant() {
     let (store, _clock, _folder) = fresh();
@@ -298,11 +298,11 @@ async fn rows_are_found_by_more_than_their_tenant() {
 }
 
 #[tokio::test]
-async fn memory_does_not_outlive_a_token() {
+async fn the_cache_does_not_outlive_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let second = Arc::new(AtomicI64::new(1000));
-    let told = Arc::clone(&second);
-    let clock = Clock::driven(move || Timestamp::from_second(told.load(Ordering::SeqCst)).unwrap(), 1);
+    let time = Arc::clone(&second);
+    let clock = Clock::driven(move || Timestamp::from_second(time.load(Ordering::SeqCst)).unwrap(), 1);
     let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
     let tenant = store.ensure_tenant(clock.new_id(), "demo".to_owned(), clock.now()).await.unwrap().id;
     let people = json!({"roles": [{"id": 1, "name": "guest"}, {"id": 2, "name": "admin"}],
@@ -314,9 +314,9 @@ async fn memory_does_not_outlive_a_token() {
         second.store(now, Ordering::SeqCst);
         let who = store.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
         assert_eq!(who.roles.iter().map(|role| role.name.as_str()).collect::<Vec<_>>(), [role], "at {now}");
-        let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
-        let seen = store.person(tenant, reach).await.unwrap().unwrap();
-        assert_eq!(seen.roles, [role], "at {now}");
+        let scope = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
+        let person = store.person(tenant, scope).await.unwrap().unwrap();
+        assert_eq!(person.roles, [role], "at {now}");
     }
 }
 

@@ -11,8 +11,8 @@ use super::text::{Id, Stamp};
 use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams, crash};
 
 impl Streams for SqliteStore {
-    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.readers.list(move |c| read_bite(c, tenant_id, stream_id, after, bite)))
+    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(self.readers.list(move |c| read_limited(c, tenant_id, stream_id, after, limit)))
     }
 
     fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
@@ -36,61 +36,61 @@ impl Streams for SqliteStore {
 
     fn save_partials(&self, partials: Vec<NewPartial>, now: Timestamp) -> StoreFuture<'_, usize> {
         Box::pin(self.writer.submit(move |c| {
-            let mut kept = 0;
+            let mut saved = 0;
             for partial in &partials {
-                kept += usize::from(keep(c, partial, now)?);
+                saved += usize::from(save(c, partial, now)?);
             }
             crash::point("inside_partial");
-            Ok(kept)
+            Ok(saved)
         }))
     }
 
     fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
         Box::pin(self.writer.submit(move |c| {
-            let forgotten = forget(c, &Stamp::from(before), after)?;
+            let deleted = delete_batch(c, &Stamp::from(before), after)?;
             crash::point("inside_retention");
-            Ok(forgotten)
+            Ok(deleted)
         }))
     }
 }
 
-/// An empty log begins where its counter stands.
+/// The first event of an empty stream is the next number of its lease.
 const FIRST_EVENT: &str = "SELECT coalesce((SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1),
     (SELECT next_event_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2), 1)";
 
-/// Turns run one after another, so one that is being written is among the newest; those behind it wait.
+/// Turns run one after another, so the running turn is among the newest; newer ones wait.
 const NEWEST: &str = "SELECT id, step, partial, finished_at FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2
     ORDER BY id DESC LIMIT 64";
 
-/// The first number of a stream that must stay: younger, or of a turn that has not ended. A log never has a hole.
-pub(super) const HORIZON: &str =
+/// The first event of a stream that must stay: it is not old enough, or its turn has not ended. All later events stay too, without a gap.
+pub(super) const FIRST_KEPT_EVENT: &str =
     "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1 AND (created_at >= ?3 OR turn_id IN
     (SELECT id FROM turns WHERE tenant_id = ?1 AND id = events.turn_id AND finished_at IS NULL))";
 
-/// Streams looked at in one batch, and events deleted in it: a batch holds the writer for milliseconds.
+/// The most streams and deleted events of one batch, which occupies the writer for milliseconds.
 const STREAMS: usize = 200;
 const EVENTS: i64 = 2_000;
 
-fn read_bite(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
+fn read_limited(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT seq, type, turn_id, data, created_at FROM events WHERE conversation_id = ?2 AND seq > ?3 AND tenant_id = ?1
          ORDER BY seq LIMIT ?4",
     )?;
-    let mut rows = statement.query(params![Id::from(tenant_id), Id::from(stream_id), after, bite.rows])?;
+    let mut rows = statement.query(params![Id::from(tenant_id), Id::from(stream_id), after, limit.rows])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let event = row::event(&mut Columns::new(row))?;
         bytes += event.data.len();
         found.push(event);
-        if bytes >= bite.bytes {
+        if bytes >= limit.bytes {
             break;
         }
     }
     Ok(found)
 }
 
-/// Under the lease, which it renews; false where the lease or the step has moved on, and then nothing is written.
-fn keep(c: &Connection, partial: &NewPartial, now: Timestamp) -> Result<bool, StoreError> {
+/// Writes a checkpoint under the lease, and renews the lease; false, and nothing is written, where the fence or the step is outdated.
+fn save(c: &Connection, partial: &NewPartial, now: Timestamp) -> Result<bool, StoreError> {
     let (fence, tenant) = (&partial.fence, Id::from(partial.fence.tenant_id));
     let owned = c
         .prepare_cached("UPDATE leases SET expires_at = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
@@ -104,8 +104,8 @@ fn keep(c: &Connection, partial: &NewPartial, now: Timestamp) -> Result<bool, St
     Ok(written == 1)
 }
 
-/// One batch. A stream with more than fits is begun with again in the next.
-fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
+/// Deletes one batch. A stream with more events than fit comes first in the next batch.
+fn delete_batch(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT tenant_id, conversation_id FROM leases WHERE ?1 IS NULL OR (tenant_id, conversation_id) > (?1, ?2)
          ORDER BY tenant_id, conversation_id LIMIT ?3",
@@ -116,9 +116,9 @@ fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<De
     })?;
     let (mut events, mut last) = (0, after);
     for key in &keys {
-        let (forgotten, whole) = forget_of(c, before, *key, EVENTS - count(events))?;
-        events += forgotten;
-        if !whole {
+        let (deleted, complete) = delete_of_stream(c, before, *key, EVENTS - count(events))?;
+        events += deleted;
+        if !complete {
             return Ok(DeletedEvents { events, next: last });
         }
         last = Some(*key);
@@ -126,25 +126,25 @@ fn forget(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Result<De
     Ok(DeletedEvents { events, next: last.filter(|_| keys.len() == STREAMS) })
 }
 
-/// How many events went, and whether all that could did.
-fn forget_of(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -> Result<(usize, bool), StoreError> {
+/// Deletes events of one stream. Returns how many, and whether no more can be deleted.
+fn delete_of_stream(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -> Result<(usize, bool), StoreError> {
     let (tenant, stream) = (Id::from(key.tenant_id), Id::from(key.stream_id));
-    let mut statement = c.prepare_cached(HORIZON)?;
-    let horizon = first(&mut statement, params![tenant, stream, before], |columns| columns.int_or_null())?.flatten().unwrap_or(i64::MAX);
+    let mut statement = c.prepare_cached(FIRST_KEPT_EVENT)?;
+    let first_kept = first(&mut statement, params![tenant, stream, before], |columns| columns.int_or_null())?.flatten().unwrap_or(i64::MAX);
     let mut statement = c.prepare_cached("SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1")?;
     let Some(begin) = first(&mut statement, params![tenant, stream], |columns| columns.int_or_null())?.flatten() else {
         return Ok((0, true));
     };
-    let end = horizon.min(begin.saturating_add(most));
-    let forgotten = c
+    let end = first_kept.min(begin.saturating_add(most));
+    let deleted = c
         .prepare_cached("DELETE FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1")?
         .execute(params![tenant, stream, end])?;
-    // Where the end was the batch's and not the log's, there may be more.
-    Ok((forgotten, end == horizon || count(forgotten) < most))
+    // When the limit of the batch set the end, there may be more.
+    Ok((deleted, end == first_kept || count(deleted) < most))
 }
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [FIRST_EVENT, NEWEST, HORIZON].map(str::to_owned).to_vec()
+    [FIRST_EVENT, NEWEST, FIRST_KEPT_EVENT].map(str::to_owned).to_vec()
 }

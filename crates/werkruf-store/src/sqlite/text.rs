@@ -1,6 +1,6 @@
-//! Ids and times as the tables spell them, written to the stack and read without an allocation.
+//! Ids and times in the format of the tables, written to the stack and read without an allocation.
 //!
-//! A time is always 24 bytes, `2026-11-15T04:30:54.123Z`, so texts compare as times do.
+//! A time is always 24 bytes, `2026-11-15T04:30:54.123Z`, so the texts sort like the times.
 
 use jiff::Timestamp;
 use rusqlite::ToSql;
@@ -33,7 +33,7 @@ pub(super) fn id_or_null(id: Option<Uuid>) -> Option<Id> {
 pub(super) struct Stamp([u8; 24]);
 
 const DAY_MS: i64 = 86_400_000;
-/// The first instant with a four-digit year; the last one lies beyond what a `Timestamp` can be.
+/// The first instant with a four-digit year; the last one is beyond the range of `Timestamp`.
 const EARLIEST_MS: i64 = -62_167_219_200_000;
 
 impl From<Timestamp> for Stamp {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn writing_agrees_with_the_calendar_and_reading_is_its_inverse() {
-        // A step that meets every hour, minute and millisecond sooner or later.
+        // A step that covers every hour, minute and millisecond over the whole range.
         let step = 86_400_000 * 97 + 3_723_457;
         let mut ms = EARLIEST_MS;
         let latest = 253_402_207_200_000;
@@ -148,11 +148,11 @@ mod tests {
         }
         assert_eq!(text(EARLIEST_MS), "0000-01-01T00:00:00.000Z");
         assert_eq!(text(latest), format!("{:.3}", Timestamp::from_millisecond(latest).unwrap()));
-        assert_eq!(text(EARLIEST_MS - 1), "0000-01-01T00:00:00.000Z", "a year without four digits has no place in the tables");
+        assert_eq!(text(EARLIEST_MS - 1), "0000-01-01T00:00:00.000Z", "the tables cannot hold a year without four digits");
     }
 
     #[test]
-    fn anything_else_is_no_time() {
+    fn other_formats_are_refused() {
         for text in ["", "2026-11-15T04:30:54Z", "2026-11-15 04:30:54.123Z", "2026-13-15T04:30:54.123Z", "2026-11-15T24:30:54.123Z"] {
             assert_eq!(parse_stamp(text.as_bytes()), None, "{text}");
         }

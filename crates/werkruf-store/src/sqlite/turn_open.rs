@@ -1,16 +1,16 @@
-//! Commit A, and the later start of a turn that waited.
+//! Commit A, and the start of a turn that waited.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid};
 
 use super::client_requests;
-use super::insert::{Lease, Place, call, check_home, count, lease, lease_end};
+use super::insert::{Lease, WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
 use super::waiting;
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, TurnKind, crash};
 
-/// Inbox, conversation, lease, turn, message, calls and events, or nothing.
+/// Writes inbox, conversation, lease, turn, message, calls and events, or nothing.
 pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError> {
     let (tenant, turn, now) = (Id::from(open.tenant_id), Id::from(open.turn_id), Stamp::from(open.now));
     let (conversation_id, stored) = match &open.conversation {
@@ -18,7 +18,7 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
         ConversationRef::None => (None, None),
         ConversationRef::Existing { id, any_user } => {
             let Some(found) = existing(c, &tenant, *id, (!any_user).then_some(open.user_id.as_str()))? else {
-                // A second copy is answered as such even where the conversation is out of reach by now.
+                // A second copy is reported as a duplicate even where the user can no longer see the conversation.
                 let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
                 return Ok(known.unwrap_or(Opened::UnknownConversation));
             };
@@ -40,59 +40,59 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
         make_conversation(c, open, &Id::from(*id), channel, title, &now)?;
     }
     let stream_id = conversation_id.unwrap_or(open.turn_id);
-    let place = Place { tenant: &tenant, turn: &turn, now: &now };
-    let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &place)?;
+    let context = WriteContext { tenant: &tenant, turn: &turn, now: &now };
+    let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &context)?;
     let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
     crash::point("inside_a");
     Ok(Opened::Stored { fence, event_seqs, state, assistant })
 }
 
-/// The rows of the turn itself, once it is known that they may be written.
+/// Writes the rows of the turn, after the checks.
 fn fill(
     c: &Connection,
     open: &OpenTurn,
     conversation_id: Option<Uuid>,
     stream_id: Uuid,
-    place: &Place<'_>,
+    context: &WriteContext<'_>,
 ) -> Result<(Option<Fence>, Vec<i64>), StoreError> {
     let stream = Id::from(stream_id);
     let (events, messages) = (count(open.events.len()), i64::from(open.message.is_some()));
-    let left = match &open.conversation {
-        ConversationRef::Existing { .. } if open.start => waiting::left_behind(c, place.tenant, &stream, None)?,
+    let unnumbered = match &open.conversation {
+        ConversationRef::Existing { .. } if open.start => waiting::unnumbered(c, context.tenant, &stream, None)?,
         _ => Vec::new(),
     };
-    let places = messages + count(left.len());
-    let claimed = if open.start { claim(c, place.tenant, &stream, open, events, places)? } else { None };
+    let numbers = messages + count(unnumbered.len());
+    let claimed = if open.start { claim(c, context.tenant, &stream, open, events, numbers)? } else { None };
     if let Some(claim) = &claimed {
-        waiting::place(c, &stream, &left, claim.next_message - places)?;
+        waiting::assign_numbers(c, &stream, &unnumbered, claim.next_message - numbers)?;
     } else if !open.calls.is_empty() {
-        // Their rows say that they begin now, and they do not.
+        // The rows of these calls have a start time of now, but the calls cannot start.
         return Err(StoreError::Busy);
     }
     let (first_event, seq) = match &claimed {
         Some(claim) => (claim.next_event - events, open.message.is_some().then_some(claim.next_message - 1)),
-        None => (append(c, place.tenant, &stream, events)? - events, None),
+        None => (append(c, context.tenant, &stream, events)? - events, None),
     };
-    insert_turn(c, open, conversation_id, claimed.is_some(), place)?;
-    client_requests::settle(c, place.tenant, &stream, open)?;
+    insert_turn(c, open, conversation_id, claimed.is_some(), context)?;
+    client_requests::store_results(c, context.tenant, &stream, open)?;
     if let Some(message) = &open.message {
-        let conversation = conversation_id.map(Id::from).ok_or_else(|| homeless(open.turn_id))?;
-        place.message(c, &conversation, message, seq)?;
+        let conversation = conversation_id.map(Id::from).ok_or_else(|| message_without_conversation(open.turn_id))?;
+        context.message(c, &conversation, message, seq)?;
     }
     for row in &open.calls {
-        check_home(row, open.tenant_id, open.turn_id)?;
+        check_call_turn(row, open.tenant_id, open.turn_id)?;
         call(c, row)?;
     }
     for approval in &open.approvals {
-        place.approval(c, conversation_id, approval)?;
+        context.approval(c, conversation_id, approval)?;
     }
-    let event_seqs = place.events(c, &stream, &open.events, first_event)?;
+    let event_seqs = context.events(c, &stream, &open.events, first_event)?;
     let fence = claimed.map(|claim| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch: claim.epoch });
     Ok((fence, event_seqs))
 }
 
-/// A message outside any conversation has no place it could be read from.
-pub(super) fn homeless(turn_id: Uuid) -> StoreError {
+/// A message must belong to a conversation, because it is only read through one.
+pub(super) fn message_without_conversation(turn_id: Uuid) -> StoreError {
     StoreError::Broken(format!("turn {turn_id} has a message but no conversation"))
 }
 
@@ -102,7 +102,7 @@ fn existing(c: &Connection, tenant: &Id, id: Uuid, user_id: Option<&str>) -> Res
     first(&mut statement, params![tenant, Id::from(id), user_id], |columns| Ok((columns.state()?, columns.text()?)))
 }
 
-/// Remembers the message, or says that it is a second copy. An entry past its time gives way.
+/// Stores the inbox entry, or returns that the message is a second copy. An expired entry is replaced.
 fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<Opened>, StoreError> {
     let written = c
         .prepare_cached(
@@ -127,11 +127,11 @@ fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Sta
     }
     match known_copy(c, tenant, entry, None)? {
         Some(duplicate) => Ok(Some(duplicate)),
-        None => Err(StoreError::Broken("the inbox refuses a message it does not know".to_owned())),
+        None => Err(StoreError::Broken("the inbox refused a message that it does not have".to_owned())),
     }
 }
 
-/// The entry under this key; with `now`, only one that still stands.
+/// The entry under this key; with `now`, only one that has not expired.
 fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<Opened>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT turn_id, fingerprint FROM inbox
@@ -151,7 +151,7 @@ fn make_conversation(c: &Connection, open: &OpenTurn, id: &Id, channel: &str, ti
     Ok(())
 }
 
-/// Takes the lease, or `None` while a turn that has begun is not over, whoever holds it: nothing may come between a call and its result.
+/// Claims the lease; `None` while another turn has started and not ended, because no message may come between a call and its result.
 fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Lease>, StoreError> {
     let mut statement = c.prepare_cached(
         "INSERT INTO leases (tenant_id, conversation_id, owner, epoch, next_event_seq, next_message_seq, expires_at)
@@ -166,7 +166,7 @@ fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64,
     }
 }
 
-/// Draws event numbers without owning the lease; the next free number.
+/// Allocates event numbers without owning the lease. Returns the next free number.
 pub(super) fn append(c: &Connection, tenant: &Id, stream: &Id, events: i64) -> Result<i64, StoreError> {
     let mut statement = c.prepare_cached(
         "INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES (?1, ?2, 0, 1 + ?3, 1)
@@ -177,7 +177,13 @@ pub(super) fn append(c: &Connection, tenant: &Id, stream: &Id, events: i64) -> R
         .ok_or_else(|| StoreError::Broken("a lease row vanished".to_owned()))
 }
 
-fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, started: bool, place: &Place<'_>) -> Result<(), StoreError> {
+fn insert_turn(
+    c: &Connection,
+    open: &OpenTurn,
+    conversation_id: Option<Uuid>,
+    started: bool,
+    context: &WriteContext<'_>,
+) -> Result<(), StoreError> {
     let status = match (started, open.kind) {
         (false, _) => TurnStatus::Accepted,
         (true, TurnKind::Invoke | TurnKind::Retry) if !open.calls.is_empty() => TurnStatus::Acting,
@@ -188,22 +194,22 @@ fn insert_turn(c: &Connection, open: &OpenTurn, conversation_id: Option<Uuid>, s
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)",
     )?
     .execute(params![
-        place.turn,
-        place.tenant,
+        context.turn,
+        context.tenant,
         id_or_null(conversation_id),
         open.user_id,
         open.kind.as_str(),
         open.assistant,
         id_or_null(open.key_id),
         status.as_str(),
-        place.now,
+        context.now,
         open.client,
         open.request_digest,
     ])?;
     Ok(())
 }
 
-/// A turn that waited begins: lease, place of its message, status.
+/// Starts a turn that waited: claims the lease, numbers its message, sets its status.
 pub(super) fn start(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: jiff::Timestamp) -> Result<Fence, StoreError> {
     let (tenant, turn) = (Id::from(tenant_id), Id::from(turn_id));
     let moved = || StoreError::Moved { what: "turn", id: turn_id.to_string() };
@@ -214,16 +220,16 @@ pub(super) fn start(c: &Connection, tenant_id: Uuid, turn_id: Uuid, owner: &str,
     // Opening a turn writes one message at most.
     let mut statement = c.prepare_cached("SELECT id FROM messages WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2")?;
     let own = first(&mut statement, params![stream, turn], |columns| columns.id())?;
-    let (waits, left) = (own.is_some(), waiting::left_behind(c, &tenant, &stream, own.map(Id::from).as_ref())?);
-    let places = count(left.len()) + i64::from(waits);
+    let (waits, unnumbered) = (own.is_some(), waiting::unnumbered(c, &tenant, &stream, own.map(Id::from).as_ref())?);
+    let numbers = count(unnumbered.len()) + i64::from(waits);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET owner = ?3, epoch = epoch + 1, next_message_seq = next_message_seq + ?4, expires_at = ?5
          WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NULL RETURNING epoch, next_message_seq",
     )?;
     let (epoch, next_message) =
-        first(&mut statement, params![tenant, stream, owner, places, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?
+        first(&mut statement, params![tenant, stream, owner, numbers, lease_end(now)], |columns| Ok((columns.int()?, columns.int()?)))?
             .ok_or(StoreError::Busy)?;
-    waiting::place(c, &stream, &left, next_message - places)?;
+    waiting::assign_numbers(c, &stream, &unnumbered, next_message - numbers)?;
     if waits {
         let placed = c
             .prepare_cached("UPDATE messages SET seq = ?3 WHERE conversation_id = ?1 AND seq IS NULL AND turn_id = ?2")?

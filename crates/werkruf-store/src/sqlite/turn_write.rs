@@ -1,78 +1,78 @@
-//! Commits B, C and D: everything a turn has to say at once, under its fence.
+//! Commits B, C and D: the writes of a running turn, under its fence.
 
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid, merge_state};
 
-use super::insert::{Place, call, check_home, count, lease, lease_end};
+use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::row::first;
 use super::text::{Id, Stamp};
-use super::turn_open::homeless;
+use super::turn_open::message_without_conversation;
 use crate::{CallEnd, CallRetry, CallStart, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
 
-/// Writes it all, or nothing: a lost fence or a row that has moved on is an error, and the job is undone.
+/// Writes all of it, or nothing: a lost fence or a row in an unexpected state is an error, and the job is rolled back.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
     let (tenant, turn, now) = (Id::from(write.fence.tenant_id), Id::from(write.turn_id), Stamp::from(write.now));
     let stream = Id::from(write.fence.stream_id);
-    let place = Place { tenant: &tenant, turn: &turn, now: &now };
+    let context = WriteContext { tenant: &tenant, turn: &turn, now: &now };
     let (next_event, next_message) = renew(c, write, &tenant, &stream)?;
     if !write.messages.is_empty() {
-        let conversation = write.conversation_id.map(Id::from).ok_or_else(|| homeless(write.turn_id))?;
+        let conversation = write.conversation_id.map(Id::from).ok_or_else(|| message_without_conversation(write.turn_id))?;
         for (message, seq) in write.messages.iter().zip(next_message - count(write.messages.len())..) {
-            place.message(c, &conversation, message, Some(seq))?;
+            context.message(c, &conversation, message, Some(seq))?;
         }
     }
     for result in &write.replacements {
-        replace(c, &place, result)?;
+        replace(c, &context, result)?;
     }
     for row in &write.calls {
-        check_home(row, write.fence.tenant_id, write.turn_id)?;
+        check_call_turn(row, write.fence.tenant_id, write.turn_id)?;
         call(c, row)?;
     }
     for approval in &write.approvals {
-        place.approval(c, write.conversation_id, approval)?;
+        context.approval(c, write.conversation_id, approval)?;
     }
     for call_id in &write.withdrawn {
-        place.withdraw(c, *call_id)?;
+        context.withdraw(c, *call_id)?;
     }
     for change in &write.starts {
-        begin_call(c, &place, change)?;
+        start_call(c, &context, change)?;
     }
     for change in &write.retries {
-        retry_call(c, &place, change)?;
+        retry_call(c, &context, change)?;
     }
     for change in &write.provider_updates {
-        hear_call(c, &place, change)?;
+        update_provider_call(c, &context, change)?;
     }
     for change in &write.ends {
-        end_call(c, &place, change)?;
+        end_call(c, &context, change)?;
     }
     for usage in &write.usage {
-        place.usage(c, write, usage)?;
+        context.usage(c, write, usage)?;
     }
     if let Some(conversation_id) = write.conversation_id {
-        note_history(c, &tenant, conversation_id, write)?;
+        write_counts_and_summary(c, &tenant, conversation_id, write)?;
     }
-    let event_seqs = place.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
+    let event_seqs = context.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
     let state = match write.conversation_id {
         Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, &now)?,
         Some(_) | None => None,
     };
     let cancel_requested = match &write.turn {
-        Some(change) => change_turn(c, &place, write.turn_id, change)?,
-        None => cancel_requested(c, &place)?,
+        Some(change) => change_turn(c, &context, write.turn_id, change)?,
+        None => cancel_requested(c, &context)?,
     };
     if let Some(step) = write.given_up {
-        give_up(c, &place, write.turn_id, step)?;
+        abandon_step(c, &context, write.turn_id, step)?;
     }
     if write.turn.is_none() && write.events.iter().any(|event| event.kind.settles_text()) {
-        forget_partial(c, &place)?;
+        clear_partial(c, &context)?;
     }
     crash::point("inside_write");
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
-/// Draws the numbers and proves the ownership; a turn that ends or waits gives the lease back with it. No `RETURNING` here: it
-/// keeps its rows in a table that is made and dropped each time, which costs more than looking once more.
+/// Allocates the numbers and checks the ownership; a turn that ends or waits also releases the lease. There is no `RETURNING`: SQLite
+/// builds and drops a table for its rows each time, which costs more than a second query.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
     let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval);
     let mut statement = c.prepare_cached(
@@ -97,44 +97,44 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
     Ok((lease.next_event, lease.next_message))
 }
 
-/// The placeholder's place is kept: nothing ever stands between a call and its result.
-fn replace(c: &Connection, place: &Place<'_>, result: &Replacement) -> Result<(), StoreError> {
+/// The result keeps the `seq` of its placeholder: no message ever comes between a call and its result.
+fn replace(c: &Connection, context: &WriteContext<'_>, result: &Replacement) -> Result<(), StoreError> {
     let replaced = c
         .prepare_cached(
             "UPDATE messages SET content = ?4, status = ?5, tokens = NULL
              WHERE tenant_id = ?1 AND turn_id = ?2 AND tool_call_id = ?3 AND status = 'pending'",
         )?
-        .execute(params![place.tenant, place.turn, result.tool_call_id, result.content, result.status])?;
+        .execute(params![context.tenant, context.turn, result.tool_call_id, result.content, result.status])?;
     if replaced == 1 { Ok(()) } else { Err(StoreError::Moved { what: "message", id: result.tool_call_id.clone() }) }
 }
 
-fn begin_call(c: &Connection, place: &Place<'_>, start: &CallStart) -> Result<(), StoreError> {
-    let begun = c
+fn start_call(c: &Connection, context: &WriteContext<'_>, start: &CallStart) -> Result<(), StoreError> {
+    let started = c
         .prepare_cached(
-            // One that waited for another call and now runs itself has had no key of its own.
+            // A call that waited for an identical call and now runs itself has no idempotency key yet.
             "UPDATE tool_calls SET status = 'running', attempt = 1, started_at = ?4, updated_at = ?5, dedupe_of = NULL,
                idempotency_key = coalesce(idempotency_key, id)
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'queued'",
         )?
-        .execute(params![place.tenant, Id::from(start.id), place.turn, Stamp::from(start.started_at), place.now])?;
-    exactly_one(begun, start.id)
+        .execute(params![context.tenant, Id::from(start.id), context.turn, Stamp::from(start.started_at), context.now])?;
+    exactly_one(started, start.id)
 }
 
-fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<(), StoreError> {
+fn retry_call(c: &Connection, context: &WriteContext<'_>, retry: &CallRetry) -> Result<(), StoreError> {
     let id = Id::from(retry.id);
     let again = c
         .prepare_cached(
             "UPDATE tool_calls SET attempt = attempt + 1, started_at = ?5, updated_at = ?6
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'running' AND attempt = ?4",
         )?
-        .execute(params![place.tenant, id, place.turn, retry.attempt, Stamp::from(retry.next_started_at), place.now])?;
+        .execute(params![context.tenant, id, context.turn, retry.attempt, Stamp::from(retry.next_started_at), context.now])?;
     exactly_one(again, retry.id)?;
     c.prepare_cached(
         "INSERT INTO call_attempts (tenant_id, call_id, attempt, started_at, finished_at, status, error)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
-        place.tenant,
+        context.tenant,
         id,
         retry.attempt,
         Stamp::from(retry.started_at),
@@ -145,7 +145,7 @@ fn retry_call(c: &Connection, place: &Place<'_>, retry: &CallRetry) -> Result<()
     Ok(())
 }
 
-fn hear_call(c: &Connection, place: &Place<'_>, heard: &ProviderCallUpdate) -> Result<(), StoreError> {
+fn update_provider_call(c: &Connection, context: &WriteContext<'_>, update: &ProviderCallUpdate) -> Result<(), StoreError> {
     let changed = c
         .prepare_cached(
             "UPDATE tool_calls SET tool_name = ?4, response_id = coalesce(?5, response_id), item_id = coalesce(?6, item_id),
@@ -153,22 +153,22 @@ fn hear_call(c: &Connection, place: &Place<'_>, heard: &ProviderCallUpdate) -> R
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status = 'running'",
         )?
         .execute(params![
-            place.tenant,
-            Id::from(heard.id),
-            place.turn,
-            heard.tool_name,
-            heard.response_id,
-            heard.item_id,
-            heard.call_id,
-            heard.request,
-            heard.raw_arguments,
-            place.now,
+            context.tenant,
+            Id::from(update.id),
+            context.turn,
+            update.tool_name,
+            update.response_id,
+            update.item_id,
+            update.call_id,
+            update.request,
+            update.raw_arguments,
+            context.now,
         ])?;
-    exactly_one(changed, heard.id)
+    exactly_one(changed, update.id)
 }
 
-/// Counts of messages, and what was said before. A count whose message is gone is no loss.
-fn note_history(c: &Connection, tenant: &Id, conversation_id: Uuid, write: &TurnWrite) -> Result<(), StoreError> {
+/// Writes the token counts of messages, and the summary. A count of a deleted message is ignored.
+fn write_counts_and_summary(c: &Connection, tenant: &Id, conversation_id: Uuid, write: &TurnWrite) -> Result<(), StoreError> {
     let conversation = Id::from(conversation_id);
     for (message_id, tokens) in &write.counted {
         c.prepare_cached("UPDATE messages SET tokens = ?4 WHERE tenant_id = ?1 AND conversation_id = ?2 AND id = ?3")?.execute(params![
@@ -179,23 +179,23 @@ fn note_history(c: &Connection, tenant: &Id, conversation_id: Uuid, write: &Turn
         ])?;
     }
     let Some(summary) = &write.summary else { return Ok(()) };
-    let noted = c
+    let written = c
         .prepare_cached("UPDATE conversations SET summary = ?3, summary_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?
         .execute(params![tenant, conversation, summary.text, summary.until])?;
-    if noted == 1 { Ok(()) } else { Err(StoreError::Moved { what: "conversation", id: conversation_id.to_string() }) }
+    if written == 1 { Ok(()) } else { Err(StoreError::Moved { what: "conversation", id: conversation_id.to_string() }) }
 }
 
-/// Only the number moves on: a turn that breaks every process that takes it must still be known by its takeovers.
-fn give_up(c: &Connection, place: &Place<'_>, turn_id: Uuid, step: u32) -> Result<(), StoreError> {
+/// Only advances the step number and keeps `stalled`: a turn that crashes every process must still be recognized by its takeovers.
+fn abandon_step(c: &Connection, context: &WriteContext<'_>, turn_id: Uuid, step: u32) -> Result<(), StoreError> {
     let moved = c
         .prepare_cached(
             "UPDATE turns SET step = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2 AND step < ?3 AND finished_at IS NULL",
         )?
-        .execute(params![place.tenant, place.turn, step, place.now])?;
+        .execute(params![context.tenant, context.turn, step, context.now])?;
     if moved == 1 { Ok(()) } else { Err(StoreError::Moved { what: "turn", id: turn_id.to_string() }) }
 }
 
-fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), StoreError> {
+fn end_call(c: &Connection, context: &WriteContext<'_>, end: &CallEnd) -> Result<(), StoreError> {
     if !end.status.is_terminal() {
         return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
     }
@@ -206,9 +206,9 @@ fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), Stor
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status IN ('queued', 'running')",
         )?
         .execute(params![
-            place.tenant,
+            context.tenant,
             Id::from(end.id),
-            place.turn,
+            context.turn,
             end.status.as_str(),
             end.response,
             end.meta,
@@ -218,7 +218,7 @@ fn end_call(c: &Connection, place: &Place<'_>, end: &CallEnd) -> Result<(), Stor
             end.error_detail,
             end.cache_hit,
             Stamp::from(end.finished_at),
-            place.now,
+            context.now,
         ])?;
     exactly_one(ended, end.id)
 }
@@ -227,46 +227,46 @@ fn exactly_one(changed: usize, id: Uuid) -> Result<(), StoreError> {
     if changed == 1 { Ok(()) } else { Err(StoreError::Moved { what: "call", id: id.to_string() }) }
 }
 
-/// Whether somebody asked for the turn to stop.
-fn change_turn(c: &Connection, place: &Place<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
+/// Changes the turn row. Returns whether the turn has a cancel request.
+fn change_turn(c: &Connection, context: &WriteContext<'_>, turn_id: Uuid, change: &TurnChange) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached(
-        // Spelled out: a list of three words would be a table made for each turn.
+        // Written with AND: SQLite would build a table for a list of three values, for each turn.
         "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
            message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(seen, ?10)
          WHERE tenant_id = ?1 AND id = ?2 AND status <> 'completed' AND status <> 'failed' AND status <> 'canceled'",
     )?;
     let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();
     let values = params![
-        place.tenant,
-        place.turn,
+        context.tenant,
+        context.turn,
         change.status.as_str(),
         change.step,
         error,
         code,
         change.message,
-        place.now,
+        context.now,
         change.status.is_terminal(),
         change.transcript_digest,
     ];
     if statement.execute(values)? != 1 {
         return Err(StoreError::Moved { what: "turn", id: turn_id.to_string() });
     }
-    cancel_requested(c, place)
+    cancel_requested(c, context)
 }
 
-/// What was shown is void; most often nothing of it was kept.
-fn forget_partial(c: &Connection, place: &Place<'_>) -> Result<(), StoreError> {
+/// Clears the checkpoint of a discarded partial text; in most cases there is none.
+fn clear_partial(c: &Connection, context: &WriteContext<'_>) -> Result<(), StoreError> {
     c.prepare_cached("UPDATE turns SET partial = NULL WHERE tenant_id = ?1 AND id = ?2 AND partial IS NOT NULL")?
-        .execute(params![place.tenant, place.turn])?;
+        .execute(params![context.tenant, context.turn])?;
     Ok(())
 }
 
-fn cancel_requested(c: &Connection, place: &Place<'_>) -> Result<bool, StoreError> {
+fn cancel_requested(c: &Connection, context: &WriteContext<'_>) -> Result<bool, StoreError> {
     let mut statement = c.prepare_cached("SELECT cancel_requested FROM turns WHERE tenant_id = ?1 AND id = ?2")?;
-    Ok(first(&mut statement, params![place.tenant, place.turn], |columns| columns.flag())?.unwrap_or(false))
+    Ok(first(&mut statement, params![context.tenant, context.turn], |columns| columns.flag())?.unwrap_or(false))
 }
 
-/// Merges the patches in order, writes once; `None` without such a conversation.
+/// Merges the patches in order and writes once; `None` without such a conversation.
 pub(super) fn merge(c: &Connection, tenant: &Id, id: Uuid, patches: &[State], now: &Stamp) -> Result<Option<State>, StoreError> {
     let conversation = Id::from(id);
     let mut statement = c.prepare_cached("SELECT state FROM conversations WHERE tenant_id = ?1 AND id = ?2")?;

@@ -14,27 +14,27 @@ use crate::{
 
 impl Turns for SqliteStore {
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
-        Box::pin(self.writer.submit_again(move |c| turn_open::open(c, &open)))
+        Box::pin(self.writer.submit_repeatable(move |c| turn_open::open(c, &open)))
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {
         let owner = owner.to_owned();
-        Box::pin(self.writer.submit_again(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
+        Box::pin(self.writer.submit_repeatable(move |c| turn_open::start(c, tenant_id, turn_id, &owner, now)))
     }
 
     fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written> {
-        Box::pin(self.writer.submit_again(move |c| turn_write::write(c, &write)))
+        Box::pin(self.writer.submit_repeatable(move |c| turn_write::write(c, &write)))
     }
 
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
-            let asked = c
+            let requested = c
                 .prepare_cached(
                     "UPDATE turns SET cancel_requested = 1, updated_at = ?3
                      WHERE tenant_id = ?1 AND id = ?2 AND status NOT IN ('completed', 'failed', 'canceled')",
                 )?
                 .execute(params![Id::from(tenant_id), Id::from(turn_id), Stamp::from(now)])?;
-            Ok(asked == 1)
+            Ok(requested == 1)
         }))
     }
 
@@ -54,7 +54,7 @@ impl Turns for SqliteStore {
     }
 
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>> {
-        // Read in place: most histories are short, and handing one to another thread costs more than reading it.
+        // Read on this thread: most histories are short, and a switch to another thread costs more than the read.
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&history_sql())?;
             let mut found = all(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], row::message)?;
@@ -106,7 +106,7 @@ const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id
 const SUMMARY: &str = "SELECT summary_until, summary FROM conversations
     WHERE tenant_id = ?1 AND id = ?2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
 
-// The newest placed message of the person stands near the end, so the walk back is short.
+// The newest numbered message of the user is near the end, so the scan backwards is short.
 const SINCE: &str = "SELECT
     EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND effect <> 'read' AND finished_at IS NOT NULL
               AND finished_at >= ?3 AND id <> ?4 AND tenant_id = ?1),
@@ -114,7 +114,7 @@ const SINCE: &str = "SELECT
       OR coalesce((SELECT created_at > ?3 FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
                      AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0)";
 
-/// The plus sign keeps it off the index by place: the rows lie together, and sorting them afterwards is cheaper than fetching each.
+/// The plus sign keeps the planner off the index on `seq`: the rows are clustered, and sorting them is cheaper than fetching each by index.
 fn history_sql() -> String {
     format!("SELECT {} FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2 AND +seq IS NOT NULL", row::MESSAGE)
 }
@@ -149,7 +149,7 @@ fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedu
     Ok(Some(Reusable { call, stale, message_since }))
 }
 
-/// Whether the conversation has changed the world, and whether the person has spoken, after the call.
+/// Whether another call with an effect finished, and whether the user sent a message, after the call.
 fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
     let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
     let mut statement = c.prepare_cached(SINCE)?;
@@ -157,10 +157,9 @@ fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), St
     Ok(first(&mut statement, values, |columns| Ok((columns.flag()?, columns.flag()?)))?.unwrap_or((false, false)))
 }
 
-/// Children first, each by its own index; what was spent stays in `api_usage`.
-const DELETES: [&str; 10] = [
+/// Children first, each by its own index. Rows of `api_usage` stay.
+const DELETES: [&str; 9] = [
     "DELETE FROM inbox WHERE +tenant_id = ?1 AND turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2)",
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM call_attempts WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND conversation_id = ?2)",
@@ -173,7 +172,7 @@ const DELETES: [&str; 10] = [
 ];
 
 fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreError> {
-    // Also a turn that only waits its time: between two turns nobody holds the lease. One that waits for a person's word goes too.
+    // A queued turn counts too, because between two turns the lease has no owner. A turn that waits for an approval is deleted.
     let mut statement = c.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NULL
            AND status <> 'awaiting_approval')",
@@ -188,7 +187,7 @@ fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreE
     Ok(deleted == 1)
 }
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
     let fixed = DELETES.iter().copied().chain([TAKEN, SINCE, SUMMARY]).map(str::to_owned);

@@ -1,19 +1,19 @@
-//! Turns that wait behind another: ended before they begin, and what is left of them.
+//! Turns that wait behind another turn: their cancellation, and the messages of canceled turns.
 //!
-//! A message that waited has no place while another turn runs, because nothing may stand between a call and its result. If its
-//! turn is canceled meanwhile, the message gets its place when the next turn begins.
+//! A message that waits has no `seq` while another turn runs, because no message may come between a call and its result. If its
+//! turn is canceled meanwhile, the message gets its `seq` when the next turn starts.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
-use super::insert::Place;
+use super::insert::WriteContext;
 use super::row::{all, first};
 use super::text::{Id, Stamp};
 use super::turn_open::append;
 use crate::{NewEvent, StoreError, crash};
 
-/// Ends a turn that has not begun. The number of its last event; `None` when it does not wait (any more).
+/// Ends a turn that has not started. Returns the number of its last event, or `None` when the turn does not wait (any more).
 pub(super) fn cancel(
     c: &Connection,
     tenant_id: Uuid,
@@ -30,39 +30,38 @@ pub(super) fn cancel(
     let ended = first(&mut statement, params![tenant, turn, error.0, error.1, now], |columns| columns.id_or_null())?;
     let Some(conversation_id) = ended else { return Ok(None) };
     let stream = Id::from(conversation_id.unwrap_or(turn_id));
-    // Nobody's lease is touched: only a number is drawn, as for the event that began the turn.
+    // This only allocates an event number, as commit A does; it does not touch the lease of the running turn.
     let seq = append(c, &tenant, &stream, 1)? - 1;
-    Place { tenant: &tenant, turn: &turn, now: &now }.events(c, &stream, std::slice::from_ref(event), seq)?;
+    WriteContext { tenant: &tenant, turn: &turn, now: &now }.events(c, &stream, std::slice::from_ref(event), seq)?;
     crash::point("inside_cancel");
     Ok(Some(seq))
 }
 
-/// Messages without a place whose turn has ended, oldest first; only those before `own`, where the next turn has one that waited.
-pub(super) fn left_behind(c: &Connection, tenant: &Id, conversation: &Id, own: Option<&Id>) -> Result<Vec<Uuid>, StoreError> {
-    let mut statement = c.prepare_cached(LEFT_BEHIND)?;
+/// Messages without a `seq` whose turn has ended, oldest first. `own` is the waiting message of the next turn: only messages before it.
+pub(super) fn unnumbered(c: &Connection, tenant: &Id, conversation: &Id, own: Option<&Id>) -> Result<Vec<Uuid>, StoreError> {
+    let mut statement = c.prepare_cached(UNNUMBERED)?;
     all(&mut statement, params![tenant, conversation, own], |columns| columns.id())
 }
 
-/// They get their places from `seq` on.
-pub(super) fn place(c: &Connection, conversation: &Id, messages: &[Uuid], seq: i64) -> Result<(), StoreError> {
+/// Numbers these messages from `seq` on.
+pub(super) fn assign_numbers(c: &Connection, conversation: &Id, messages: &[Uuid], seq: i64) -> Result<(), StoreError> {
     for (id, seq) in messages.iter().zip(seq..) {
-        let placed = c
+        let numbered = c
             .prepare_cached("UPDATE messages SET seq = ?3 WHERE conversation_id = ?1 AND id = ?2 AND seq IS NULL")?
             .execute(params![conversation, Id::from(*id), seq])?;
-        if placed != 1 {
-            return Err(StoreError::Broken(format!("message {id} has no place to wait at")));
+        if numbered != 1 {
+            return Err(StoreError::Broken(format!("message {id} is already numbered")));
         }
     }
     Ok(())
 }
 
-const LEFT_BEHIND: &str =
-    "SELECT id FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND tenant_id = ?1 AND (?3 IS NULL OR id < ?3)
+const UNNUMBERED: &str = "SELECT id FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND tenant_id = ?1 AND (?3 IS NULL OR id < ?3)
     AND EXISTS (SELECT 1 FROM turns WHERE turns.tenant_id = ?1 AND turns.id = messages.turn_id AND turns.finished_at IS NOT NULL)
     ORDER BY id";
 
-/// The statements whose plan a test looks at.
+/// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    vec![LEFT_BEHIND.to_owned()]
+    vec![UNNUMBERED.to_owned()]
 }

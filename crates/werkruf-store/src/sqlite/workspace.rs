@@ -1,4 +1,4 @@
-//! [`Workspace`] on SQLite. Whose rows are seen is decided in the WHERE of every statement, from the [`RowScope`].
+//! [`Workspace`] on SQLite. The WHERE clause of every statement restricts the rows to the [`RowScope`].
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -17,7 +17,7 @@ use crate::{
     WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
-/// Articles looked at in one search; a house with more is told that it did not see all.
+/// The most articles that one search reads; with more, the result is marked as truncated.
 const MOST_ARTICLES: u32 = 20_000;
 
 impl Workspace for SqliteStore {
@@ -52,7 +52,7 @@ impl Workspace for SqliteStore {
         now: Timestamp,
     ) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
-            // A large batch takes a while to judge: neither the writer nor a serving thread should wait for it.
+            // Checking a large batch takes a while, so it runs neither on the writer nor on a thread that serves requests.
             let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
             let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not judged: {error}")))?;
             self.about_people(move |c| import(c, batch, faults, new_tenant_id, now)).await
@@ -60,7 +60,7 @@ impl Workspace for SqliteStore {
     }
 }
 
-/// The statements of a table, by whether a person's or a branch's rows are asked for.
+/// The statements of a table: for a user's rows and for a branch's rows.
 struct Statements {
     by_person: &'static str,
     by_branch: &'static str,
@@ -166,7 +166,7 @@ const ROLES: &str = "SELECT roles.name FROM held_roles
        JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
      WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 AND since <= ?3 AND ?3 < until ORDER BY roles.id";
 
-/// Whatever a tool may have run, for the test that looks at the plans.
+/// All statements that a tool may run, for the test of the query plans.
 #[cfg(test)]
 pub(super) fn statements() -> Vec<&'static str> {
     let tables = [REQUESTS, TASKS, WORKTIMES];
@@ -177,8 +177,8 @@ fn nothing<T>() -> Listing<T> {
     Listing { rows: Vec::new(), truncated: false }
 }
 
-/// One row more than asked for was read, to know whether there are more.
-fn cut<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
+/// Removes the extra row that was read to find out whether there are more.
+fn truncate<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let truncated = rows.len() > limit;
     rows.truncate(limit);
@@ -202,7 +202,7 @@ fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) 
         ],
         work_row,
     )?;
-    Ok(cut(rows, query.limit))
+    Ok(truncate(rows, query.limit))
 }
 
 fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
@@ -239,7 +239,7 @@ fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<L
             Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
         },
     )?;
-    Ok(cut(rows, query.limit))
+    Ok(truncate(rows, query.limit))
 }
 
 fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {
@@ -248,10 +248,10 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Lis
     let mut statement = c.prepare_cached(ARTICLES)?;
     let every_branch = query.reach.grant == Scope::All;
     let mut rows = statement.query(params![Id::from(tenant_id), every_branch, query.reach.caller_branch, MOST_ARTICLES + 1])?;
-    let mut looked_at = 0;
+    let mut scanned = 0;
     while let Some(row) = rows.next()? {
-        looked_at += 1;
-        if looked_at > MOST_ARTICLES {
+        scanned += 1;
+        if scanned > MOST_ARTICLES {
             break;
         }
         let mut columns = Columns::new(row);
@@ -263,7 +263,7 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Lis
         }
     }
     let mut found = ranking.into_found();
-    found.truncated |= looked_at > MOST_ARTICLES;
+    found.truncated |= scanned > MOST_ARTICLES;
     Ok(found)
 }
 

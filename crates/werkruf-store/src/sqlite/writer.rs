@@ -1,11 +1,11 @@
-//! The one thread that writes. It takes whatever is queued, never waits for more, and commits it as one group.
+//! The writer thread. It takes all queued jobs, never waits for more, and commits them as one group.
 //!
-//! Invariants: nobody is answered before the COMMIT that holds their rows; a job that fails or panics leaves
-//! no row and harms no neighbour; when the COMMIT fails, every job of the group fails. A job that was handed
-//! over runs even when its caller has gone away.
+//! Invariants: a caller gets its result only after the COMMIT of its rows; a job that fails or panics leaves no row and does not
+//! affect other jobs of its group; when the COMMIT fails, every job of the group fails. A submitted job runs even when its caller
+//! has dropped the future.
 //!
-//! A savepoint around each job costs a copy of every page the job touches. So jobs that can run again go without: when one of
-//! them fails, which is rare, the group is undone and all of it runs once more, each job apart.
+//! A savepoint around each job costs a copy of every page the job touches. Repeatable jobs therefore run without savepoints: when one
+//! of them fails, which is rare, the group is rolled back and runs once more with a savepoint for each job.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{Counts, StoreError};
 
-/// Jobs in one commit at most. Every page they touch is held in memory until then.
+/// The most jobs in one commit. Every page they touch stays in memory until the commit.
 const GROUP: usize = 64;
-/// Jobs that may wait; a caller beyond that waits for room.
+/// The capacity of the queue; further callers wait.
 const QUEUE: usize = 4 * GROUP;
 
 #[derive(Default)]
@@ -27,11 +27,11 @@ struct Tally {
     commits: AtomicU64,
     groups: AtomicU64,
     row_writes: AtomicU64,
-    /// A group found no room, and nobody has found any since.
+    /// A write failed because the disk was full, and no later check has found space.
     full: AtomicBool,
 }
 
-/// The handle: dropping it lets the thread finish what is queued and joins it.
+/// The handle of the thread. Dropping it waits until the queued jobs are done.
 pub(super) struct Writer {
     sender: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Gives the connection to a thread of its own.
+    /// Starts the thread, which owns the connection.
     pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let tally = Arc::new(Tally::default());
@@ -57,28 +57,28 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.hand_over(once(work), Kind::Once).await
+        self.send(once(work), Kind::Once).await
     }
 
-    /// The same for work that may run twice, the first time in vain: what a turn writes, in the largest groups.
-    pub(super) async fn submit_again<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Like [`Self::submit`], for work that may run a second time after a rollback. Turns write this way, in the largest groups.
+    pub(super) async fn submit_repeatable<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.hand_over(work, Kind::Again).await
+        self.send(work, Kind::Repeatable).await
     }
 
-    /// Runs `work` between two commits, outside any transaction; other jobs wait. For what SQLite does only there, such as VACUUM.
+    /// Runs `work` between two commits, outside any transaction, while other jobs wait. For statements such as VACUUM.
     pub(super) async fn submit_alone<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.hand_over(once(work), Kind::Alone).await
+        self.send(once(work), Kind::Alone).await
     }
 
-    async fn hand_over<T, F>(&self, work: F, kind: Kind) -> Result<T, StoreError>
+    async fn send<T, F>(&self, work: F, kind: Kind) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -90,13 +90,13 @@ impl Writer {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Whether a write found no room since [`Writer::found_room`].
+    /// Whether a write failed on a full disk since the last [`Writer::disk_has_space`].
     pub(super) fn is_full(&self) -> bool {
         self.tally.full.load(Ordering::Acquire)
     }
 
-    /// Somebody wrote more than a turn needs. A small write proves nothing: the WAL may have a few pages left.
-    pub(super) fn found_room(&self) {
+    /// Called after a write that is larger than a turn. A small write proves nothing: the WAL may have a few pages left.
+    pub(super) fn disk_has_space(&self) {
         self.tally.full.store(false, Ordering::Release);
     }
 
@@ -131,11 +131,11 @@ enum Kind {
     Alone,
     /// In a transaction with others, and only once.
     Once,
-    /// In a transaction with others, and again when that one was undone.
-    Again,
+    /// In a transaction with others, and again when that one was rolled back.
+    Repeatable,
 }
 
-/// Work that is used up by running, as the writer calls it.
+/// Makes an `FnOnce` callable as `FnMut`; a second call fails.
 fn once<T>(
     work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 ) -> impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static {
@@ -143,14 +143,14 @@ fn once<T>(
     move |connection| work.take().ok_or_else(stopped)?(connection)
 }
 
-/// One operation whose result is kept back until its commit.
+/// One operation. Its result is sent after the commit.
 trait Job: Send {
     /// Whether it succeeded.
     fn run(&mut self, connection: &Connection) -> bool;
     fn kind(&self) -> Kind;
-    /// Whether it failed for want of room.
-    fn found_no_room(&self) -> bool;
-    fn answer(self: Box<Self>, lost: Option<&StoreError>);
+    /// Whether it failed because the disk was full.
+    fn disk_was_full(&self) -> bool;
+    fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 struct Task<T, F> {
@@ -177,20 +177,20 @@ where
         self.kind
     }
 
-    fn found_no_room(&self) -> bool {
+    fn disk_was_full(&self) -> bool {
         matches!(self.result, Some(Err(StoreError::Full(_))))
     }
 
-    fn answer(self: Box<Self>, lost: Option<&StoreError>) {
-        let result = match (self.result, lost) {
-            // What failed by itself keeps its own reason.
+    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
+        let result = match (self.result, failure) {
+            // A job that failed by itself keeps its own error.
             (Some(Err(error)), _) => Err(error),
             (_, Some(StoreError::Full(reason))) => Err(StoreError::Full(reason.clone())),
             (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_string())),
             (Some(Ok(value)), None) => Ok(value),
             (None, None) => Err(stopped()),
         };
-        // The caller may have gone away; the rows stand all the same.
+        // The caller may have dropped the future; the rows are stored in any case.
         let _ = self.reply.send(result);
     }
 }
@@ -214,44 +214,44 @@ fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tall
                 tally.commits.fetch_add(*commits, Ordering::AcqRel);
             }
             Ok(_) => {}
-            Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes was lost and refused"),
+            Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes failed"),
         }
-        if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.found_no_room()) {
+        if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.disk_was_full()) {
             tally.full.store(true, Ordering::Release);
         }
-        let lost = outcome.err();
+        let failure = outcome.err();
         for job in group.drain(..) {
-            job.answer(lost.as_ref());
+            job.answer(failure.as_ref());
         }
     }
 }
 
-/// Runs the group as one transaction; how many jobs it holds, or why all of it is lost.
+/// Runs the group as one transaction. Returns how many jobs were committed, or why the whole group failed.
 fn commit(connection: &Connection, group: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
     execute(connection, "BEGIN IMMEDIATE")?;
     let commits = match group {
-        // Alone, a job needs no savepoint: the transaction is one.
+        // A single job needs no savepoint: the transaction serves as one.
         [only] => u64::from(only.run(connection)),
         jobs => match run_all(connection, jobs) {
             Ok(commits) => commits,
-            Err(reason) => return Err(undo(connection, reason)),
+            Err(reason) => return Err(roll_back(connection, reason)),
         },
     };
     if connection.is_autocommit() {
-        // SQLite gave the transaction up by itself, as it does on a full disk.
+        // SQLite rolled the transaction back by itself, as it does on a full disk.
         return if commits == 0 { Ok(0) } else { Err(rolled_back(false)) };
     }
     if commits == 0 {
         execute(connection, "ROLLBACK")?;
         return Ok(0);
     }
-    execute(connection, "COMMIT").map_err(|reason| undo(connection, reason))?;
+    execute(connection, "COMMIT").map_err(|reason| roll_back(connection, reason))?;
     Ok(commits)
 }
 
-/// Together where all of them can run again, else each in a savepoint of its own.
+/// Runs the jobs without savepoints where all are repeatable, else each in its own savepoint.
 fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
-    if jobs.iter().all(|job| job.kind() == Kind::Again) {
+    if jobs.iter().all(|job| job.kind() == Kind::Repeatable) {
         if jobs.iter_mut().all(|job| job.run(connection)) {
             return Ok(jobs.len() as u64);
         }
@@ -260,17 +260,17 @@ fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, St
         }
         execute(connection, "BEGIN IMMEDIATE")?;
     }
-    run_apart(connection, jobs)
+    run_separately(connection, jobs)
 }
 
-fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
+fn run_separately(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
     let mut commits = 0;
     for job in jobs {
         execute(connection, "SAVEPOINT job")?;
         if job.run(connection) {
             commits += 1;
         } else if connection.is_autocommit() {
-            return Err(rolled_back(job.found_no_room()));
+            return Err(rolled_back(job.disk_was_full()));
         } else {
             execute(connection, "ROLLBACK TO job")?;
         }
@@ -279,17 +279,17 @@ fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, 
     Ok(commits)
 }
 
-/// Why the neighbours of a job that broke the transaction are lost too.
-fn rolled_back(no_room: bool) -> StoreError {
+/// The error of the other jobs of a group that SQLite rolled back.
+fn rolled_back(disk_full: bool) -> StoreError {
     let reason = "the transaction was rolled back".to_owned();
-    if no_room { StoreError::Full(reason) } else { StoreError::Unavailable(reason) }
+    if disk_full { StoreError::Full(reason) } else { StoreError::Unavailable(reason) }
 }
 
-fn undo(connection: &Connection, reason: StoreError) -> StoreError {
+fn roll_back(connection: &Connection, reason: StoreError) -> StoreError {
     if !connection.is_autocommit()
         && let Err(error) = execute(connection, "ROLLBACK")
     {
-        tracing::error!(%error, "a lost group could not be rolled back");
+        tracing::error!(%error, "a failed group could not be rolled back");
     }
     reason
 }

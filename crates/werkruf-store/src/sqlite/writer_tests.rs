@@ -1,4 +1,4 @@
-//! The writer alone: what a group shares, and what a bad job cannot do to it.
+//! The writer: groups of jobs, and failures of single jobs and of whole groups.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn rows(writer: &Writer) -> Vec<i64> {
     writer.submit(read).await.unwrap()
 }
 
-/// Holds the writer inside a job until told to go on, so that what follows queues up.
+/// Blocks the writer inside a job until the sender is used, so that later jobs queue up.
 async fn hold(writer: &Arc<Writer>) -> (oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), StoreError>>) {
     let (go, wait) = oneshot::channel::<()>();
     let (inside, entered) = oneshot::channel();
@@ -44,7 +44,7 @@ async fn hold(writer: &Arc<Writer>) -> (oneshot::Sender<()>, tokio::task::JoinHa
 }
 
 #[tokio::test]
-async fn a_failing_and_a_panicking_job_are_undone_alone() {
+async fn a_failing_and_a_panicking_job_are_rolled_back_alone() {
     let writer = writer();
     let (go, held) = hold(&writer).await;
     let good = writer.submit(|c| insert(c, 1));
@@ -54,7 +54,7 @@ async fn a_failing_and_a_panicking_job_are_undone_alone() {
     });
     let panicking = writer.submit(|c| {
         insert(c, 3)?;
-        // The same number twice: the row is there, and then the panic.
+        // The same number twice: the first row is written, then the second insert panics.
         insert(c, 3).unwrap();
         Ok(())
     });
@@ -67,25 +67,25 @@ async fn a_failing_and_a_panicking_job_are_undone_alone() {
     assert!(matches!(failing, Err(StoreError::Busy)));
     assert!(matches!(panicking, Err(StoreError::Broken(_))));
     assert_eq!(rows(&writer).await, [1, 4]);
-    assert_eq!(writer.counts().groups, 3, "one held, one shared, one read");
-    assert_eq!(writer.counts().row_writes, 4, "undone rows were written too");
+    assert_eq!(writer.counts().groups, 3, "one blocked, one shared, one read");
+    assert_eq!(writer.counts().row_writes, 4, "rows that were rolled back count too");
 }
 
 #[tokio::test]
-async fn jobs_that_can_run_again_do_so_once_one_of_them_failed() {
+async fn repeatable_jobs_run_again_when_one_of_them_failed() {
     let writer = writer();
     let (go, held) = hold(&writer).await;
-    let good = writer.submit_again(|c| insert(c, 1));
-    let failing = writer.submit_again(|c| {
+    let good = writer.submit_repeatable(|c| insert(c, 1));
+    let failing = writer.submit_repeatable(|c| {
         insert(c, 2)?;
         Err::<(), _>(StoreError::Fenced)
     });
-    let panicking = writer.submit_again(|c| {
+    let panicking = writer.submit_repeatable(|c| {
         insert(c, 3)?;
         insert(c, 3).unwrap();
         Ok(())
     });
-    let last = writer.submit_again(|c| insert(c, 4));
+    let last = writer.submit_repeatable(|c| insert(c, 4));
     let release = async { go.send(()) };
     let (good, failing, panicking, last, _) = tokio::join!(biased; good, failing, panicking, last, release);
     held.await.unwrap().unwrap();
@@ -93,18 +93,18 @@ async fn jobs_that_can_run_again_do_so_once_one_of_them_failed() {
     last.unwrap();
     assert!(matches!(failing, Err(StoreError::Fenced)));
     assert!(matches!(panicking, Err(StoreError::Broken(_))));
-    assert_eq!(rows(&writer).await, [1, 4], "each of the good ones stands once");
-    assert_eq!((writer.counts().commits, writer.counts().groups), (4, 3), "held, two of the group, read");
+    assert_eq!(rows(&writer).await, [1, 4], "each successful job is stored once");
+    assert_eq!((writer.counts().commits, writer.counts().groups), (4, 3), "one blocked, two of the group, one read");
 }
 
 #[tokio::test]
-async fn jobs_that_can_run_again_run_once_when_all_is_well() {
+async fn repeatable_jobs_run_once_when_none_fails() {
     let writer = writer();
     let (go, held) = hold(&writer).await;
     let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let job = |n: i64| {
         let ran = Arc::clone(&ran);
-        writer.submit_again(move |c| {
+        writer.submit_repeatable(move |c| {
             ran.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             insert(c, n)
         })
@@ -119,7 +119,7 @@ async fn jobs_that_can_run_again_run_once_when_all_is_well() {
 }
 
 #[tokio::test]
-async fn a_job_alone_is_undone_by_the_whole_transaction() {
+async fn a_single_failing_job_rolls_its_transaction_back() {
     let writer = writer();
     let failing = writer.submit(|c| {
         insert(c, 1)?;
@@ -146,29 +146,29 @@ async fn when_the_commit_fails_the_whole_group_fails() {
     assert!(matches!(poisoned, Err(StoreError::Unavailable(_))), "{poisoned:?}");
     assert!(rows(&writer).await.is_empty());
     writer.submit(|c| insert(c, 5)).await.unwrap();
-    assert_eq!(rows(&writer).await, [5], "the writer goes on");
+    assert_eq!(rows(&writer).await, [5], "the writer continues");
 }
 
 #[tokio::test]
-async fn a_transaction_sqlite_gives_up_is_lost_for_everybody() {
+async fn a_transaction_that_sqlite_rolls_back_fails_for_the_whole_group() {
     let writer = writer();
     let (go, held) = hold(&writer).await;
     let good = writer.submit(|c| insert(c, 1));
-    let giving_up = writer.submit(|c| {
+    let rolling_back = writer.submit(|c| {
         // Stands for a full disk: SQLite rolls back by itself and reports an error.
         c.execute_batch("ROLLBACK")?;
         Err::<(), _>(StoreError::Unavailable("full".to_owned()))
     });
     let release = async { go.send(()) };
-    let (good, giving_up, _) = tokio::join!(biased; good, giving_up, release);
+    let (good, rolling_back, _) = tokio::join!(biased; good, rolling_back, release);
     held.await.unwrap().unwrap();
     assert!(matches!(good, Err(StoreError::Unavailable(_))), "{good:?}");
-    assert!(giving_up.is_err());
+    assert!(rolling_back.is_err());
     assert!(rows(&writer).await.is_empty());
 }
 
 #[tokio::test]
-async fn without_room_everybody_in_the_group_is_told_so() {
+async fn a_full_disk_is_reported_to_the_whole_group() {
     let writer = writer();
     let pages = |count: &'static str| move |c: &Connection| Ok(c.query_row(&format!("PRAGMA max_page_count = {count}"), [], |_| Ok(()))?);
     writer.submit(pages("3")).await.unwrap();
@@ -181,10 +181,10 @@ async fn without_room_everybody_in_the_group_is_told_so() {
     assert!(matches!(large, Err(StoreError::Full(_))), "{large:?}");
     assert!(matches!(small, Ok(()) | Err(StoreError::Full(_))), "{small:?}");
     assert_eq!(rows(&writer).await.len(), usize::from(small.is_ok()));
-    assert!(writer.is_full(), "a look says nothing about the room there is");
+    assert!(writer.is_full(), "a read does not show whether there is space");
     writer.submit(pages("1000")).await.unwrap();
     writer.submit(|c| insert(c, 7)).await.unwrap();
     assert!(writer.is_full(), "a small write proves nothing");
-    writer.found_room();
+    writer.disk_has_space();
     assert!(!writer.is_full());
 }

@@ -1,4 +1,4 @@
-//! What every chapter needs: a store, a clock, and short words for long values.
+//! The fixture of the shared tests: a store, a clock, and builders for long values.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct World<S> {
     pub(crate) store: Arc<S>,
     pub(crate) clock: Clock,
     pub(crate) tenant: Uuid,
-    /// Moves only when a chapter moves it.
+    /// Changes only through [`World::later`].
     pub(crate) now: Timestamp,
 }
 
@@ -27,7 +27,7 @@ impl<S> Clone for World<S> {
 
 pub(crate) const OWNER: &str = "process-1";
 
-/// A turn that has begun.
+/// A turn that has started.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) fence: Fence,
@@ -41,7 +41,7 @@ impl<S: Store> World<S> {
         Self { store, clock, tenant, now }
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(crate) fn later(&mut self, ms: i64) -> Timestamp {
         self.now = self.now.checked_add(SignedDuration::from_millis(ms)).unwrap();
         self.now
@@ -110,7 +110,7 @@ impl<S: Store> World<S> {
         let turn = open.turn_id;
         match self.store.open_turn(open).await.unwrap() {
             Opened::Stored { fence: Some(fence), .. } => Running { conversation: fence.stream_id, fence, turn },
-            other => panic!("not begun: {other:?}"),
+            other => panic!("not started: {other:?}"),
         }
     }
 
@@ -254,6 +254,6 @@ pub(crate) fn to(status: TurnStatus) -> TurnChange {
 pub(crate) fn state(value: Value) -> State {
     match value {
         Value::Object(state) => state,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }

@@ -1,7 +1,7 @@
-//! [`Legacy`] on SQLite: an older program's database, planned and written conversation by conversation; and its SQLite files, read.
+//! [`Legacy`] on SQLite: writes the plan of an import conversation by conversation, and reads SQLite files of other programs.
 //!
-//! Invariants: the other file is only read; every row of it is written or skipped with a reason; a conversation and what is in
-//! it come in one transaction; ids come out the same every time, so importing again writes only what is new.
+//! Invariants: the source is only read; every row of it is written or skipped with a reason; a conversation and its rows are
+//! written in one transaction; ids are the same at every import, so importing again writes only new rows.
 
 mod source;
 mod write;
@@ -20,12 +20,12 @@ use write::Writing;
 
 impl Legacy for SqliteStore {
     fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
-        Box::pin(self.take_in_all(import))
+        Box::pin(self.import_all(import))
     }
 }
 
 impl SqliteStore {
-    async fn take_in_all(&self, import: LegacyImport) -> Result<LegacyReport, LegacyError> {
+    async fn import_all(&self, import: LegacyImport) -> Result<LegacyReport, LegacyError> {
         if let LegacySource::Sqlite(file) = &import.source
             && same_file(file, &self.path)
         {

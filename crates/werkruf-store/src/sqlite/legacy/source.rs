@@ -1,4 +1,4 @@
-//! The other program's file: which tables it has, and their rows.
+//! Reads the tables and rows of another program's SQLite file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::legacy::found::{Source, Tables};
 use crate::sqlite::open;
 use crate::{LegacyError, LegacyReport, StoreError};
 
-/// Reads the file and notes what is in it.
+/// Reads the file, and reports its tables.
 pub(crate) fn read(path: &Path) -> Result<(Source, LegacyReport), LegacyError> {
     let mut report = LegacyReport::default();
     let unusable = |why: String| LegacyError::Source { name: path.display().to_string(), why };
@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path) -> Result<(Source, LegacyReport), LegacyError> {
         return Err(unusable("there is no such file".to_owned()));
     }
     let connection = open::read_only(path).map_err(|error| unusable(error.to_string()))?;
-    // One moment of the file: the other program may still be writing.
+    // One snapshot, because the other program may still be writing.
     let connection = connection.unchecked_transaction().map_err(|error| unusable(error.to_string()))?;
     let tables = tables(&connection).map_err(|error| unusable(error.to_string()))?;
     let tables = Tables::choose(&tables).map_err(unusable)?;
@@ -50,7 +50,7 @@ fn count(c: &Connection, table: &str) -> Result<i64, StoreError> {
     Ok(c.query_row(&format!("SELECT count(*) FROM {}", quoted(table)), [], |row| row.get(0))?)
 }
 
-/// Rows in the order the file keeps them, which is the order they were written in.
+/// Rows in the order of the file, which is the order in which they were written.
 fn fields(c: &Connection, table: &str) -> Result<Vec<Fields>, StoreError> {
     let mut statement = c.prepare(&format!("SELECT * FROM {}", quoted(table)))?;
     let names: Vec<String> = statement.column_names().map(str::to_lowercase).collect();
@@ -72,7 +72,7 @@ fn value(value: ValueRef<'_>) -> Value {
         ValueRef::Integer(number) => number.into(),
         ValueRef::Real(number) => number.into(),
         ValueRef::Text(bytes) => String::from_utf8_lossy(bytes).into_owned().into(),
-        // A UUID may be kept as its 16 bytes.
+        // A UUID may be stored as 16 bytes.
         ValueRef::Blob(bytes) => match <[u8; 16]>::try_from(bytes) {
             Ok(bytes) => uuid::Uuid::from_bytes(bytes).to_string().into(),
             Err(_) => std::str::from_utf8(bytes).map_or_else(|_| hex(bytes), str::to_owned).into(),

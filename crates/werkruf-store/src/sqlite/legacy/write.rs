@@ -1,4 +1,4 @@
-//! Puts a plan into the tables. What is there already stays as it is; the count of what is new is the same with and without writing.
+//! Writes a plan to the tables. Existing rows stay unchanged; a dry run counts the same new rows as a real run.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,7 +16,7 @@ use crate::sqlite::row::first;
 use crate::sqlite::text::{Id, Stamp, id_or_null};
 use crate::{LegacyReport, StoreError};
 
-/// For whom, and whether anything is written.
+/// The target of an import, and whether it is a dry run.
 #[derive(Clone)]
 pub(super) struct Writing {
     pub(super) tenant_id: Uuid,
@@ -31,13 +31,13 @@ enum Open {
 }
 
 impl Writing {
-    /// A conversation with everything in it.
+    /// Writes a conversation with its messages and calls.
     pub(super) fn conversation(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<(), StoreError> {
         let open = self.open(c, planned, report)?;
-        let mut seq = next_place(c, self.tenant_id, planned.id)?;
+        let mut seq = next_seq(c, self.tenant_id, planned.id)?;
         for (id, draft) in &planned.messages {
-            let there = exists(c, "SELECT 1 FROM messages WHERE conversation_id = ?1 AND id = ?2", planned.id, *id)?;
-            match (&open, there) {
+            let exists_already = exists(c, "SELECT 1 FROM messages WHERE conversation_id = ?1 AND id = ?2", planned.id, *id)?;
+            match (&open, exists_already) {
                 (_, true) => skip_message(report, draft, THERE),
                 (Open::No(reason), false) => skip_message(report, draft, reason),
                 (Open::Yes { .. }, false) => {
@@ -50,10 +50,10 @@ impl Writing {
             }
         }
         if !self.dry_run && matches!(open, Open::Yes { .. }) {
-            let placed = c
+            let updated = c
                 .prepare_cached("UPDATE leases SET next_message_seq = ?3 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NULL")?
                 .execute(params![Id::from(self.tenant_id), Id::from(planned.id), seq])?;
-            if placed != 1 {
+            if updated != 1 {
                 return Err(StoreError::Busy);
             }
         }
@@ -66,22 +66,22 @@ impl Writing {
         Ok(())
     }
 
-    /// A call of no conversation, with a turn of its own.
+    /// Writes a call without a conversation, with its own turn.
     pub(super) fn loose(&self, c: &Connection, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), StoreError> {
         let user_id = self.user_id.clone().unwrap_or_else(|| NOBODY.to_owned());
         self.call(c, call, &user_id, call.row.created_at, report)
     }
 
-    /// Finds or makes the conversation.
+    /// Finds or creates the conversation.
     fn open(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<Open, StoreError> {
         let mut statement = c.prepare_cached("SELECT tenant_id, user_id FROM conversations WHERE id = ?1")?;
-        let there = first(&mut statement, params![Id::from(planned.id)], |columns| Ok((columns.id()?, columns.text()?)))?;
+        let existing = first(&mut statement, params![Id::from(planned.id)], |columns| Ok((columns.id()?, columns.text()?)))?;
         let skip = |report: &mut LegacyReport, reason| {
             if let Some(origin) = &planned.origin {
                 report.skip(&origin.table, &origin.id, reason);
             }
         };
-        match there {
+        match existing {
             Some((tenant, _)) if tenant != self.tenant_id => {
                 skip(report, FOREIGN);
                 Ok(Open::No(FOREIGN))
@@ -121,7 +121,7 @@ impl Writing {
         make_lease(c, self.tenant_id, planned.id, 0)
     }
 
-    /// Whom the other program means: somebody by number or external id, else whom the operator named.
+    /// The user of a conversation: by id or external id, else the user that the operator named.
     fn user(&self, c: &Connection, named: Option<&str>) -> Result<String, StoreError> {
         let mut statement =
             c.prepare_cached("SELECT id FROM users WHERE tenant_id = ?1 AND (external_id = ?2 OR CAST(id AS TEXT) = ?2) ORDER BY external_id IS NULL LIMIT 1")?;
@@ -139,7 +139,7 @@ impl Writing {
         if let Some(wanted) = &call_id
             && c.prepare_cached(taken)?.exists(params![Id::from(home.id), wanted])?
         {
-            // The conversation went on here meanwhile and used the same id.
+            // The conversation was continued here meanwhile and used the same call id.
             call_id = Some(format!("call_{id}"));
         }
         c.prepare_cached(
@@ -163,7 +163,7 @@ impl Writing {
         Ok(())
     }
 
-    /// A call, behind those its turn has already.
+    /// Writes a call after those that its turn already has.
     fn call(
         &self,
         c: &Connection,
@@ -196,7 +196,7 @@ impl Writing {
         if counted == 1 { Ok(()) } else { Err(StoreError::Moved { what: "turn", id: turn_id.to_string() }) }
     }
 
-    /// The turn that stands for everything the other program did in a conversation. It has ended.
+    /// Writes the ended turn that holds all imported calls of a conversation.
     fn turn(&self, c: &Connection, call: &PlannedCall, id: Uuid, user_id: &str) -> Result<(), StoreError> {
         c.prepare_cached(
             "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, status, created_at, updated_at, finished_at)
@@ -215,7 +215,7 @@ impl Writing {
 }
 
 fn skip_message(report: &mut LegacyReport, draft: &Draft, reason: &str) {
-    // One that was inside another has no row of its own there.
+    // A result that was inside another message has no row in the source.
     if let Some(origin) = &draft.origin {
         report.skip(&origin.table, &origin.id, reason);
     }
@@ -225,7 +225,7 @@ fn exists(c: &Connection, sql: &str, one: Uuid, two: Uuid) -> Result<bool, Store
     Ok(c.prepare_cached(sql)?.exists(params![Id::from(one), Id::from(two)])?)
 }
 
-fn next_place(c: &Connection, tenant_id: Uuid, conversation_id: Uuid) -> Result<i64, StoreError> {
+fn next_seq(c: &Connection, tenant_id: Uuid, conversation_id: Uuid) -> Result<i64, StoreError> {
     let mut statement = c.prepare_cached("SELECT next_message_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2")?;
     Ok(first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| columns.int())?.unwrap_or(1))
 }

@@ -1,4 +1,4 @@
-//! Waiting for a person's word: the turn lets go, the word is given once, the turn goes on where it stood.
+//! Approvals: the turn releases its lease, a decision is final, and the turn continues where it stopped.
 
 use jiff::SignedDuration;
 use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
@@ -7,11 +7,11 @@ use super::world::{OWNER, Running, to};
 use super::{Store, World};
 use crate::{ApprovalFilter, CallRow, CallStart, DecisionOutcome, NewApproval, Page, Replacement, StoreError};
 
-/// A turn whose one call waits until an hour from now.
-async fn parked<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
+/// A turn whose only call waits for an approval that expires in an hour.
+async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
     let running = world.talk().await;
     let call = CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, ..world.call(&running, 0) };
-    let wish = NewApproval {
+    let approval = NewApproval {
         id: world.id(),
         call_id: call.id,
         tool_name: call.tool_name.clone(),
@@ -23,84 +23,80 @@ async fn parked<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
     };
     let mut write = world.to_write(&running);
     write.calls = vec![call.clone()];
-    write.approvals = vec![wish.clone()];
+    write.approvals = vec![approval.clone()];
     write.turn = Some(to(TurnStatus::Acting));
     world.store.write(write).await.unwrap();
     let mut write = world.to_write(&running);
-    let mut seat = world.message("tool", "waiting");
-    seat.tool_call_id = Some("call_0".to_owned());
-    seat.status = Some("pending");
-    write.messages = vec![seat];
+    let mut placeholder = world.message("tool", "waiting");
+    placeholder.tool_call_id = Some("call_0".to_owned());
+    placeholder.status = Some("pending");
+    write.messages = vec![placeholder];
     write.turn = Some(to(TurnStatus::AwaitingApproval));
     world.store.write(write).await.unwrap();
-    (running, call, wish)
+    (running, call, approval)
 }
 
-pub(crate) async fn a_turn_waits_for_a_word_and_goes_on<S: Store>(mut world: World<S>) {
-    let (running, call, wish) = parked(&world).await;
-    assert!(matches!(world.store.write(world.to_write(&running)).await, Err(StoreError::Fenced)), "the lease was given back");
-    assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap(), [], "nobody goes on without a word");
+pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut world: World<S>) {
+    let (running, call, approval) = awaiting_approval(&world).await;
+    assert!(matches!(world.store.write(world.to_write(&running)).await, Err(StoreError::Fenced)), "the lease was released");
+    assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap(), [], "not resumed without a decision");
     let earlier = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert_eq!(earlier.call.id, call.id, "the same call again finds the one that waits");
 
     world.later(10);
     let (tenant, by) = (world.tenant, "2".to_owned());
-    let decided = world.store.decide(tenant, wish.id, ApprovalStatus::Approved, by.clone(), world.now).await.unwrap();
+    let decided = world.store.decide(tenant, approval.id, ApprovalStatus::Approved, by.clone(), world.now).await.unwrap();
     let Some(DecisionOutcome::Now(row)) = decided else { panic!("not decided: {decided:?}") };
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
     assert_eq!(
         (&row.arguments, &row.arguments_digest, &row.approver_roles),
-        (&wish.arguments, &wish.arguments_digest, &wish.approver_roles)
+        (&approval.arguments, &approval.arguments_digest, &approval.approver_roles)
     );
-    let again = world.store.decide(tenant, wish.id, ApprovalStatus::Denied, by, world.now).await.unwrap();
-    assert_eq!(again, Some(DecisionOutcome::Before(row)), "a word is final");
+    let again = world.store.decide(tenant, approval.id, ApprovalStatus::Denied, by, world.now).await.unwrap();
+    assert_eq!(again, Some(DecisionOutcome::Before(row)), "a decision is final");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
     assert_eq!(found.iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>(), [(running.turn, TurnStatus::AwaitingApproval)]);
     let fence = world.store.take_over(tenant, running.turn, OWNER.to_owned(), world.now).await.unwrap();
     let turn = world.store.turn(tenant, running.turn).await.unwrap().unwrap();
-    assert_eq!((turn.status, turn.takeovers), (TurnStatus::Acting, 0), "to wait is no crash");
+    assert_eq!((turn.status, turn.takeovers), (TurnStatus::Acting, 0), "waiting is not a takeover");
     let mut write = world.to_write(&Running { fence, ..running.clone() });
     write.starts = vec![CallStart { id: call.id, started_at: world.now }];
     write.ends = vec![world.end(&call, CallStatus::Succeeded)];
     write.replacements = vec![Replacement { tool_call_id: "call_0".to_owned(), content: "{}".to_owned(), status: "success" }];
     world.store.write(write.clone()).await.unwrap();
     let history = world.store.history(tenant, running.conversation).await.unwrap();
-    let seat = history.iter().find(|row| row.role == "tool").unwrap();
-    assert_eq!((seat.content.as_str(), seat.status.as_deref(), seat.seq), ("{}", Some("success"), Some(2)));
+    let result = history.iter().find(|row| row.role == "tool").unwrap();
+    assert_eq!((result.content.as_str(), result.status.as_deref(), result.seq), ("{}", Some("success"), Some(2)));
     (write.id, write.starts, write.ends) = (world.id(), Vec::new(), Vec::new());
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a real result is never replaced");
 }
 
-pub(crate) async fn a_word_comes_in_time_or_not_at_all<S: Store>(mut world: World<S>) {
-    let (running, call, wish) = parked(&world).await;
+pub(crate) async fn an_expired_approval_cannot_be_decided<S: Store>(mut world: World<S>) {
+    let (running, call, approval) = awaiting_approval(&world).await;
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 0);
     world.later(3_600_000);
-    let late = world.store.decide(world.tenant, wish.id, ApprovalStatus::Approved, "2".to_owned(), world.now).await.unwrap();
+    let late = world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now).await.unwrap();
     assert!(
         matches!(late, Some(DecisionOutcome::Before(row)) if row.status == ApprovalStatus::Pending),
-        "its time is up, though nobody swept"
+        "expired, even before the expiry is stored"
     );
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 1);
-    assert_eq!(world.store.approval(world.tenant, wish.id).await.unwrap().unwrap().status, ApprovalStatus::Expired);
-    assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap().len(), 1, "its turn is told");
+    assert_eq!(world.store.approval(world.tenant, approval.id).await.unwrap().unwrap().status, ApprovalStatus::Expired);
+    assert_eq!(world.store.unfinished_turns(OWNER.to_owned()).await.unwrap().len(), 1, "its turn can be resumed");
     let fence = world.store.take_over(world.tenant, running.turn, OWNER.to_owned(), world.now).await.unwrap();
     let mut write = world.to_write(&Running { fence, ..running });
     write.withdrawn = vec![call.id];
     world.store.write(write).await.unwrap();
-    assert_eq!(
-        world.store.approval(world.tenant, wish.id).await.unwrap().unwrap().status,
-        ApprovalStatus::Expired,
-        "what is decided stays"
-    );
+    assert_eq!(world.store.approval(world.tenant, approval.id).await.unwrap().unwrap().status, ApprovalStatus::Expired, "a decision stays");
     assert_eq!(world.store.decide(world.tenant, world.id(), ApprovalStatus::Denied, "2".to_owned(), world.now).await.unwrap(), None);
 }
 
 pub(crate) async fn approvals_are_listed_by_role_status_and_turn<S: Store>(world: World<S>) {
-    let (first, _, _) = parked(&world).await;
-    let (_, _, wish) = parked(&world).await;
-    world.store.decide(world.tenant, wish.id, ApprovalStatus::Denied, "2".to_owned(), world.now).await.unwrap();
+    let (first, _, _) = awaiting_approval(&world).await;
+    let (_, _, approval) = awaiting_approval(&world).await;
+    world.store.decide(world.tenant, approval.id, ApprovalStatus::Denied, "2".to_owned(), world.now).await.unwrap();
     let count = async |status, turn_id, roles: Option<&[&str]>| {
         let roles = roles.map(|roles| roles.iter().map(ToString::to_string).collect());
         world.store.approvals(world.tenant, ApprovalFilter { status, turn_id, roles }, Page::default()).await.unwrap().len()
@@ -111,8 +107,8 @@ pub(crate) async fn approvals_are_listed_by_role_status_and_turn<S: Store>(world
     assert_eq!(count(None, None, Some(&["guest", "admin"])).await, 2);
     assert_eq!(count(None, None, Some(&["guest"])).await, 0);
     assert_eq!(count(None, None, Some(&[])).await, 0);
-    let prefix = wish.id.to_string()[..20].to_owned();
-    assert!(world.store.approval_ids_with_prefix(world.tenant, prefix.clone()).await.unwrap().contains(&wish.id));
-    assert!(world.store.approval_ids_with_prefix(world.id(), prefix).await.unwrap().is_empty(), "another tenant sees nothing");
-    assert_eq!(world.store.approval(world.id(), wish.id).await.unwrap(), None);
+    let prefix = approval.id.to_string()[..20].to_owned();
+    assert!(world.store.approval_ids_with_prefix(world.tenant, prefix.clone()).await.unwrap().contains(&approval.id));
+    assert!(world.store.approval_ids_with_prefix(world.id(), prefix).await.unwrap().is_empty(), "another tenant reads nothing");
+    assert_eq!(world.store.approval(world.id(), approval.id).await.unwrap(), None);
 }

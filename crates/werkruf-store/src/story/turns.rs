@@ -1,4 +1,4 @@
-//! Opening, writing, waiting, fencing, ending.
+//! Opening and ending turns, writes, queues and fences.
 
 use serde_json::json;
 use werkruf_contract::{CallStatus, EventType, TurnStatus};
@@ -18,8 +18,8 @@ pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<
     assert_eq!(world.complete(&running).await.event_seqs, [4]);
 
     let history = world.store.history(world.tenant, running.conversation).await.unwrap();
-    let told: Vec<_> = history.iter().map(|m| (m.seq, m.role.as_str())).collect();
-    assert_eq!(told, [(Some(1), "user"), (Some(2), "assistant"), (Some(3), "tool"), (Some(4), "assistant")]);
+    let listed: Vec<_> = history.iter().map(|m| (m.seq, m.role.as_str())).collect();
+    assert_eq!(listed, [(Some(1), "user"), (Some(2), "assistant"), (Some(3), "tool"), (Some(4), "assistant")]);
     assert_eq!(history[2].tool_call_id.as_deref(), Some("call_0"));
     assert_eq!((history[0].metadata.as_str(), history[0].turn_id), ("{}", Some(running.turn)));
 
@@ -27,7 +27,7 @@ pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<
     assert_eq!((row.status, row.finished_at.is_some(), row.took_ms()), (CallStatus::Succeeded, true, 10));
     assert_eq!(row.response.as_deref(), Some(r#"{"items":[]}"#));
     let unfinished = crate::CallRow { status: CallStatus::Running, response: None, updated_at: call.updated_at, finished_at: None, ..row };
-    assert_eq!(unfinished, call, "every column is read back as it was written");
+    assert_eq!(unfinished, call, "every column is read as it was written");
 
     let turn = world.store.turn(world.tenant, running.turn).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.step, turn.message.as_deref()), (TurnStatus::Completed, 2, Some("done")));
@@ -36,12 +36,12 @@ pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<
     assert_eq!(events.iter().map(|e| (e.seq, e.kind)).collect::<Vec<_>>(), [(2, EventType::ToolStarted), (3, EventType::ToolFinished)]);
     let row = world.store.conversation(world.tenant, running.conversation).await.unwrap().unwrap();
     assert_eq!((row.user_id.as_str(), row.channel.as_str(), row.assistant.as_str(), row.title.as_str()), ("1", "web", "default", "Hello"));
-    assert_eq!(world.store.call(world.id(), call.id).await.unwrap(), None, "another tenant sees nothing");
+    assert_eq!(world.store.call(world.id(), call.id).await.unwrap(), None, "another tenant reads nothing");
     assert_eq!(world.store.history(world.id(), running.conversation).await.unwrap(), []);
     world.store.ping().await.unwrap();
 }
 
-pub(crate) async fn a_second_message_waits_for_its_place<S: Store>(world: World<S>) {
+pub(crate) async fn a_second_message_waits_for_its_number<S: Store>(world: World<S>) {
     let first = world.talk().await;
     let mut open = world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "and more");
     let second = open.turn_id;
@@ -62,8 +62,8 @@ pub(crate) async fn a_second_message_waits_for_its_place<S: Store>(world: World<
     let fence = world.store.start_turn(world.tenant, second, OWNER, world.now).await.unwrap();
     assert!(fence.epoch > first.fence.epoch);
     let history = world.store.history(world.tenant, first.conversation).await.unwrap();
-    let told: Vec<_> = history.iter().map(|m| (m.seq, m.content.as_str())).collect();
-    assert_eq!(told, [(Some(1), "hello"), (Some(2), "done"), (Some(3), "and more")]);
+    let listed: Vec<_> = history.iter().map(|m| (m.seq, m.content.as_str())).collect();
+    assert_eq!(listed, [(Some(1), "hello"), (Some(2), "done"), (Some(3), "and more")]);
     let again = world.store.start_turn(world.tenant, second, OWNER, world.now).await;
     assert!(matches!(again, Err(StoreError::Moved { what: "turn", .. })), "{again:?}");
     let running = Running { fence, conversation: first.conversation, turn: second };
@@ -83,19 +83,19 @@ pub(crate) async fn a_lease_of_another_owner_makes_the_turn_wait<S: Store>(world
     world.store.start_turn(world.tenant, turn, "process-2", world.now).await.unwrap();
 }
 
-/// Its process may be the same one: a task that gave up leaves a history with a call in it that has no result yet.
-pub(crate) async fn a_turn_that_was_left_is_gone_on_with_before_another_begins<S: Store>(world: World<S>) {
+/// The owner may be the same process: a task that failed leaves a history with a call that has no result yet.
+pub(crate) async fn an_abandoned_turn_is_resumed_before_another_starts<S: Store>(world: World<S>) {
     let first = world.talk().await;
     let existing = || ConversationRef::Existing { id: first.conversation, any_user: false };
     let waiting = world.opening(existing(), "and?");
     let second = waiting.turn_id;
     let opened = world.store.open_turn(waiting).await.unwrap();
-    assert!(matches!(opened, Opened::Stored { fence: None, .. }), "the same owner began a second turn: {opened:?}");
+    assert!(matches!(opened, Opened::Stored { fence: None, .. }), "the same owner started a second turn: {opened:?}");
     let mut direct = OpenTurn { message: None, kind: TurnKind::Invoke, ..world.opening(existing(), "") };
     direct.calls = vec![CallRow { turn_id: direct.turn_id, ..world.call(&first, 0) }];
     let (third, refused) = (direct.turn_id, world.store.open_turn(direct).await);
     assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
-    assert_eq!(world.store.turn(world.tenant, third).await.unwrap(), None, "a call that cannot begin leaves nothing behind");
+    assert_eq!(world.store.turn(world.tenant, third).await.unwrap(), None, "a call that cannot start stores nothing");
 
     for (takeovers, released) in [(1, true), (1, false)] {
         let early = world.store.start_turn(world.tenant, second, OWNER, world.now).await;
@@ -113,7 +113,7 @@ pub(crate) async fn a_turn_that_was_left_is_gone_on_with_before_another_begins<S
     world.store.start_turn(world.tenant, second, OWNER, world.now).await.unwrap();
 }
 
-pub(crate) async fn the_inbox_knows_a_second_copy<S: Store>(mut world: World<S>) {
+pub(crate) async fn the_inbox_recognizes_a_second_copy<S: Store>(mut world: World<S>) {
     let mut open = world.opening(world.new_conversation(), "once");
     open.inbox = Some(world.inbox("k", "body"));
     let running = world.begin(open.clone()).await;
@@ -149,7 +149,7 @@ pub(crate) async fn only_the_owner_finds_a_conversation<S: Store>(world: World<S
     let mut foreign = open(true, "1");
     foreign.tenant_id = world.id();
     assert_eq!(world.store.open_turn(foreign).await.unwrap(), Opened::UnknownConversation);
-    // The refusals left no inbox entry behind, or this one would be a duplicate.
+    // The refusals stored no inbox entry, or this one would be a duplicate.
     assert!(matches!(world.store.open_turn(open(true, "2")).await.unwrap(), Opened::Stored { .. }));
 }
 
@@ -165,12 +165,12 @@ pub(crate) async fn a_fenced_write_changes_nothing<S: Store>(world: World<S>) {
     assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 1);
     assert_eq!(world.store.events(world.tenant, running.conversation, None, 0, 10).await.unwrap().len(), 1);
     assert_eq!(world.store.turn(world.tenant, running.turn).await.unwrap().unwrap().status, TurnStatus::Planning);
-    assert_eq!(world.complete(&running).await.event_seqs, [2], "no number was drawn");
+    assert_eq!(world.complete(&running).await.event_seqs, [2], "no number was allocated");
     let after = world.to_write(&running);
-    assert!(matches!(world.store.write(after).await, Err(StoreError::Fenced)), "a finished turn has given its lease back");
+    assert!(matches!(world.store.write(after).await, Err(StoreError::Fenced)), "a finished turn has released its lease");
 }
 
-pub(crate) async fn terminal_rows_never_move<S: Store>(world: World<S>) {
+pub(crate) async fn terminal_rows_never_change<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let call = world.call(&running, 0);
     world.act(&running, std::slice::from_ref(&call)).await;
@@ -180,7 +180,7 @@ pub(crate) async fn terminal_rows_never_move<S: Store>(world: World<S>) {
     write.messages = vec![world.message("assistant", "ghost")];
     let moved = world.store.write(write).await;
     assert!(matches!(moved, Err(StoreError::Moved { what: "call", .. })), "{moved:?}");
-    assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 3, "the whole write is undone");
+    assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 3, "the whole write is rolled back");
     world.complete(&running).await;
 
     // Another turn owns the lease now; even under a valid fence the finished one stays as it is.
@@ -192,7 +192,7 @@ pub(crate) async fn terminal_rows_never_move<S: Store>(world: World<S>) {
     assert_eq!(world.store.turn(world.tenant, running.turn).await.unwrap().unwrap().status, TurnStatus::Completed);
 }
 
-pub(crate) async fn an_attempt_leaves_a_row_and_the_call_goes_on<S: Store>(mut world: World<S>) {
+pub(crate) async fn a_failed_attempt_is_stored_and_the_call_continues<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
     let mut call = world.call(&running, 0);
     (call.status, call.attempt, call.started_at) = (CallStatus::Queued, 0, None);
@@ -201,7 +201,7 @@ pub(crate) async fn an_attempt_leaves_a_row_and_the_call_goes_on<S: Store>(mut w
     write.starts = vec![CallStart { id: call.id, started_at: world.now }];
     world.store.write(write.clone()).await.unwrap();
     write.id = world.id();
-    assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a call begins once");
+    assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a call starts once");
     let started_at = world.now;
     let finished_at = world.later(10);
     let next_started_at = world.later(10);
@@ -258,7 +258,7 @@ pub(crate) async fn many_turns_write_at_once<S: Store>(world: World<S>) {
     assert_eq!(world.store.calls(world.tenant, filter, Page::default()).await.unwrap().len(), 48);
 }
 
-pub(crate) async fn a_cancel_is_a_wish_the_owner_hears<S: Store>(world: World<S>) {
+pub(crate) async fn a_cancel_request_reaches_the_owner<S: Store>(world: World<S>) {
     let running = world.talk().await;
     assert!(!world.store.write(world.to_write(&running)).await.unwrap().cancel_requested);
     assert!(world.store.request_cancel(world.tenant, running.turn, world.now).await.unwrap());
@@ -268,7 +268,7 @@ pub(crate) async fn a_cancel_is_a_wish_the_owner_hears<S: Store>(world: World<S>
     assert!(!world.store.request_cancel(world.tenant, world.id(), world.now).await.unwrap(), "no such turn");
 }
 
-pub(crate) async fn a_conversation_is_deleted_whole<S: Store>(world: World<S>) {
+pub(crate) async fn a_conversation_is_deleted_with_all_its_rows<S: Store>(world: World<S>) {
     let mut open = world.opening(world.new_conversation(), "secret");
     open.inbox = Some(world.inbox("k", "body"));
     let running = world.begin(open).await;

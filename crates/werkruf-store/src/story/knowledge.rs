@@ -1,4 +1,4 @@
-//! Documents: how they come, change and go, and how every index follows.
+//! Documents: adding, replacing and deleting them, and the indexes that follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,9 +44,9 @@ impl<S: Store + 'static> World<S> {
     }
 
     async fn found(&self, library: &Library, text: &str) -> BTreeSet<String> {
-        let asked =
+        let query =
             SearchQuery { tenant_id: self.tenant, collection: "a".to_owned(), text: text.to_owned(), top: 200, ..SearchQuery::default() };
-        library.search(asked).await.unwrap().hits.into_iter().map(|(row, _)| row.document_id).collect()
+        library.search(query).await.unwrap().hits.into_iter().map(|(row, _)| row.document_id).collect()
     }
 }
 
@@ -54,7 +54,7 @@ fn names(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-pub(crate) async fn documents_come_change_and_go<S: Store + 'static>(mut world: World<S>) {
+pub(crate) async fn documents_are_added_replaced_and_deleted<S: Store + 'static>(mut world: World<S>) {
     let (tenant, first_time, of_a) = (world.tenant, world.now, || "a".to_owned());
     let added = world.add(&[("b", "A walrus sleeps."), ("B", "A heron fishes."), ("ä", "Nothing.")]).await;
     assert_eq!(added, Added { accepted: 3, replaced: 0, unchanged: 0, chunks: 3 });
@@ -69,7 +69,7 @@ pub(crate) async fn documents_come_change_and_go<S: Store + 'static>(mut world: 
     assert_eq!((parts.len(), parts[0].heading.as_str(), parts[0].content.as_str()), (1, "Birds", "Another heron."));
     assert_eq!(world.store.chunks(tenant, vec![i64::MAX, parts[0].number]).await.unwrap(), parts);
 
-    // By bytes, whatever the database's language is.
+    // Ordered by bytes, whatever the locale of the database.
     let page = world.store.documents(tenant, of_a(), None, 3).await.unwrap();
     assert_eq!(page.iter().map(|row| row.document_id.as_str()).collect::<Vec<_>>(), ["B", "b", "c"]);
     let page = world.store.documents(tenant, of_a(), Some("c".to_owned()), 3).await.unwrap();
@@ -90,7 +90,7 @@ pub(crate) async fn documents_come_change_and_go<S: Store + 'static>(mut world: 
     assert_eq!(world.store.newest_change(stranger, of_a()).await.unwrap(), None);
 }
 
-/// Two libraries over one database are what two servers have.
+/// Two libraries over one database stand for two servers.
 pub(crate) async fn every_index_follows_its_rows<S: Store + 'static>(world: World<S>) {
     let (one, other) = (world.library(), world.library());
     assert!(world.found(&one, "walrus").await.is_empty());
@@ -109,8 +109,8 @@ pub(crate) async fn every_index_follows_its_rows<S: Store + 'static>(world: Worl
     }
 }
 
-/// Whoever has read up to a change must never find something older afterwards.
-pub(crate) async fn many_writers_make_one_log<S: Store + 'static>(world: World<S>) {
+/// A reader that has read up to a change never finds an older change afterwards.
+pub(crate) async fn concurrent_writers_make_one_log<S: Store + 'static>(world: World<S>) {
     const WRITERS: usize = 8;
     const EACH: usize = 5;
     world.add(&[("first", "A walrus.")]).await;
@@ -129,14 +129,14 @@ pub(crate) async fn many_writers_make_one_log<S: Store + 'static>(world: World<S
             let newest = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap().unwrap();
             let some = world.store.changed_chunks(world.tenant, "a".to_owned(), mark, newest, 1000).await.unwrap();
             read.extend(some.into_iter().map(|chunk| chunk.mark));
-            // On to the end of that change, as an index does.
+            // Continue after that change, as an index does.
             mark = ChangeMark { change: newest, chunk: i64::MAX };
         }
         read
     };
     let (_, read) = futures_util::future::join(writing, reading).await;
     assert_eq!(read.iter().map(|mark| mark.change).collect::<Vec<_>>(), (1..=all).collect::<Vec<_>>());
-    // The same document from everywhere: one stays, and the index agrees with the rows.
+    // All writers replace the same document: one version stays, and the index agrees with the rows.
     join_all((0..WRITERS).map(|writer| {
         let world = world.clone();
         async move { world.add(&[("first", &format!("Heron {writer}."))]).await }
@@ -162,8 +162,8 @@ pub(crate) async fn a_chunk_has_one_vector_of_one_model<S: Store + 'static>(worl
         let vector = |at: usize| if refused && at == 1 { None } else { Some(vec![1.5, -0.25, 1e-9]) };
         pending.iter().enumerate().map(|(at, number)| NewVector { number: *number, vector: vector(at) }).collect::<Vec<_>>()
     };
-    assert_eq!(world.store.put_vectors("m1".to_owned(), vectors(true)).await.unwrap(), 2, "one is gone");
-    assert!(numbers("m1").await.is_empty(), "one that was refused is not asked again");
+    assert_eq!(world.store.put_vectors("m1".to_owned(), vectors(true)).await.unwrap(), 2, "one chunk was deleted");
+    assert!(numbers("m1").await.is_empty(), "a refused chunk is not sent again");
     let count = |model: &str| world.store.collection(world.tenant, "a".to_owned(), Some(model.to_owned()));
     let row = count("m1").await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.change), (2, 1, 1, 3));
@@ -177,12 +177,12 @@ pub(crate) async fn a_chunk_has_one_vector_of_one_model<S: Store + 'static>(worl
     assert_eq!(changed("m2").await.unwrap().len(), 2);
     assert_eq!(world.store.removed_chunks(world.tenant, "a".to_owned(), 1).await.unwrap(), [pending[2]]);
     assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 2).await.unwrap().is_empty());
-    // A vector goes with its chunk.
+    // A vector is deleted with its chunk.
     assert!(world.delete("one").await);
     assert_eq!(count("m2").await.unwrap().unwrap().embedded, 1);
 }
 
-pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: World<S>) {
+pub(crate) async fn knowledge_usage_belongs_to_its_turn<S: Store + 'static>(world: World<S>) {
     let running = world.talk().await;
     let before = world.store.turn_usage(world.tenant, running.turn).await.unwrap();
     let who = UsageOwner {
@@ -192,17 +192,17 @@ pub(crate) async fn knowledge_is_billed_to_its_turn<S: Store + 'static>(world: W
         turn_id: Some(running.turn),
     };
     let used = || world.store.turn_usage(world.tenant, running.turn);
-    let asked = crate::NewUsage { operation: "ask_gpt", ..world.usage() };
-    world.store.bill(who.clone(), asked, world.now).await.unwrap();
-    assert_eq!(used().await.unwrap(), before, "what a tool asked is not what the turn's own model was asked");
-    let nobody = UsageOwner { tenant_id: world.tenant, ..UsageOwner::default() };
-    world.store.bill(nobody, world.usage(), world.now).await.unwrap();
-    // What was guessed is corrected under its id, and a request that never left is taken back.
-    let guessed = crate::NewUsage { tokens_total: 7, cost_nano_usd: None, estimated: true, ..world.usage() };
-    world.store.bill(who.clone(), guessed.clone(), world.now).await.unwrap();
+    let by_tool = crate::NewUsage { operation: "ask_gpt", ..world.usage() };
+    world.store.bill(who.clone(), by_tool, world.now).await.unwrap();
+    assert_eq!(used().await.unwrap(), before, "a model request of a tool does not count as the turn's own");
+    let without_turn = UsageOwner { tenant_id: world.tenant, ..UsageOwner::default() };
+    world.store.bill(without_turn, world.usage(), world.now).await.unwrap();
+    // An estimate is corrected under its id, and the row of a request that was never sent is deleted.
+    let estimate = crate::NewUsage { tokens_total: 7, cost_nano_usd: None, estimated: true, ..world.usage() };
+    world.store.bill(who.clone(), estimate.clone(), world.now).await.unwrap();
     let after = used().await.unwrap();
     assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 7, before.model_calls + 1));
-    let known = crate::NewUsage { tokens_total: 9, estimated: false, ..guessed };
+    let known = crate::NewUsage { tokens_total: 9, estimated: false, ..estimate };
     world.store.bill(who, known.clone(), world.now).await.unwrap();
     let after = used().await.unwrap();
     assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 9, before.model_calls + 1));

@@ -1,11 +1,11 @@
-//! What may be answered again, which ids are taken, and how lists page.
+//! Reusable results, used call ids, and pages of lists.
 
 use werkruf_contract::{CallStatus, Effect};
 
 use super::{Store, World};
 use crate::{CallFilter, ConversationRef, Order, Page};
 
-pub(crate) async fn a_result_is_reusable_until_the_world_changes<S: Store>(mut world: World<S>) {
+pub(crate) async fn a_result_is_reusable_until_a_later_effect<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
     world.later(10);
     let read = world.call(&running, 0);
@@ -24,7 +24,7 @@ pub(crate) async fn a_result_is_reusable_until_the_world_changes<S: Store>(mut w
     );
     assert_eq!(world.store.reusable_call(world.tenant, None, "key".to_owned()).await.unwrap(), None, "a conversation's own");
 
-    // An answer that was itself reused is no source.
+    // A result that was itself reused is not a source.
     let mut joined = world.call(&running, 1);
     (joined.status, joined.dedupe_of, joined.finished_at) = (CallStatus::Succeeded, Some(read.id), Some(world.now));
     world.act(&running, &[joined]).await;
@@ -66,25 +66,25 @@ pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<
     world.complete(&running).await;
     world.store.start_turn(world.tenant, next, super::world::OWNER, world.now).await.unwrap();
     let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
-    assert!(found.message_since, "and so does a placed one");
+    assert!(found.message_since, "and so does a numbered one");
 }
 
 pub(crate) async fn ids_are_taken_per_conversation<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let call = world.call(&running, 0);
     world.act(&running, std::slice::from_ref(&call)).await;
-    let asked = || vec!["call_0".to_owned(), "call_9".to_owned()];
-    assert!(world.store.taken_call_ids(world.tenant, running.conversation, asked()).await.unwrap().is_empty(), "it has no result yet");
+    let ids = || vec!["call_0".to_owned(), "call_9".to_owned()];
+    assert!(world.store.taken_call_ids(world.tenant, running.conversation, ids()).await.unwrap().is_empty(), "it has no result yet");
     world.finish_call(&running, &call).await;
-    assert_eq!(world.store.taken_call_ids(world.tenant, running.conversation, asked()).await.unwrap(), ["call_0"]);
+    assert_eq!(world.store.taken_call_ids(world.tenant, running.conversation, ids()).await.unwrap(), ["call_0"]);
     let other = world.talk().await;
-    assert!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap().is_empty());
+    assert!(world.store.taken_call_ids(world.tenant, other.conversation, ids()).await.unwrap().is_empty());
     let mut write = world.to_write(&other);
     let mut message = world.message("tool", "{}");
     message.tool_call_id = Some("call_9".to_owned());
     write.messages = vec![message];
     world.store.write(write.clone()).await.unwrap();
-    assert_eq!(world.store.taken_call_ids(world.tenant, other.conversation, asked()).await.unwrap(), ["call_9"]);
+    assert_eq!(world.store.taken_call_ids(world.tenant, other.conversation, ids()).await.unwrap(), ["call_9"]);
     (write.id, write.messages[0].id) = (world.id(), world.id());
     assert!(world.store.write(write).await.is_err(), "a call has one result");
 }
@@ -125,7 +125,7 @@ pub(crate) async fn a_prefix_finds_its_ids<S: Store>(world: World<S>) {
     let look = async |prefix: &str| world.store.call_ids_with_prefix(world.tenant, prefix.to_owned()).await.unwrap();
     assert_eq!(look(&id).await, [calls[1].id]);
     assert_eq!(look(&id.to_uppercase()[..35]).await.len(), look(&id[..35]).await.len());
-    assert_eq!(look(&id[..2]).await.len(), 2, "at most two are told");
+    assert_eq!(look(&id[..2]).await.len(), 2, "at most two are returned");
     assert!(look("zz").await.is_empty());
     assert!(look("%").await.is_empty());
     let conversation = running.conversation.to_string();

@@ -1,4 +1,4 @@
-//! The log in bites, the text that is no row yet, turns that end while they wait, and logs that lose their beginning.
+//! Limited reads of events, partial texts, canceled waiting turns, and the deletion of old events.
 
 use werkruf_contract::{EventType, TurnStatus};
 
@@ -11,7 +11,7 @@ fn partial(running: &Running, step: u32, content: &str) -> NewPartial {
 }
 
 impl<S: Store> World<S> {
-    async fn kept(&self, running: &Running) -> Option<(u32, String)> {
+    async fn saved_partial(&self, running: &Running) -> Option<(u32, String)> {
         let found = self.store.partial(self.tenant, running.conversation).await.unwrap();
         found.map(|PartialText { turn_id, step, content }| {
             assert_eq!(turn_id, running.turn);
@@ -19,7 +19,7 @@ impl<S: Store> World<S> {
         })
     }
 
-    /// A second message behind a running turn; its turn.
+    /// Opens a second turn behind a running one, and returns its id.
     async fn wait_behind(&self, first: &Running, text: &str) -> werkruf_contract::Uuid {
         let mut open = self.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, text);
         open.start = false;
@@ -33,45 +33,45 @@ impl<S: Store> World<S> {
         self.store.cancel_waiting(self.tenant, turn, error, event(EventType::Error), self.now).await.unwrap()
     }
 
-    async fn told(&self, running: &Running) -> Vec<(Option<i64>, String)> {
+    async fn numbered_texts(&self, running: &Running) -> Vec<(Option<i64>, String)> {
         let listed = self.store.messages(self.tenant, running.conversation, Page::default()).await.unwrap();
         listed.into_iter().map(|message| (message.seq, message.content)).collect()
     }
 }
 
-pub(crate) async fn text_is_kept_under_the_lease_until_it_is_a_row<S: Store>(world: World<S>) {
+pub(crate) async fn partial_text_is_saved_under_the_lease_until_its_step_is_committed<S: Store>(world: World<S>) {
     let (first, second) = (world.talk().await, world.talk().await);
     let batch = vec![partial(&first, 1, "Hel"), partial(&second, 1, "Gru")];
     assert_eq!(world.store.save_partials(batch, world.now).await.unwrap(), 2);
     assert_eq!(world.store.save_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap(), 1);
-    assert_eq!(world.kept(&first).await, Some((1, "Hello".to_owned())));
-    assert_eq!(world.kept(&second).await, Some((1, "Gru".to_owned())));
-    assert_eq!(world.store.partial(world.id(), first.conversation).await.unwrap(), None, "another tenant sees nothing");
+    assert_eq!(world.saved_partial(&first).await, Some((1, "Hello".to_owned())));
+    assert_eq!(world.saved_partial(&second).await, Some((1, "Gru".to_owned())));
+    assert_eq!(world.store.partial(world.id(), first.conversation).await.unwrap(), None, "another tenant reads nothing");
 
     let mut stale = partial(&first, 1, "ghost");
     stale.fence.epoch -= 1;
     let batch = vec![stale, partial(&first, 2, "too early"), partial(&second, 1, "Grusse")];
     assert_eq!(world.store.save_partials(batch, world.now).await.unwrap(), 1, "the others are left out");
-    assert_eq!(world.kept(&first).await, Some((1, "Hello".to_owned())));
+    assert_eq!(world.saved_partial(&first).await, Some((1, "Hello".to_owned())));
 
-    // A retried model stream: what was shown is void, and so is what was kept of it.
+    // A retried model stream discards the partial text and its checkpoint.
     let mut reset = world.to_write(&first);
     reset.events = vec![event(EventType::AssistantReset)];
     world.store.write(reset).await.unwrap();
-    assert_eq!(world.kept(&first).await, None);
+    assert_eq!(world.saved_partial(&first).await, None);
 
-    // The step becomes a row: a checkpoint that comes late finds its step closed.
+    // The step is committed: a late checkpoint finds its step closed.
     world.store.save_partials(vec![partial(&first, 1, "Hello")], world.now).await.unwrap();
     world.act(&first, &[world.call(&first, 0)]).await;
-    assert_eq!(world.kept(&first).await, None);
+    assert_eq!(world.saved_partial(&first).await, None);
     assert_eq!(world.store.save_partials(vec![partial(&first, 1, "late")], world.now).await.unwrap(), 0);
     assert_eq!(world.store.save_partials(vec![partial(&first, 2, "next")], world.now).await.unwrap(), 1);
     world.complete(&first).await;
-    assert_eq!(world.kept(&first).await, None);
+    assert_eq!(world.saved_partial(&first).await, None);
     assert_eq!(world.store.save_partials(vec![partial(&first, 3, "later")], world.now).await.unwrap(), 0);
 }
 
-pub(crate) async fn a_bite_is_bounded_by_rows_and_bytes<S: Store>(world: World<S>) {
+pub(crate) async fn a_read_of_events_is_bounded_by_rows_and_bytes<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let mut write = world.to_write(&running);
     write.events = (0..9).map(|_| NewEvent { kind: EventType::ToolStarted, data: format!("\"{}\"", "x".repeat(98)) }).collect();
@@ -89,7 +89,7 @@ pub(crate) async fn a_bite_is_bounded_by_rows_and_bytes<S: Store>(world: World<S
     assert_eq!(foreign, []);
 }
 
-pub(crate) async fn a_turn_that_waits_is_canceled_and_its_message_kept<S: Store>(world: World<S>) {
+pub(crate) async fn a_waiting_turn_is_canceled_and_its_message_kept<S: Store>(world: World<S>) {
     let first = world.talk().await;
     let second = world.wait_behind(&first, "second").await;
     let third = world.wait_behind(&first, "third").await;
@@ -100,48 +100,53 @@ pub(crate) async fn a_turn_that_waits_is_canceled_and_its_message_kept<S: Store>
     let turn = world.store.turn(world.tenant, third).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.error_code.as_deref(), turn.finished_at), (TurnStatus::Canceled, Some("canceled"), Some(world.now)));
     assert!(world.store.start_turn(world.tenant, third, OWNER, world.now).await.is_err(), "it never begins");
-    // The running turn's lease is untouched, and no message stands between its call and the result.
+    // The lease of the running turn is unchanged, and no message is between its call and the result.
     let call = world.call(&first, 0);
     world.act(&first, std::slice::from_ref(&call)).await;
     world.finish_call(&first, &call).await;
     world.complete(&first).await;
 
-    let text = |told: &[(Option<i64>, String)]| told.iter().map(|(seq, text)| format!("{}{text}", seq.unwrap_or(0))).collect::<Vec<_>>();
+    let text =
+        |listed: &[(Option<i64>, String)]| listed.iter().map(|(seq, text)| format!("{}{text}", seq.unwrap_or(0))).collect::<Vec<_>>();
     let fence = world.store.start_turn(world.tenant, second, OWNER, world.now).await.unwrap();
-    assert_eq!(text(&world.told(&first).await), ["1hello", "2", "3{}", "4done", "5second", "0third", "0fourth"]);
+    assert_eq!(text(&world.numbered_texts(&first).await), ["1hello", "2", "3{}", "4done", "5second", "0third", "0fourth"]);
     world.complete(&Running { fence, turn: second, ..first.clone() }).await;
     let fence = world.store.start_turn(world.tenant, fourth, OWNER, world.now).await.unwrap();
-    assert_eq!(text(&world.told(&first).await)[4..], ["5second", "6done", "7third", "8fourth"], "in the order they came");
+    assert_eq!(text(&world.numbered_texts(&first).await)[4..], ["5second", "6done", "7third", "8fourth"], "in the order of their arrival");
     let last = Running { fence, turn: fourth, ..first.clone() };
     let fifth = world.wait_behind(&first, "fifth").await;
     world.complete(&last).await;
     assert!(world.cancel(fifth).await.is_some());
     world.begin(world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "sixth")).await;
-    assert_eq!(text(&world.told(&first).await)[7..], ["8fourth", "9done", "10fifth", "11sixth"], "also before one that never waited");
+    assert_eq!(
+        text(&world.numbered_texts(&first).await)[7..],
+        ["8fourth", "9done", "10fifth", "11sixth"],
+        "also before one that never waited"
+    );
 }
 
-pub(crate) async fn a_log_loses_its_beginning_and_never_gets_a_hole<S: Store>(mut world: World<S>) {
+pub(crate) async fn events_are_deleted_from_the_start_without_gaps<S: Store>(mut world: World<S>) {
     let (old, open) = (world.talk().await, world.talk().await);
     let first = async |world: &World<S>, running: &Running| world.store.first_event(world.tenant, running.conversation).await.unwrap();
     world.complete(&old).await;
     assert_eq!((first(&world, &old).await, world.store.first_event(world.tenant, world.id()).await.unwrap()), (1, 1));
-    let horizon = world.later(1_000);
+    let before = world.later(1_000);
     let begin = |world: &World<S>| world.opening(ConversationRef::Existing { id: old.conversation, any_user: false }, "again");
     let young = world.begin(begin(&world)).await;
     world.complete(&young).await;
 
-    let forgotten = world.store.delete_events(horizon, None).await.unwrap();
-    assert_eq!((forgotten.events, forgotten.next), (2, None), "old and ended");
-    assert_eq!((first(&world, &old).await, first(&world, &open).await), (3, 1), "a turn that runs keeps its log");
+    let deleted = world.store.delete_events(before, None).await.unwrap();
+    assert_eq!((deleted.events, deleted.next), (2, None), "old and ended");
+    assert_eq!((first(&world, &old).await, first(&world, &open).await), (3, 1), "a running turn keeps its events");
     let all = world.later(1_000);
     assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 2);
-    assert_eq!(first(&world, &old).await, 5, "nothing is left, and nothing begins at 1 again");
+    assert_eq!(first(&world, &old).await, 5, "no event is left, and the numbers do not start at 1 again");
     assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 0);
     let third = world.begin(begin(&world)).await;
     assert_eq!(world.complete(&third).await.event_seqs, [6]);
 }
 
-pub(crate) async fn a_long_log_is_forgotten_in_batches<S: Store>(mut world: World<S>) {
+pub(crate) async fn many_events_are_deleted_in_batches<S: Store>(mut world: World<S>) {
     let (mut streams, per_stream) = (Vec::new(), 450);
     for _ in 0..11 {
         let running = world.talk().await;
@@ -151,12 +156,12 @@ pub(crate) async fn a_long_log_is_forgotten_in_batches<S: Store>(mut world: Worl
         world.complete(&running).await;
         streams.push(running);
     }
-    let horizon = world.later(1_000);
+    let before = world.later(1_000);
     let (mut total, mut after, mut batches) = (0, None, 0);
     loop {
-        let forgotten = world.store.delete_events(horizon, after).await.unwrap();
-        assert!(forgotten.events <= 2_000, "{forgotten:?}");
-        (total, after, batches) = (total + forgotten.events, forgotten.next, batches + 1);
+        let deleted = world.store.delete_events(before, after).await.unwrap();
+        assert!(deleted.events <= 2_000, "{deleted:?}");
+        (total, after, batches) = (total + deleted.events, deleted.next, batches + 1);
         if after.is_none() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The customer's own rows: whose are seen, what an import writes, what it refuses.
+//! Workspace rows: which ones a row scope returns, and what an import writes and refuses.
 
 use jiff::civil::{Date, date};
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use werkruf_contract::{Scope, Uuid};
 use super::{Store, World};
 use crate::{ArticleQuery, DateSpan, ImportFault, RowScope, Target, WorkQuery, WorkspaceBatch, WorktimeQuery, add_lines, parse_batch};
 
-/// Two branches. User 1 sits in branch 1 and has a row in branch 2; user 2 likewise; user 3 is of branch 2; user 4 of none.
-fn office() -> Value {
+/// Two branches. Users 1 and 2 belong to branch 1 and have rows in branch 2; user 3 belongs to branch 2; user 4 has no branch.
+fn sample() -> Value {
     let user = |id: i64, name: &str, branch: Value| json!({"id": id, "first_name": name, "last_name": "Test", "email": null, "locale": "de-DE", "branch_id": branch, "role_ids": [1]});
-    let request = |id: i64, asker: i64, doer: Value, branch: i64, status: &str, due: &str| {
-        json!({"id": id, "title": format!("r{id}"), "status": status, "due_date": due, "requester_id": asker, "responsible_id": doer,
+    let request = |id: i64, requester: i64, responsible: Value, branch: i64, status: &str, due: &str| {
+        json!({"id": id, "title": format!("r{id}"), "status": status, "due_date": due, "requester_id": requester, "responsible_id": responsible,
                "branch_id": branch, "created_at": format!("2026-11-0{id}T08:00:00Z")})
     };
     let task = |id: i64, user: i64, branch: i64| json!({"id": id, "title": format!("t{id}"), "status": "open", "user_id": user, "branch_id": branch});
@@ -42,8 +42,8 @@ fn batch(value: &Value) -> WorkspaceBatch {
     parse_batch(&value.to_string()).unwrap()
 }
 
-async fn settled<S: Store>(world: &World<S>) {
-    let report = world.store.import(batch(&office()), world.tenant, world.now).await.unwrap().unwrap();
+async fn import_sample<S: Store>(world: &World<S>) {
+    let report = world.store.import(batch(&sample()), world.tenant, world.now).await.unwrap().unwrap();
     assert_eq!(report.tenant_id, world.tenant);
     assert_eq!(report.written.get("requests"), Some(&5));
 }
@@ -73,9 +73,9 @@ async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) ->
     found.rows.iter().map(|row| row.id).collect()
 }
 
-pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: World<S>) {
-    settled(&world).await;
-    // Caller, grant, target; then requests, tasks (newest first) and worktimes (oldest first), and whether the person is seen.
+pub(crate) async fn a_row_scope_never_returns_more_than_its_grant<S: Store>(world: World<S>) {
+    import_sample(&world).await;
+    // Caller, grant, target; then requests, tasks (newest first) and worktimes (oldest first), and the person that is returned.
     type Case<'a> = (i64, Scope, Target, &'a [i64], &'a [i64], Option<i64>);
     let cases: &[Case<'_>] = &[
         (1, Scope::Own, Target::Own, &[3, 2, 1], &[2, 1], Some(1)),
@@ -97,7 +97,7 @@ pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: Wor
         (1, Scope::Own, Target::Branch(2), &[], &[], None),
         (1, Scope::Branch, Target::Branch(2), &[], &[], None),
         (1, Scope::All, Target::Branch(2), &[5, 4, 2], &[5, 4, 2], None),
-        // Without a branch, a grant over the branch is a grant over nobody else.
+        // For a caller without a branch, a grant for the branch covers the caller only.
         (4, Scope::Branch, Target::User(1), &[], &[], None),
         (4, Scope::Branch, Target::Branch(1), &[], &[], None),
         (4, Scope::Branch, Target::Own, &[], &[], Some(4)),
@@ -110,15 +110,15 @@ pub(crate) async fn a_reach_never_shows_more_than_its_grant<S: Store>(world: Wor
         assert_eq!(requests(&world, world.tenant, reach.clone()).await, *wanted_requests, "requests {reach:?}");
         assert_eq!(tasks(&world, world.tenant, reach.clone()).await, *wanted_rows, "tasks {reach:?}");
         assert_eq!(worktimes(&world, world.tenant, reach.clone()).await, oldest_first, "worktimes {reach:?}");
-        let seen = world.store.person(world.tenant, reach.clone()).await.unwrap();
-        assert_eq!(seen.map(|row| row.id), *person, "person {reach:?}");
+        let found = world.store.person(world.tenant, reach.clone()).await.unwrap();
+        assert_eq!(found.map(|row| row.id), *person, "person {reach:?}");
         assert_eq!(requests(&world, elsewhere, reach.clone()).await, [0_i64; 0], "another tenant's");
         assert_eq!(world.store.person(elsewhere, reach).await.unwrap(), None, "another tenant's");
     }
 }
 
-pub(crate) async fn work_is_filtered_ordered_and_cut<S: Store>(world: World<S>) {
-    settled(&world).await;
+pub(crate) async fn work_is_filtered_ordered_and_limited<S: Store>(world: World<S>) {
+    import_sample(&world).await;
     let all = reach(1, Scope::All, Target::Branch(2));
     let find = async |status: Option<&str>, from: Option<Date>, to: Option<Date>, limit: u32| {
         let query = WorkQuery { reach: all.clone(), status: status.map(str::to_owned), due: DateSpan { from, to }, limit };
@@ -140,7 +140,7 @@ pub(crate) async fn work_is_filtered_ordered_and_cut<S: Store>(world: World<S>) 
 }
 
 pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) {
-    settled(&world).await;
+    import_sample(&world).await;
     let running = json!({"tenant": "acme", "worktimes": [{"id": 9, "user_id": 1, "branch_id": 1, "started_at": "2026-11-15T20:00:00Z"}]});
     world.store.import(batch(&running), world.id(), world.now).await.unwrap().unwrap();
     let find = async |from: &str, to: &str, limit: u32| {
@@ -149,13 +149,13 @@ pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) 
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
     assert_eq!(find("2026-11-15T01:15:00Z", "2026-11-15T01:20:00Z", 9).await, (vec![1], false), "inside it");
-    assert_eq!(find("2026-11-15T01:30:00Z", "2026-11-15T02:00:00Z", 9).await, (vec![], false), "end and beginning only touch");
+    assert_eq!(find("2026-11-15T01:30:00Z", "2026-11-15T02:00:00Z", 9).await, (vec![], false), "the end of one is the start of the other");
     assert_eq!(find("2026-11-16T00:00:00Z", "2026-11-17T00:00:00Z", 9).await, (vec![9], false), "still running");
     assert_eq!(find("2026-11-15T00:00:00Z", "2026-11-16T00:00:00Z", 2).await, (vec![1, 2], true));
 }
 
 pub(crate) async fn articles_are_found_by_words_tags_and_branch<S: Store>(world: World<S>) {
-    settled(&world).await;
+    import_sample(&world).await;
     let find = async |caller: i64, grant: Scope, search: Option<&str>, tags: &[&str], limit: u32| {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let query = ArticleQuery { reach: reach(caller, grant, Target::Own), search: search.map(str::to_owned), tags, limit };
@@ -177,7 +177,7 @@ pub(crate) async fn articles_are_found_by_words_tags_and_branch<S: Store>(world:
 }
 
 pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(world: World<S>) {
-    settled(&world).await;
+    import_sample(&world).await;
     let ida = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
     assert!(ida.has_role("employee"));
     let mut change = json!({
@@ -194,7 +194,7 @@ pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(
     let rows = world.store.requests(world.tenant, own).await.unwrap().rows;
     let first = rows.iter().find(|row| row.id == 1).unwrap();
     assert_eq!((first.title.as_str(), first.status.as_str(), first.due_date), ("new title", "done", None));
-    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1], "it keeps the time it was made");
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1], "it keeps its creation time");
     assert_eq!(tasks(&world, world.tenant, reach(1, Scope::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
 
     change["tenant"] = json!("beta");
@@ -202,18 +202,18 @@ pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(
     let beta = world.id();
     let refused = world.store.import(batch(&change), beta, world.now).await.unwrap().unwrap_err();
     assert_eq!(paths(&refused), ["/users/0/role_ids/0", "/requests/0/branch_id"], "another tenant's roles and branches are not known");
-    assert_eq!(world.store.tenant("beta".to_owned()).await.unwrap(), None, "nor is the tenant made");
+    assert_eq!(world.store.tenant("beta".to_owned()).await.unwrap(), None, "nor is the tenant created");
 }
 
-pub(crate) async fn external_ids_lead_to_one_person<S: Store>(world: World<S>) {
-    settled(&world).await;
+pub(crate) async fn an_external_id_belongs_to_one_user<S: Store>(world: World<S>) {
+    import_sample(&world).await;
     let user = |id: i64, external: &str| json!({"id": id, "first_name": "A", "last_name": "B", "locale": "de", "external_id": external, "role_ids": []});
     let put =
         async |users: Value| world.store.import(batch(&json!({"tenant": "acme", "users": users})), world.id(), world.now).await.unwrap();
     put(json!([user(1, "x"), user(2, "y")])).await.unwrap();
     put(json!([user(1, "y"), user(2, "x")])).await.unwrap();
     let found = world.store.user_by_external_id(world.tenant, "x".to_owned()).await.unwrap().unwrap();
-    assert_eq!(found.id, 2, "two may exchange theirs");
+    assert_eq!(found.id, 2, "two users may exchange their ids");
     let twice = put(json!([user(3, "z"), user(4, "z")])).await.unwrap_err();
     assert_eq!(paths(&twice), ["/users/1/external_id"]);
     let taken = put(json!([user(3, "x")])).await.unwrap_err();
@@ -224,8 +224,8 @@ fn paths(faults: &[ImportFault]) -> Vec<&str> {
     faults.iter().map(|fault| fault.path.as_str()).collect()
 }
 
-pub(crate) async fn a_batch_with_faults_tells_all_and_writes_nothing<S: Store>(world: World<S>) {
-    let mut bad = office();
+pub(crate) async fn a_batch_with_faults_reports_all_and_writes_nothing<S: Store>(world: World<S>) {
+    let mut bad = sample();
     bad["branches"][0]["time_zone"] = json!("Europe/Atlantis");
     bad["users"][0]["locale"] = json!("german please");
     bad["users"][1]["email"] = json!("ben");
@@ -274,7 +274,7 @@ pub(crate) async fn a_batch_with_faults_tells_all_and_writes_nothing<S: Store>(w
     }
     assert_eq!(world.store.tenants().await.unwrap(), [], "nothing was written");
     assert_eq!(requests(&world, world.tenant, reach(1, Scope::All, Target::Branch(2))).await, [0_i64; 0]);
-    for (name, expected) in [("", 1), ("Two Texts", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
+    for (name, expected) in [("", 1), ("Two Words", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
         let batch = WorkspaceBatch { tenant: name.to_owned(), ..WorkspaceBatch::default() };
         let refused = world.store.import(batch, world.id(), world.now).await.unwrap().err().unwrap_or_default();
         assert_eq!(paths(&refused), vec!["/tenant"; expected], "{name}");

@@ -1,4 +1,4 @@
-//! Tenants, people, rights, keys, settings.
+//! Tenants, people, permissions, keys and settings.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(crate) async fn two_roles_give_the_widest_scope<S: Store>(world: World<S>) {
     assert_eq!(ana.tenant_slug, "demo");
     assert_eq!((ana.name.as_str(), ana.time_zone.as_str(), ana.branch_id), ("Ana Ruiz", "Europe/Madrid", Some(1)));
     assert_eq!((ana.grant(&need), ana.roles.len()), (Some(Scope::Branch), 2));
-    assert_eq!(who("1").await, Some(ana), "the second answer comes from memory and is the same");
+    assert_eq!(who("1").await, Some(ana), "the cached result is the same");
     let david = who("2").await.unwrap();
     assert_eq!((david.grant(&need), david.time_zone.as_str()), (Some(Scope::Own), "America/New_York"));
     let eva = who("3").await.unwrap();
@@ -51,8 +51,8 @@ pub(crate) async fn two_roles_give_the_widest_scope<S: Store>(world: World<S>) {
     less.users[0].role_ids = vec![1];
     world.store.put_people(world.tenant, less).await.unwrap();
     let ana = who("1").await.unwrap();
-    assert_eq!((ana.grant(&need), ana.roles.len()), (None, 1), "the same id replaces, and memory does not outlive it");
-    assert!(who("2").await.is_some(), "who is not named stays");
+    assert_eq!((ana.grant(&need), ana.roles.len()), (None, 1), "the same id replaces the user, also in the cache");
+    assert!(who("2").await.is_some(), "a user that is not in the batch stays");
     assert_eq!(world.store.principal(world.id(), "1".to_owned()).await.unwrap(), None, "another tenant's");
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn a_bad_batch_is_not_written_at_all<S: Store>(world: World<S>)
     assert_eq!(world.store.principal(world.tenant, "1".to_owned()).await.unwrap(), None);
 }
 
-pub(crate) async fn a_guest_is_made_once<S: Store>(world: World<S>) {
+pub(crate) async fn a_guest_is_created_once<S: Store>(world: World<S>) {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
     let make = async |id, external: Option<&str>, role: &str| {
@@ -74,8 +74,8 @@ pub(crate) async fn a_guest_is_made_once<S: Store>(world: World<S>) {
     assert_eq!(guest.id, 4);
     assert_eq!(make(None, Some("sub-9"), "guest").await.unwrap(), guest);
     assert_eq!(make(Some(77), None, "guest").await.unwrap().id, 77);
-    assert_eq!(make(Some(1), None, "guest").await.unwrap().first_name, "Ana", "somebody known stays who they are");
-    assert!(matches!(make(None, Some("sub-10"), "nobody").await, Err(StoreError::Moved { what: "role", .. })));
+    assert_eq!(make(Some(1), None, "guest").await.unwrap().first_name, "Ana", "an existing user is not changed");
+    assert!(matches!(make(None, Some("sub-10"), "unknown").await, Err(StoreError::Moved { what: "role", .. })));
     let found = world.store.user_by_external_id(world.tenant, "sub-9".to_owned()).await.unwrap();
     assert_eq!(found, Some(guest));
     assert_eq!(world.store.user_by_external_id(world.tenant, "sub-10".to_owned()).await.unwrap(), None);
@@ -86,49 +86,49 @@ pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
     let until = world.now + SignedDuration::from_hours(1);
-    let said = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only, until });
+    let token = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only, until });
     let held = async |roles: Option<TokenRoles>| {
         world.store.hold_token_roles(world.tenant, 1, roles.clone()).await.unwrap();
         assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, roles);
         let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
         who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(held(said(&["lead", "pilot"], false)).await, ["lead"], "a name the tenant does not have counts as not said");
+    assert_eq!(held(token(&["lead", "pilot"], false)).await, ["lead"], "a name without a role in the tenant is ignored");
     let need = Need { entity: "table_requests".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
     let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
     assert_eq!((who.permissions.len(), who.grant(&need)), (1, Some(Scope::Branch)));
-    assert_eq!(held(said(&["pilot"], false)).await, ["employee", "lead"], "nothing is left: what was given here stands");
-    assert_eq!(held(said(&["pilot"], true)).await, Vec::<String>::new(), "these only");
-    assert_eq!(held(said(&["guest"], true)).await, ["guest"]);
-    assert_eq!(held(said(&[], true)).await, Vec::<String>::new(), "none at all");
-    assert_eq!(held(None).await, ["employee", "lead"], "what was given here was never touched");
-    assert_eq!(world.store.principal(world.tenant, "2".to_owned()).await.unwrap().unwrap().roles.len(), 1, "another person");
-    let nobody = world.store.hold_token_roles(world.tenant, 99, None).await;
-    assert!(matches!(nobody, Err(StoreError::Moved { what: "user", .. })));
+    assert_eq!(held(token(&["pilot"], false)).await, ["employee", "lead"], "no name is left, so the stored roles count");
+    assert_eq!(held(token(&["pilot"], true)).await, Vec::<String>::new(), "these only");
+    assert_eq!(held(token(&["guest"], true)).await, ["guest"]);
+    assert_eq!(held(token(&[], true)).await, Vec::<String>::new(), "none at all");
+    assert_eq!(held(None).await, ["employee", "lead"], "the stored roles were not changed");
+    assert_eq!(world.store.principal(world.tenant, "2".to_owned()).await.unwrap().unwrap().roles.len(), 1, "another user");
+    let unknown = world.store.hold_token_roles(world.tenant, 99, None).await;
+    assert!(matches!(unknown, Err(StoreError::Moved { what: "user", .. })));
 }
 
-pub(crate) async fn what_a_token_said_ends_with_it<S: Store>(world: World<S>) {
+pub(crate) async fn token_roles_end_with_the_token<S: Store>(world: World<S>) {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
     let held = async |only, until| {
-        let said = TokenRoles { names: vec!["guest".to_owned()], only, until };
-        world.store.hold_token_roles(world.tenant, 1, Some(said)).await.unwrap();
+        let token = TokenRoles { names: vec!["guest".to_owned()], only, until };
+        world.store.hold_token_roles(world.tenant, 1, Some(token)).await.unwrap();
         let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
         (who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>(), who.permissions.len())
     };
     let (past, future) = (world.now, world.now + SignedDuration::from_hours(1));
     for only in [false, true] {
         assert_eq!(held(only, future).await, (vec!["guest".to_owned()], 0));
-        assert_eq!(held(only, past).await, (vec!["employee".to_owned(), "lead".to_owned()], 2), "what was given here");
+        assert_eq!(held(only, past).await, (vec!["employee".to_owned(), "lead".to_owned()], 2), "the stored roles");
     }
 }
 
-pub(crate) async fn writing_a_person_ends_what_a_token_said<S: Store>(world: World<S>) {
+pub(crate) async fn importing_a_user_ends_token_roles<S: Store>(world: World<S>) {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
     let hold = async || {
-        let said = TokenRoles { names: vec!["lead".to_owned()], only: false, until: world.now + SignedDuration::from_hours(1) };
-        world.store.hold_token_roles(world.tenant, 1, Some(said)).await.unwrap();
+        let token = TokenRoles { names: vec!["lead".to_owned()], only: false, until: world.now + SignedDuration::from_hours(1) };
+        world.store.hold_token_roles(world.tenant, 1, Some(token)).await.unwrap();
         assert!(world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap().has_role("lead"));
     };
     let roles = async || {
@@ -150,7 +150,7 @@ pub(crate) async fn writing_a_person_ends_what_a_token_said<S: Store>(world: Wor
     let user = |id: i64, external: Option<&str>| json!({"id": id, "first_name": "A", "last_name": "B", "locale": "de-DE", "external_id": external, "role_ids": [1]});
     hold().await;
     import(json!([user(2, None)])).await;
-    assert_eq!(roles().await, ["lead"], "another person was written");
+    assert_eq!(roles().await, ["lead"], "another user was imported");
     import(json!([user(1, Some("sub-1"))])).await;
     assert_eq!(roles().await, ["employee"]);
 }
@@ -171,15 +171,15 @@ pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: Worl
     };
     let row = world.store.create_key(key.clone()).await.unwrap();
     assert_eq!(look().await.as_ref(), Some(&row));
-    assert_eq!(look().await.as_ref(), Some(&row), "again, from memory");
+    assert_eq!(look().await.as_ref(), Some(&row), "again, from the cache");
     assert_eq!(world.store.keys(world.tenant, Page::default()).await.unwrap(), [row]);
-    assert!(world.store.create_key(NewKey { id: world.id(), ..key.clone() }).await.is_err(), "a digest is one key");
+    assert!(world.store.create_key(NewKey { id: world.id(), ..key.clone() }).await.is_err(), "a digest belongs to one key");
     assert!(!world.store.delete_key(world.id(), key.id).await.unwrap(), "another tenant's");
     assert!(world.store.delete_key(world.tenant, key.id).await.unwrap());
     assert_eq!(look().await, None);
 }
 
-pub(crate) async fn tenants_and_settings_are_remembered<S: Store>(world: World<S>) {
+pub(crate) async fn tenants_and_settings_are_stored<S: Store>(world: World<S>) {
     let demo = world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     assert_eq!((demo.id, demo.slug.as_str()), (world.tenant, "demo"));
     assert_eq!(world.store.ensure_tenant(world.id(), "demo".to_owned(), world.now).await.unwrap(), demo);

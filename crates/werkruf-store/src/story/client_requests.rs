@@ -1,0 +1,79 @@
+//! Calls that a client runs: results that replace placeholders, and the ways to find the conversation again.
+
+use werkruf_contract::TurnStatus;
+
+use super::world::Running;
+use super::{Store, World};
+use crate::{ConversationRef, OpenTurn, Replacement, ResumePoint, TurnChange};
+
+/// A turn that ended with two calls for its client, and with this transcript digest.
+async fn with_client_calls<S: Store>(world: &World<S>, digest: &str) -> Running {
+    let mut open = world.opening(world.new_conversation(), "hello");
+    open.client = Some(r#"{"history":[1]}"#.to_owned());
+    let running = world.begin(open).await;
+    let mut write = world.to_write(&running);
+    let placeholder = |id: &str| {
+        let mut message = world.message("tool", "waiting");
+        (message.tool_call_id, message.status) = (Some(id.to_owned()), Some("pending"));
+        message
+    };
+    write.messages = vec![placeholder("c1"), placeholder("c2")];
+    let (message, transcript_digest) = (Some(String::new()), Some(digest.to_owned()));
+    write.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message, transcript_digest });
+    world.store.write(write).await.unwrap();
+    running
+}
+
+fn next<S: Store>(world: &World<S>, running: &Running) -> OpenTurn {
+    world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "and?")
+}
+
+pub(crate) async fn a_clients_results_replace_their_placeholders<S: Store>(world: World<S>) {
+    let running = with_client_calls(&world, "a").await;
+    let (tenant, user) = (world.tenant, "1".to_owned());
+    let found = Some(ResumePoint { conversation_id: running.conversation, turn_id: running.turn });
+    let ids = || vec!["x".to_owned(), "c2".to_owned()];
+    assert_eq!(world.store.conversation_awaiting(tenant, user.clone(), ids()).await.unwrap(), found);
+    assert_eq!(world.store.conversation_awaiting(tenant, "2".to_owned(), ids()).await.unwrap(), None, "another user's");
+    assert_eq!(world.store.conversation_awaiting(world.id(), user.clone(), ids()).await.unwrap(), None, "another tenant's");
+    let mut open = next(&world, &running);
+    open.results =
+        ["c1", "unknown"].map(|id| Replacement { tool_call_id: id.to_owned(), content: "7".to_owned(), status: "success" }).to_vec();
+    open.unanswered = Some("canceled".to_owned());
+    world.begin(open).await;
+    let history = world.store.history(tenant, running.conversation).await.unwrap();
+    let listed: Vec<_> = history.iter().map(|row| (row.role.as_str(), row.content.as_str(), row.status.as_deref())).collect();
+    let results = [("tool", "7", Some("success")), ("tool", "canceled", Some("error"))];
+    assert_eq!(listed, [[("user", "hello", None)].as_slice(), &results, &[("user", "and?", None)]].concat());
+    assert_eq!(world.store.conversation_awaiting(tenant, user, ids()).await.unwrap(), None, "nothing waits any more");
+}
+
+pub(crate) async fn a_conversation_is_found_by_its_transcript_digest<S: Store>(world: World<S>) {
+    let running = with_client_calls(&world, "a").await;
+    let (tenant, user) = (world.tenant, "1".to_owned());
+    let found = Some(ResumePoint { conversation_id: running.conversation, turn_id: running.turn });
+    assert_eq!(world.store.conversation_by_digest(tenant, user.clone(), "a".to_owned()).await.unwrap(), found);
+    assert_eq!(world.store.conversation_by_digest(tenant, "2".to_owned(), "a".to_owned()).await.unwrap(), None);
+    assert_eq!(world.store.conversation_by_digest(tenant, user.clone(), "b".to_owned()).await.unwrap(), None);
+    let request = Some(r#"{"history":[1]}"#.to_owned());
+    assert_eq!(world.store.client_request(tenant, running.turn).await.unwrap(), request);
+    let later = world.begin(next(&world, &running)).await;
+    assert_eq!(world.store.conversation_by_digest(tenant, user, "a".to_owned()).await.unwrap(), None, "the conversation has a newer turn");
+    assert_eq!(world.store.client_request(tenant, later.turn).await.unwrap(), None);
+    assert_eq!(world.store.first_client_request(tenant, running.conversation).await.unwrap(), request);
+    assert_eq!(world.store.first_client_request(world.id(), running.conversation).await.unwrap(), None);
+}
+
+pub(crate) async fn a_withdrawn_client_request_is_marked_and_kept<S: Store>(world: World<S>) {
+    let mut open = world.opening(world.new_conversation(), "hello");
+    open.client = Some(r#"{"door":{"responses":{"model":"m"}}}"#.to_owned());
+    let running = world.begin(open).await;
+    let tenant = world.tenant;
+    assert!(!world.store.withdraw_client_request(world.id(), running.turn).await.unwrap(), "another tenant's");
+    assert!(world.store.withdraw_client_request(tenant, running.turn).await.unwrap());
+    let request = world.store.client_request(tenant, running.turn).await.unwrap().unwrap();
+    let request: serde_json::Value = serde_json::from_str(&request).unwrap();
+    assert_eq!(request, serde_json::json!({"door": {"responses": {"model": "m"}, "deleted": true}}));
+    let plain = with_client_calls(&world, "a").await;
+    assert!(!world.store.withdraw_client_request(tenant, plain.turn).await.unwrap(), "its API has no deletion");
+}
