@@ -27,6 +27,13 @@ pub enum StoreError {
     /// The schema is newer than this binary.
     #[error("the database has schema {found}, this binary knows up to {known}; use a newer werkruf")]
     TooNew { found: i64, known: i64 },
+    /// An unreleased build made the database. Its schema is not a start for the numbered migrations of this binary.
+    #[error(
+        "{0} was made by a build of werkruf before its first release, and this binary cannot upgrade it; \
+         export with that build (werkruf conversations export) and import with this one into a new database \
+         (werkruf conversations import)"
+    )]
+    Prerelease(String),
 }
 
 impl StoreError {

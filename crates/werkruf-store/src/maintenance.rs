@@ -121,6 +121,7 @@ impl MaintenanceError {
             Self::NotEmpty(_) => "database_not_empty",
             Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. }) => "backup_invalid",
             Self::File { .. } => "file_unusable",
+            Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(StoreError::InUse(_)) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(StoreError::Busy) => "turn_running",

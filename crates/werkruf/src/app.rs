@@ -67,6 +67,7 @@ impl StartError {
             Self::Config(_) => Self::INVALID_CONFIG,
             Self::InUse(_) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
+            Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(_) => "database_unavailable",
             Self::Model(_) => "model_not_configured",
             Self::Client(_) => "http_client",

@@ -205,7 +205,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Busy => Self::conflict("turn_running", "A turn is running in this conversation; cancel it or wait for its end."),
-            StoreError::Broken(_) | StoreError::TooNew { .. } => {
+            StoreError::Broken(_) | StoreError::TooNew { .. } | StoreError::Prerelease(_) => {
                 tracing::error!(%error, "the store failed for good");
                 Self::internal()
             }
