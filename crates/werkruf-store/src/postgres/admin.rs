@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tokio_postgres::Client;
 use werkruf_contract::Clock;
 
-use super::migrate::MIGRATIONS;
+use super::migrate::SCHEMA;
 use super::{PostgresOptions, PostgresStore, import_sqlite, migrate, pool};
 use crate::{MaintenanceError, Moved, SchemaReport, StoreError};
 
@@ -14,8 +14,7 @@ impl PostgresStore {
     pub(super) async fn migrate(&self) -> Result<(), StoreError> {
         let mut client = self.acquire().await?;
         let client: &mut Client = &mut client;
-        migrate::migrate(client, &self.options.schema, MIGRATIONS, self.clock.now()).await?;
-        Ok(())
+        migrate::migrate(client, &self.options.schema, SCHEMA, self.clock.now()).await
     }
 
     /// How far the schema of a database is; changes nothing.
@@ -23,7 +22,7 @@ impl PostgresStore {
         options.check_schema()?;
         let pool = pool(options)?;
         let client = pool.get().await.map_err(super::fault::Fault::from)?;
-        migrate::report(&client, &options.schema, MIGRATIONS).await
+        migrate::report(&client, &options.schema, SCHEMA).await
     }
 
     /// Puts the views with the seeds' names into `public` too.

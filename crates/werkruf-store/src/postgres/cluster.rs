@@ -32,7 +32,7 @@ impl Cluster for PostgresStore {
     }
 
     fn claim_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid> {
-        let sql = "SELECT board_call($1, $2, $3, make_interval(secs => $4))";
+        let sql = "SELECT claim_dedupe_key($1, $2, $3, make_interval(secs => $4))";
         Box::pin(async move {
             let moment = CLAIM_WINDOW.as_secs_f64();
             let key = dedupe_key.as_str();
@@ -42,7 +42,7 @@ impl Cluster for PostgresStore {
     }
 
     fn release_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, ()> {
-        let sql = "DELETE FROM boardings WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
+        let sql = "DELETE FROM dedupe_claims WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
         Box::pin(async move {
             let key = dedupe_key.as_str();
             self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())

@@ -86,7 +86,7 @@ const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL,
     error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END
     WHERE tenant_id = $1 AND turn_id = ANY ($2) RETURNING true";
-const OF_TURNS: [&str; 7] = [
+const OF_TURNS: [&str; 6] = [
     "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = $1
        AND id IN (SELECT conversation_id FROM turns WHERE tenant_id = $1 AND id = ANY ($2))",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = $1
@@ -94,7 +94,6 @@ const OF_TURNS: [&str; 7] = [
     "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = $1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = $1 AND turn_id = ANY ($2))",
     "DELETE FROM inbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
-    "DELETE FROM outbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
     // A turn without a conversation is a stream of its own.
     "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
     "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL

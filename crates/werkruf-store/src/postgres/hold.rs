@@ -40,9 +40,6 @@ async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Ti
     }
     let at = [p(&now)];
     let approvals = "UPDATE approvals SET status = 'canceled', decided_at = $1 WHERE status = 'pending' RETURNING true";
-    let outbox =
-        "UPDATE outbox SET held = true, ambiguous = ambiguous OR status = 'sending', status = 'pending', next_at = NULL, updated_at = $1
-                  WHERE status IN ('pending', 'sending') AND NOT held RETURNING true";
     let restored =
         "INSERT INTO settings (name, value) VALUES ('restored_at', to_char($1 AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))
                     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
@@ -50,12 +47,11 @@ async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Ti
         .run(&[
             Statement { sql: "UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", params: &[] },
             Statement { sql: approvals, params: &at },
-            Statement { sql: outbox, params: &at },
             Statement { sql: restored, params: &at },
         ])
         .await?;
     let count = |place: usize| done.get(place).map_or(0, |rows| changed(rows.len()));
-    let mut held = HeldWork { approvals: count(1), outbox: count(2), ..HeldWork::default() };
+    let mut held = HeldWork { approvals: count(1), ..HeldWork::default() };
     // Those that had begun come first: what waits behind them gets its place after their results.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&transaction.query(&sql, &[]).await?, row::turn)? {

@@ -17,9 +17,9 @@ use crate::sqlite::{Batch, Export};
 use crate::{MaintenanceError, Moved, StoreError};
 
 /// Columns that only a database shared by many processes needs.
-const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
+const ONLY_HERE: [(&str, &str); 3] = [("chunks", "lexemes"), ("leases", "last_write"), ("tool_calls", "cancel_requested")];
 /// What only processes that share a database need, and only for a moment; and what the search functions' triggers write.
-const TABLES_ONLY_HERE: [&str; 5] = ["boardings", "chunk_lengths", "embedding_claims", "postings", "vocabulary"];
+const TABLES_ONLY_HERE: [&str; 2] = ["dedupe_claims", "embedding_claims"];
 /// Batches that may wait between the two.
 const WAITING: usize = 4;
 /// Reads some rows back.
@@ -83,6 +83,9 @@ async fn tables(transaction: &Transaction<'_>, schema: &str) -> Result<Vec<Table
     let mut tables: Vec<Table> = Vec::new();
     for row in transaction.query_typed(sql, &[p(&schema)]).await? {
         let (table, name, cast): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if ONLY_HERE.contains(&(table.as_str(), name.as_str())) {
+            continue;
+        }
         let kind = kind(&cast).ok_or_else(|| broken(format!("{table}.{name} is of type {cast}, which cannot be moved")))?;
         let column = Column { name, kind, cast };
         match tables.last_mut().filter(|last| last.name == table) {
@@ -133,11 +136,10 @@ fn matched(here: Vec<Table>, there: &BTreeMap<String, Vec<String>>) -> Result<Ve
         return Err(broken(format!("the table {table} has no place in PostgreSQL")));
     }
     let mut found = Vec::new();
-    for mut table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
+    for table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
         let Some(columns) = there.get(&table.name) else {
             return Err(broken(format!("the table {} is missing in the file", table.name)));
         };
-        table.columns.retain(|column| !ONLY_HERE.contains(&(table.name.as_str(), column.name.as_str())));
         let ours: HashSet<&String> = table.columns.iter().map(|column| &column.name).collect();
         let theirs: HashSet<&String> = columns.iter().collect();
         if let Some(column) = ours.symmetric_difference(&theirs).next() {

@@ -27,11 +27,11 @@ impl PostgresStore {
     async fn sweep_batch(&self, sweep: Sweep, after: Option<RowKey>) -> Result<Swept, StoreError> {
         let function = match sweep.rows {
             Sweepable::Messages => "sweep_messages",
-            Sweepable::Events => "count_events",
+            Sweepable::Events => "count_old_events",
             Sweepable::Calls => "sweep_calls",
             Sweepable::Usage => "sweep_usage",
         };
-        let sql = format!("SELECT gone, whole, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
+        let sql = format!("SELECT deleted_rows, deleted_conversations, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
         self.with(DbRole::System, move |transaction| {
             let sql = sql.clone();
             Box::pin(async move {

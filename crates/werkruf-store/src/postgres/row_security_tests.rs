@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tokio_postgres::Client;
 use werkruf_contract::Uuid;
 
-use super::migrate::{MIGRATIONS, migrate};
+use super::migrate::{SCHEMA, migrate};
 use super::story_tests::connect;
 use crate::testbed::fresh_database;
 
@@ -39,14 +39,11 @@ const ROWS: &str = "
   INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
-  INSERT INTO boardings VALUES ('$tenant', 'key', '$tenant', now());
-  INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, created_at, updated_at)
-    VALUES ('$tenant', '$tenant', '$tenant', 0, 'whatsapp', 'a', 'r', 'b', 'pending', now(), now());
+  INSERT INTO dedupe_claims VALUES ('$tenant', 'key', '$tenant', now());
   INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, status, created_at, expires_at)
     VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'pending', now(), now());
   INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
-  INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, now());
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
   INSERT INTO provider_quota VALUES ('$tenant', 'p', 'a', '2026-11-15', 1, 0, NULL);
   INSERT INTO provider_answers VALUES ('$tenant', 'd', 'x', now(), now());
@@ -62,7 +59,7 @@ const ROWS: &str = "
 impl House {
     async fn open() -> Self {
         let mut client = connect(&fresh_database()).await;
-        migrate(&mut client, "werkruf", MIGRATIONS, Timestamp::UNIX_EPOCH).await.unwrap();
+        migrate(&mut client, "werkruf", SCHEMA, Timestamp::UNIX_EPOCH).await.unwrap();
         let (a, b) = (Uuid::from_u128(0xa), Uuid::from_u128(0xb));
         client.batch_execute("SET search_path TO werkruf").await.unwrap();
         let sql = "SELECT class.relname::text FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid

@@ -91,13 +91,13 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Outcome<'a> {
+pub(super) struct CallResult<'a> {
     tool_call_id: &'a str,
     content: &'a str,
     status: &'a str,
 }
 
-impl<'a> From<&'a Replacement> for Outcome<'a> {
+impl<'a> From<&'a Replacement> for CallResult<'a> {
     fn from(result: &'a Replacement) -> Self {
         Self { tool_call_id: &result.tool_call_id, content: &result.content, status: result.status }
     }
@@ -116,7 +116,7 @@ impl From<&CallStart> for Start {
 }
 
 #[derive(Serialize)]
-pub(super) struct Heard<'a> {
+pub(super) struct ProviderUpdate<'a> {
     id: Uuid,
     tool_name: &'a str,
     response_id: Option<&'a str>,
@@ -126,16 +126,16 @@ pub(super) struct Heard<'a> {
     raw_arguments: Option<&'a str>,
 }
 
-impl<'a> From<&'a ProviderCallUpdate> for Heard<'a> {
-    fn from(heard: &'a ProviderCallUpdate) -> Self {
+impl<'a> From<&'a ProviderCallUpdate> for ProviderUpdate<'a> {
+    fn from(update: &'a ProviderCallUpdate) -> Self {
         Self {
-            id: heard.id,
-            tool_name: &heard.tool_name,
-            response_id: heard.response_id.as_deref(),
-            item_id: heard.item_id.as_deref(),
-            call_id: heard.call_id.as_deref(),
-            request: heard.request.as_deref().map(clean_json),
-            raw_arguments: heard.raw_arguments.as_deref(),
+            id: update.id,
+            tool_name: &update.tool_name,
+            response_id: update.response_id.as_deref(),
+            item_id: update.item_id.as_deref(),
+            call_id: update.call_id.as_deref(),
+            request: update.request.as_deref().map(clean_json),
+            raw_arguments: update.raw_arguments.as_deref(),
         }
     }
 }
@@ -197,7 +197,7 @@ impl<'a> From<&'a CallEnd> for End<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Bill<'a> {
+pub(super) struct UsageRow<'a> {
     id: Uuid,
     call_id: Option<Uuid>,
     key_id: Option<Uuid>,
@@ -213,7 +213,7 @@ pub(super) struct Bill<'a> {
     cost_nano_usd: Option<i64>,
 }
 
-impl<'a> From<&'a NewUsage> for Bill<'a> {
+impl<'a> From<&'a NewUsage> for UsageRow<'a> {
     fn from(usage: &'a NewUsage) -> Self {
         Self {
             id: usage.id,

@@ -10,7 +10,7 @@ use super::flush::DbRole;
 use super::param::ms;
 use super::row::{Columns, only};
 use super::text::{clean, clean_json};
-use super::turn_documents::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
+use super::turn_documents::{Approval, Call, CallResult, Event, Message, check_home, check_place, document};
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
 
 #[derive(Serialize)]
@@ -41,11 +41,11 @@ struct Opening<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     approvals: Vec<Approval<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    results: Vec<Outcome<'a>>,
+    results: Vec<CallResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unanswered: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<Uuid>,
+    expected_last_turn: Option<Uuid>,
 }
 
 #[derive(Serialize)]
@@ -98,9 +98,9 @@ impl<'a> From<&'a OpenTurn> for Opening<'a> {
             inbox: open.inbox.as_ref().map(Entry::from),
             calls: open.calls.iter().map(Call::from).collect(),
             approvals: open.approvals.iter().map(Approval::from).collect(),
-            results: open.results.iter().map(Outcome::from).collect(),
+            results: open.results.iter().map(CallResult::from).collect(),
             unanswered: open.unanswered.as_deref(),
-            after: open.after.filter(|_| conversation_id.is_some()),
+            expected_last_turn: open.after.filter(|_| conversation_id.is_some()),
         }
     }
 }
@@ -148,8 +148,8 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
     let outcome = columns.text()?;
     let (claimed, first_event) = (columns.int_or_null()?, columns.int_or_null()?);
     let (state, assistant) = (columns.state_or_null()?, columns.text_or_null()?);
-    let (known_turn, known_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
-    match (outcome.as_str(), known_turn) {
+    let (stored_turn, stored_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
+    match (outcome.as_str(), stored_turn) {
         ("stored", _) => Ok(Opened::Stored {
             fence: claimed.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
             event_seqs: (first_event.unwrap_or(1)..).take(open.events.len()).collect(),
@@ -157,11 +157,11 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
             assistant: assistant.unwrap_or_else(|| open.assistant.clone()),
         }),
         ("duplicate", Some(turn_id)) => {
-            let same_body = known_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
+            let same_body = stored_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
             Ok(Opened::Duplicate { turn_id, same_body })
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
-        ("gone_on", _) => Ok(Opened::Superseded),
+        ("superseded", _) => Ok(Opened::Superseded),
         (other, _) => Err(StoreError::Broken(format!("opening a turn came to {other}"))),
     }
 }

@@ -10,7 +10,9 @@ use super::flush::DbRole;
 use super::param::ms;
 use super::row::only;
 use super::text::clean_json;
-use super::turn_documents::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
+use super::turn_documents::{
+    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, UsageRow, check_home, check_place, document,
+};
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
@@ -24,13 +26,13 @@ struct Writing<'a> {
     turn_id: Uuid,
     user_id: &'a str,
     now: Timestamp,
-    gives_back: bool,
-    settles_text: bool,
+    releases_lease: bool,
+    clears_partial: bool,
     // What is empty is not asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    replacements: Vec<Outcome<'a>>,
+    replacements: Vec<CallResult<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<Call<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,28 +44,28 @@ struct Writing<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     retries: Vec<Retry<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    heard: Vec<Heard<'a>>,
+    provider_updates: Vec<ProviderUpdate<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ends: Vec<End<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     patches: &'a [State],
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    usage: Vec<Bill<'a>>,
+    usage: Vec<UsageRow<'a>>,
     /// Beside each message its tokens.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     counted: &'a [(Uuid, i64)],
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Summed<'a>>,
+    summary: Option<Summary<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<Event<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<Change<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    given_up: Option<u32>,
+    abandoned_step: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Summed<'a> {
+struct Summary<'a> {
     until: i64,
     text: &'a str,
 }
@@ -95,7 +97,7 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
 
 impl<'a> From<&'a TurnWrite> for Writing<'a> {
     fn from(write: &'a TurnWrite) -> Self {
-        let gives_back = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
+        let releases_lease = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
         Self {
             id: write.id,
             tenant_id: write.fence.tenant_id,
@@ -106,28 +108,28 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
             turn_id: write.turn_id,
             user_id: &write.user_id,
             now: ms(write.now),
-            gives_back: write.turn.as_ref().is_some_and(gives_back),
-            settles_text: write.events.iter().any(|event| event.kind.settles_text()),
+            releases_lease: write.turn.as_ref().is_some_and(releases_lease),
+            clears_partial: write.events.iter().any(|event| event.kind.settles_text()),
             messages: write.messages.iter().map(Message::from).collect(),
-            replacements: write.replacements.iter().map(Outcome::from).collect(),
+            replacements: write.replacements.iter().map(CallResult::from).collect(),
             calls: write.calls.iter().map(Call::from).collect(),
             approvals: write.approvals.iter().map(Approval::from).collect(),
             withdrawn: &write.withdrawn,
             starts: write.starts.iter().map(Start::from).collect(),
             retries: write.retries.iter().map(Retry::from).collect(),
-            heard: write.provider_updates.iter().map(Heard::from).collect(),
+            provider_updates: write.provider_updates.iter().map(ProviderUpdate::from).collect(),
             ends: write.ends.iter().map(End::from).collect(),
             patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
-            usage: write.usage.iter().map(Bill::from).collect(),
+            usage: write.usage.iter().map(UsageRow::from).collect(),
             counted: if write.conversation_id.is_some() { &write.counted } else { &[] },
             summary: write
                 .summary
                 .as_ref()
                 .filter(|_| write.conversation_id.is_some())
-                .map(|sum| Summed { until: sum.until, text: &sum.text }),
+                .map(|sum| Summary { until: sum.until, text: &sum.text }),
             events: write.events.iter().map(Event::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
-            given_up: write.given_up,
+            abandoned_step: write.given_up,
         }
     }
 }
