@@ -1,5 +1,5 @@
-//! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. What a batch may delete is decided by functions in
-//! the schema (`migrations/*_retention.sql`). Several servers may be at it; each passes by what another one holds.
+//! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. Functions of the schema (`functions/retention.sql`)
+//! decide what a batch may delete. Several processes may sweep at once; each skips what another one has locked.
 
 use werkruf_contract::Uuid;
 
@@ -35,7 +35,7 @@ impl PostgresStore {
         self.with(DbRole::System, move |transaction| {
             let sql = sql.clone();
             Box::pin(async move {
-                // Nothing bears the first of all ids, so whoever begins there misses nothing.
+                // No row has the nil id, so a sweep that starts after it misses nothing.
                 let RowKey { tenant_id, id } = after.unwrap_or(RowKey { tenant_id: Uuid::nil(), id: Uuid::nil() });
                 let (before, now) = (ms(sweep.before), ms(sweep.now));
                 let rows = transaction.query(&sql, &[p(&before), p(&now), p(&tenant_id), p(&id), p(&sweep.dry_run)]).await?;

@@ -1,4 +1,4 @@
-//! Commits B, C and D: everything a turn has to say at once, under its fence.
+//! Commits B, C and D: everything that a turn writes at once, under its fence.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -11,12 +11,12 @@ use super::param::ms;
 use super::row::only;
 use super::text::clean_json;
 use super::turn_documents::{
-    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, UsageRow, check_home, check_place, document,
+    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, UsageRow, check_conversation, check_owner, document,
 };
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
-struct Writing<'a> {
+struct WriteDocument<'a> {
     id: Uuid,
     tenant_id: Uuid,
     stream_id: Uuid,
@@ -28,7 +28,7 @@ struct Writing<'a> {
     now: Timestamp,
     releases_lease: bool,
     clears_partial: bool,
-    // What is empty is not asked for.
+    // `write_turn` skips the keys that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -51,7 +51,7 @@ struct Writing<'a> {
     patches: &'a [State],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     usage: Vec<UsageRow<'a>>,
-    /// Beside each message its tokens.
+    /// Messages with the number of their tokens.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     counted: &'a [(Uuid, i64)],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
     }
 }
 
-impl<'a> From<&'a TurnWrite> for Writing<'a> {
+impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
     fn from(write: &'a TurnWrite) -> Self {
         let releases_lease = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
         Self {
@@ -134,24 +134,24 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
     }
 }
 
-/// Takes what [`writing`] makes, and how long the lease stands.
+/// Takes the text of [`write_document`], and for how long the lease is renewed.
 pub(super) const WRITE: &str = "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))";
 
-/// The document of a write that can be one.
-pub(super) fn writing(write: &TurnWrite) -> Result<String, StoreError> {
-    check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
-    check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
+/// The document of a write, after checks for defects of the caller.
+pub(super) fn write_document(write: &TurnWrite) -> Result<String, StoreError> {
+    check_owner(&write.calls, write.fence.tenant_id, write.turn_id)?;
+    check_conversation(write.messages.len(), write.conversation_id, write.turn_id)?;
     if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
         return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
     }
-    document(&Writing::from(write))
+    document(&WriteDocument::from(write))
 }
 
 impl PostgresStore {
-    /// Writes it all, or nothing: a lost fence or a row that has moved on is an error. A write that is here already is answered as
-    /// it was the first time.
+    /// Writes everything or nothing: a lost fence or a row in another state is an error. A write that was committed already returns the
+    /// same as the first time.
     pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
-        let doc = writing(write)?;
+        let doc = write_document(write)?;
         let rows = self.query(DbRole::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
         crash::point("inside_write");
         only(&rows, |columns| {
