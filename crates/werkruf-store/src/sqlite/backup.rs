@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::migrate::beside;
+use super::migrate::{self, beside};
 use super::open;
 use super::row::all;
 use crate::{Backup, MaintenanceError, StoreError, crash};
@@ -131,9 +131,12 @@ pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
     if let Some(table) = dangling.first() {
         return Err(unfit(format!("rows of {table} name rows that are missing")));
     }
-    let schema = connection
-        .query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0))
-        .map_err(|_| unfit("this is a database of another program".to_owned()))?;
+    let schema = match migrate::recorded_number(&connection, path) {
+        Ok(0) => return Err(unfit("this is a database of another program".to_owned())),
+        Ok(number) => number,
+        Err(error @ StoreError::Prerelease(_)) => return Err(error.into()),
+        Err(error) => return Err(broken(error)),
+    };
     Ok((schema, count(&connection).map_err(broken)?))
 }
 

@@ -96,7 +96,7 @@ const OF_CONVERSATION: [&str; 2] = [
 const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL, repairs = NULL, response = NULL, error = NULL,
     error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END WHERE tenant_id = ?1 AND turn_id = ?2";
-const OF_TURN: [&str; 7] = [
+const OF_TURN: [&str; 6] = [
     "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = ?1
        AND id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = ?1
@@ -104,7 +104,6 @@ const OF_TURN: [&str; 7] = [
     "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND turn_id = ?2)",
     "DELETE FROM inbox WHERE tenant_id = ?1 AND turn_id = ?2",
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND turn_id = ?2",
     // A turn without a conversation is a stream of its own.
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
     "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL WHERE tenant_id = ?1 AND id = ?2",

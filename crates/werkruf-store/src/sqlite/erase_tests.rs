@@ -22,7 +22,6 @@ const ERASED: &[(&str, &str)] = &[
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
-    ("outbox", "channel account recipient body status error_code external_id"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client seen sent"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
@@ -31,7 +30,7 @@ const ERASED: &[(&str, &str)] = &[
 /// Columns that stay, and why.
 const STAYS: &[(&str, &str, &str)] = &[
     ("settings", "name value", "facts about the installation; of people only ids"),
-    ("schema_migrations", "name checksum", "the schema"),
+    ("schema_migrations", "part name checksum", "the schema"),
     ("tenants", "slug", "a company"),
     ("branches", "name time_zone", "a place"),
     ("roles", "name", "a role"),
@@ -51,7 +50,6 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("call_attempts", "status", "a code"),
     ("approvals", "tool_name approver_roles asked_by status decided_by", "ids and codes"),
     ("api_usage", "user_id provider model operation", "what was spent"),
-    ("budgets", "scope subject period unit", "limits; the subject is an id"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_quota", "provider account day", "the company's accounts"),
     ("provider_answers", "digest answer", "what a provider offers to everybody, for minutes"),
@@ -111,9 +109,6 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',
            NULL, '', NULL, '' FROM tool_calls;
-         INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, error_code, external_id,
-           created_at, updated_at) SELECT tenant_id, 'o' || id, id, 0, '{mark}', '{mark}', '{mark}', '{mark}', 'pending', '{mark}', '{mark}', '', ''
-           FROM turns WHERE user_id = '1';
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use tokio::sync::mpsc;
 use werkruf_contract::{Clock, hex};
 
-use super::migrate::{self, MIGRATIONS};
+use super::migrate::{self, PARTS};
 use super::open;
 use super::row::all;
 use crate::moving::{Cell, Sum, Table, TableSum};
@@ -40,7 +40,7 @@ impl Export {
         }
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, MIGRATIONS, clock.now())?;
+        migrate::migrate(&connection, path, PARTS, clock.now())?;
         // One moment of the file, from here to the end.
         connection.execute_batch("BEGIN").map_err(StoreError::from)?;
         Ok(Self { connection, _lock: lock })

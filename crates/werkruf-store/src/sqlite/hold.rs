@@ -15,12 +15,7 @@ pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<
     let stamp = Stamp::from(now);
     c.execute("UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", [])?;
     let approvals = c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?;
-    let outbox = c.execute(
-        "UPDATE outbox SET held = 1, ambiguous = CASE status WHEN 'sending' THEN 1 ELSE ambiguous END, status = 'pending',
-           next_at = NULL, updated_at = ?1 WHERE status IN ('pending', 'sending') AND held = 0",
-        params![stamp],
-    )?;
-    let mut held = HeldWork { approvals: changed(approvals), outbox: changed(outbox), ..HeldWork::default() };
+    let mut held = HeldWork { approvals: changed(approvals), ..HeldWork::default() };
     // Those that had begun come first: what waits behind them gets its place after their results.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&mut c.prepare(&sql)?, [], row::turn)? {

@@ -1,7 +1,7 @@
-//! Brings a database to the schema this binary knows. Numbered, checked against what was applied, forward only.
+//! Applies the migrations that a database lacks. Each part of the schema has its own numbered migrations with checksums.
 //!
-//! Invariants: a migration and its mark are one transaction; an applied migration never changes; an older
-//! database is copied aside before anything touches it.
+//! Invariants: a migration and its record are one transaction; an applied migration never changes; migrations only go forward; a database
+//! that already has migrations is copied to a second file before its schema changes.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,54 @@ use super::text::Stamp;
 use crate::{SchemaReport, StoreError, crash};
 use werkruf_contract::hex;
 
-/// One step of the schema.
+/// A group of tables with migrations of its own. No table of one part refers to a table of another part.
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    /// Numbered from 1 without gaps.
+    pub(super) migrations: &'static [Migration],
+}
+
 pub(super) struct Migration {
-    pub(super) version: i64,
+    pub(super) number: i64,
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
 }
 
-/// Every step, in order.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
-    Migration { version: 2, name: "held", sql: include_str!("migrations/0002_held.sql") },
-    Migration { version: 3, name: "approvals", sql: include_str!("migrations/0003_approvals.sql") },
-    Migration { version: 4, name: "token_roles", sql: include_str!("migrations/0004_token_roles.sql") },
-    Migration { version: 5, name: "clients", sql: include_str!("migrations/0005_clients.sql") },
-    Migration { version: 6, name: "token_roles_until", sql: include_str!("migrations/0006_token_roles_until.sql") },
-    Migration { version: 7, name: "sent", sql: include_str!("migrations/0007_sent.sql") },
-    Migration { version: 8, name: "summaries", sql: include_str!("migrations/0008_summaries.sql") },
-    Migration { version: 9, name: "ledger", sql: include_str!("migrations/0009_ledger.sql") },
-    Migration { version: 10, name: "knowledge", sql: include_str!("migrations/0010_knowledge.sql") },
-    Migration { version: 11, name: "retention", sql: include_str!("migrations/0011_retention.sql") },
-    Migration { version: 12, name: "fewer_pages", sql: include_str!("migrations/0012_fewer_pages.sql") },
+/// The schema of this binary.
+pub(super) const PARTS: &[Part] = &[
+    Part { name: "kernel", migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/kernel/0001_first.sql") }] },
+    Part {
+        name: "workspace",
+        migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/workspace/0001_first.sql") }],
+    },
+    Part { name: "flights", migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/flights/0001_first.sql") }] },
+    Part {
+        name: "knowledge",
+        migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/knowledge/0001_first.sql") }],
+    },
 ];
+
+const RECORD: &str = "CREATE TABLE schema_migrations (
+  part       TEXT NOT NULL,
+  number     INTEGER NOT NULL,
+  name       TEXT NOT NULL,
+  checksum   TEXT NOT NULL,
+  applied_at TEXT NOT NULL,
+  PRIMARY KEY (part, number)
+) STRICT";
+
+/// A row of the record.
+struct Applied {
+    part: String,
+    number: i64,
+    checksum: String,
+}
+
+impl Part {
+    fn newest(&self) -> i64 {
+        self.migrations.last().map_or(0, |migration| migration.number)
+    }
+}
 
 impl Migration {
     fn checksum(&self) -> String {
@@ -43,96 +69,135 @@ impl Migration {
     }
 }
 
-/// Applies what is missing.
-pub(super) fn migrate(connection: &Connection, path: &Path, steps: &[Migration], now: Timestamp) -> Result<(), StoreError> {
+/// The schema number of a binary with these parts: the number of its migrations in all parts.
+pub(super) fn schema_number(parts: &[Part]) -> i64 {
+    parts.iter().map(Part::newest).sum()
+}
+
+/// The schema number of a database: the number of migrations it has. 0 for an empty one.
+pub(super) fn recorded_number(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    if !has_record(connection, path)? {
+        return Ok(0);
+    }
+    Ok(connection.query_row("SELECT count(*) FROM schema_migrations", [], |row| row.get(0))?)
+}
+
+/// Applies the migrations that are missing.
+pub(super) fn migrate(connection: &Connection, path: &Path, parts: &[Part], now: Timestamp) -> Result<(), StoreError> {
+    if !has_record(connection, path)? {
+        connection.execute_batch(RECORD)?;
+        crash::point("before_first_migration");
+    }
     let applied = applied(connection)?;
-    let known = steps.last().map_or(0, |step| step.version);
-    if let Some((found, _)) = applied.last().filter(|(version, _)| *version > known) {
-        return Err(StoreError::TooNew { found: *found, known });
-    }
-    for (version, checksum) in &applied {
-        let same = steps.iter().any(|step| step.version == *version && step.checksum() == *checksum);
-        if !same {
-            return Err(StoreError::Broken(format!("migration {version} in the database is not the one this binary has")));
+    check(&applied, parts)?;
+    for (position, (part, migration)) in missing(&applied, parts).into_iter().enumerate() {
+        if position == 0 && !applied.is_empty() {
+            back_up(connection, path, schema_number(parts))?;
         }
-    }
-    let current = applied.last().map_or(0, |(version, _)| *version);
-    let missing = steps.iter().filter(|step| step.version > current);
-    for (position, step) in missing.enumerate() {
-        if position == 0 && current > 0 {
-            back_up(connection, path, known)?;
-        }
-        apply(connection, step, now)?;
+        apply(connection, part, migration, now)?;
     }
     Ok(())
 }
 
-/// How far a file's schema is, without touching it; 0 where there is no file yet.
+/// Compares the schema of a file with this binary's, without changing the file. A file that does not exist has schema 0.
 pub(super) fn report(path: &Path) -> Result<SchemaReport, StoreError> {
-    let known = MIGRATIONS.last().map_or(0, |step| step.version);
-    let found = if path.is_file() {
+    let mut applied_here = Vec::new();
+    if path.is_file() {
         let connection = super::open::read_only(path)?;
-        let found = connection.query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0));
-        found.map_err(|_| StoreError::Broken("the file is a database of another program".to_owned()))?
-    } else {
-        0
-    };
-    if found > known {
-        return Err(StoreError::TooNew { found, known });
-    }
-    let pending = MIGRATIONS.iter().filter(|step| step.version > found).map(|step| format!("{:04}_{}", step.version, step.name));
-    Ok(SchemaReport { found, known, pending: pending.collect() })
-}
-
-fn applied(connection: &Connection) -> Result<Vec<(i64, String)>, StoreError> {
-    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    if count("SELECT count(*) FROM sqlite_schema WHERE name = 'schema_migrations'")? == 0 {
-        if count("SELECT count(*) FROM sqlite_schema")? > 0 {
-            return Err(StoreError::Broken("the file is a database of another program".to_owned()));
+        if has_record(&connection, path)? {
+            applied_here = applied(&connection)?;
         }
-        connection.execute_batch(
-            "CREATE TABLE schema_migrations (
-               version    INTEGER NOT NULL PRIMARY KEY,
-               name       TEXT NOT NULL,
-               checksum   TEXT NOT NULL,
-               applied_at TEXT NOT NULL
-             ) STRICT",
-        )?;
-        crash::point("before_first_migration");
     }
-    let mut statement = connection.prepare("SELECT version, checksum FROM schema_migrations ORDER BY version")?;
-    all(&mut statement, [], |columns| Ok((columns.int()?, columns.text()?)))
+    refuse_newer(&applied_here, PARTS)?;
+    let missing = missing(&applied_here, PARTS).into_iter();
+    Ok(SchemaReport {
+        found: i64::try_from(applied_here.len()).unwrap_or(i64::MAX),
+        known: schema_number(PARTS),
+        pending: missing.map(|(part, migration)| format!("{}/{:04}_{}", part.name, migration.number, migration.name)).collect(),
+    })
 }
 
-fn apply(connection: &Connection, step: &Migration, now: Timestamp) -> Result<(), StoreError> {
+/// Whether the database has a record of migrations; false for an empty database. A database of an unreleased build has the tables or
+/// a record without parts.
+fn has_record(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let is_true = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, bool>(0));
+    if is_true("SELECT EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'part')")? {
+        return Ok(true);
+    }
+    if is_true("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)")? {
+        return Ok(false);
+    }
+    let unreleased = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'checksum')
+        OR (SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('tool_calls', 'turns', 'leases')) = 3";
+    if is_true(unreleased)? {
+        return Err(StoreError::Prerelease(path.display().to_string()));
+    }
+    Err(StoreError::Broken("the file is a database of another program".to_owned()))
+}
+
+fn applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
+    let mut statement = connection.prepare("SELECT part, number, checksum FROM schema_migrations ORDER BY part, number")?;
+    all(&mut statement, [], |columns| Ok(Applied { part: columns.text()?, number: columns.int()?, checksum: columns.text()? }))
+}
+
+fn missing<'a>(applied: &[Applied], parts: &'a [Part]) -> Vec<(&'a Part, &'a Migration)> {
+    let is_applied = |part: &Part, migration: &Migration| applied.iter().any(|row| row.part == part.name && row.number == migration.number);
+    let known = parts.iter().flat_map(|part| part.migrations.iter().map(move |migration| (part, migration)));
+    known.filter(|(part, migration)| !is_applied(part, migration)).collect()
+}
+
+/// Refuses a database with a migration that this binary does not know, or knows differently.
+fn check(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
+    refuse_newer(applied, parts)?;
+    for row in applied {
+        let part = parts.iter().find(|part| part.name == row.part);
+        let mut known = part.into_iter().flat_map(|part| part.migrations);
+        if !known.any(|migration| migration.number == row.number && migration.checksum() == row.checksum) {
+            let Applied { part, number, .. } = row;
+            return Err(StoreError::Broken(format!("migration {part}/{number} in the database is not the one this binary has")));
+        }
+    }
+    Ok(())
+}
+
+/// A newer release may have more migrations of a part, or more parts.
+fn refuse_newer(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
+    let newest = |row: &Applied| parts.iter().find(|part| part.name == row.part).map_or(0, Part::newest);
+    match applied.iter().map(|row| (row.number, newest(row))).find(|(found, known)| found > known) {
+        Some((found, known)) => Err(StoreError::TooNew { found, known }),
+        None => Ok(()),
+    }
+}
+
+fn apply(connection: &Connection, part: &Part, migration: &Migration, now: Timestamp) -> Result<(), StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
-    transaction.execute_batch(step.sql)?;
+    transaction.execute_batch(migration.sql)?;
     crash::point("inside_migration");
     transaction.execute(
-        "INSERT INTO schema_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
-        params![step.version, step.name, step.checksum(), Stamp::from(now)],
+        "INSERT INTO schema_migrations (part, number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![part.name, migration.number, migration.name, migration.checksum(), Stamp::from(now)],
     )?;
     transaction.commit()?;
     crash::point("after_migration");
     Ok(())
 }
 
-/// Copies the database to `<db>.before-<version>`; half a copy never bears that name.
-fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), StoreError> {
-    let target = beside(path, &format!(".before-{version}"));
-    let half = beside(path, &format!(".before-{version}.part"));
-    match std::fs::remove_file(&half) {
+/// Copies the database to `<db>.before-<schema number>`. The copy gets that name only when it is complete.
+fn back_up(connection: &Connection, path: &Path, number: i64) -> Result<(), StoreError> {
+    let target = beside(path, &format!(".before-{number}"));
+    let incomplete = beside(path, &format!(".before-{number}.part"));
+    match std::fs::remove_file(&incomplete) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(StoreError::Unavailable(error.to_string())),
     }
-    connection.execute("VACUUM INTO ?1", [half.to_string_lossy()])?;
+    connection.execute("VACUUM INTO ?1", [incomplete.to_string_lossy()])?;
     crash::point("migration_copied");
-    let durable = std::fs::File::open(&half).and_then(|file| file.sync_all());
-    durable.and_then(|()| std::fs::rename(&half, &target)).map_err(|error| StoreError::Unavailable(error.to_string()))
+    let durable = std::fs::File::open(&incomplete).and_then(|file| file.sync_all());
+    durable.and_then(|()| std::fs::rename(&incomplete, &target)).map_err(|error| StoreError::Unavailable(error.to_string()))
 }
 
-/// The path with something appended to its file name.
+/// The path with a suffix appended to its file name.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -1,123 +1,137 @@
-//! Versions, checksums, the copy made before a step.
+//! Parts, numbers and checksums of migrations, and the copy made before an upgrade.
+
+use std::path::Path;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
+use werkruf_contract::Clock;
 
-use super::{MIGRATIONS, Migration, beside, migrate};
+use super::super::SqliteStore;
+use super::{Migration, PARTS, Part, beside, migrate, recorded_number, report, schema_number};
 use crate::StoreError;
 
-const FIRST: Migration = Migration { version: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
-const SECOND: Migration = Migration { version: 2, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
-const BAD: Migration = Migration { version: 2, name: "bad", sql: "CREATE TABLE b (n INTEGER); INSERT INTO nowhere VALUES (1);" };
-const OTHER: Migration = Migration { version: 1, name: "one", sql: "CREATE TABLE a (n TEXT)" };
+const FIRST: Migration = Migration { number: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
+const SECOND: Migration = Migration { number: 2, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
+const BAD: Migration = Migration { number: 2, name: "bad", sql: "CREATE TABLE b (n INTEGER); INSERT INTO nowhere VALUES (1);" };
+const CHANGED: Migration = Migration { number: 1, name: "one", sql: "CREATE TABLE a (n TEXT)" };
+
+const BASE: Part = Part { name: "base", migrations: &[FIRST] };
+const BASE_2: Part = Part { name: "base", migrations: &[FIRST, SECOND] };
+const EXTRA: Part = Part { name: "extra", migrations: &[Migration { number: 1, name: "one", sql: "CREATE TABLE c (n INTEGER)" }] };
 
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
-fn open(path: &std::path::Path) -> Connection {
+fn open(path: &Path) -> Connection {
     Connection::open(path).unwrap()
 }
 
+fn apply(connection: &Connection, path: &Path, parts: &[Part]) -> Result<(), StoreError> {
+    migrate(connection, path, parts, Timestamp::UNIX_EPOCH)
+}
+
 fn tables(connection: &Connection) -> i64 {
-    connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name IN ('a', 'b')", [], |row| row.get(0)).unwrap()
+    connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name IN ('a', 'b', 'c')", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
-fn an_older_database_is_copied_aside_and_moved_on() {
+fn an_older_database_is_copied_before_its_upgrade() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
     let connection = open(&path);
-    migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH).unwrap();
+    apply(&connection, &path, &[BASE]).unwrap();
     let copy = beside(&path, ".before-2");
     assert!(!copy.exists(), "a new database needs no copy");
-    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    apply(&connection, &path, &[BASE_2]).unwrap();
     assert_eq!((tables(&connection), tables(&open(&copy))), (2, 1));
-    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    apply(&connection, &path, &[BASE_2]).unwrap();
 }
 
 #[test]
-fn a_step_that_fails_leaves_nothing_and_may_be_tried_again() {
+fn each_part_counts_its_own_migrations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
     let connection = open(&path);
-    migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH).unwrap();
-    assert!(migrate(&connection, &path, &[FIRST, BAD], Timestamp::UNIX_EPOCH).is_err());
+    apply(&connection, &path, &[BASE]).unwrap();
+    apply(&connection, &path, &[BASE, EXTRA]).unwrap();
+    apply(&connection, &path, &[BASE_2, EXTRA]).unwrap();
+    assert_eq!(tables(&connection), 3);
+    let rows = "SELECT group_concat(part || number, ' ') FROM (SELECT part, number FROM schema_migrations ORDER BY part, number)";
+    assert_eq!(connection.query_row(rows, [], |row| row.get::<_, String>(0)).unwrap(), "base1 base2 extra1");
+    assert_eq!((recorded_number(&connection, &path).unwrap(), schema_number(&[BASE_2, EXTRA])), (3, 3));
+    let unknown_part = apply(&connection, &path, &[BASE_2]);
+    assert!(matches!(unknown_part, Err(StoreError::TooNew { found: 1, known: 0 })), "{unknown_part:?}");
+}
+
+#[test]
+fn a_migration_that_fails_leaves_nothing_and_may_be_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    apply(&connection, &path, &[BASE]).unwrap();
+    assert!(apply(&connection, &path, &[Part { name: "base", migrations: &[FIRST, BAD] }]).is_err());
     assert_eq!(tables(&connection), 1);
-    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
+    apply(&connection, &path, &[BASE_2]).unwrap();
     assert_eq!(tables(&connection), 2);
 }
 
 #[test]
-fn a_changed_step_and_a_newer_schema_are_refused() {
+fn a_changed_migration_and_a_newer_schema_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
     let connection = open(&path);
-    migrate(&connection, &path, &[FIRST, SECOND], Timestamp::UNIX_EPOCH).unwrap();
-    let newer = migrate(&connection, &path, &[FIRST], Timestamp::UNIX_EPOCH);
+    apply(&connection, &path, &[BASE_2]).unwrap();
+    let newer = apply(&connection, &path, &[BASE]);
     assert!(matches!(newer, Err(StoreError::TooNew { found: 2, known: 1 })), "{newer:?}");
-    let changed = migrate(&connection, &path, &[OTHER, SECOND], Timestamp::UNIX_EPOCH);
+    let changed = apply(&connection, &path, &[Part { name: "base", migrations: &[CHANGED, SECOND] }]);
     assert!(matches!(changed, Err(StoreError::Broken(_))), "{changed:?}");
 }
 
 #[test]
-fn a_database_of_another_program_is_left_alone() {
+fn a_database_of_another_program_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    connection.execute_batch("CREATE TABLE theirs (n INTEGER)").unwrap();
-    assert!(matches!(migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH), Err(StoreError::Broken(_))));
-    assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    for (name, sql) in [("a.db", "CREATE TABLE theirs (n INTEGER)"), ("b.db", "CREATE TABLE schema_migrations (version TEXT)")] {
+        let path = folder.path().join(name);
+        let connection = open(&path);
+        connection.execute_batch(sql).unwrap();
+        let refused = apply(&connection, &path, PARTS);
+        assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
+        assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    }
 }
 
-/// Nobody knows when those tokens end.
+/// Both signs of such a database: the record without parts, and the tables without a record.
 #[test]
-fn what_tokens_said_before_their_end_was_kept_is_forgotten() {
+fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    migrate(&connection, &path, &MIGRATIONS[..5], Timestamp::UNIX_EPOCH).unwrap();
-    let people = r#"INSERT INTO tenants (id, slug, created_at) VALUES ('t', 'demo', '');
-        INSERT INTO roles (tenant_id, id, name) VALUES ('t', 1, 'guest'), ('t', 2, 'admin');
-        INSERT INTO users (tenant_id, id, first_name, last_name, locale, token_roles)
-          VALUES ('t', 1, 'A', 'B', 'de-DE', '{"names": ["admin"], "only": false}');
-        INSERT INTO user_roles (tenant_id, user_id, role_id) VALUES ('t', 1, 1);"#;
-    connection.execute_batch(people).unwrap();
-    let held = || connection.query_row("SELECT group_concat(role_id) FROM held_roles", [], |row| row.get::<_, String>(0)).unwrap();
-    assert_eq!(held(), "2");
-    migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH).unwrap();
-    assert_eq!(held(), "1");
-    assert!(connection.execute("UPDATE users SET token_roles = '{}'", []).is_err(), "never without an end");
-}
-
-#[test]
-fn tables_that_are_built_anew_lose_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    migrate(&connection, &path, &MIGRATIONS[..11], Timestamp::UNIX_EPOCH).unwrap();
-    let rows = "INSERT INTO events (conversation_id, seq, tenant_id, turn_id, type, data, created_at)
-          VALUES ('c', 2, 't', 'u', 'final', '{}', 'later'), ('c', 1, 't', NULL, 'init', '{}', 'now');
-        INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model, operation,
-          tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-          VALUES ('b', 't', '1', 'c', 'u', 'k', 'y', 'now', 'p', 'm', 'chat', 1, 2, 3, 4, 5, 0, 1500000000),
-            ('a', 't', '1', NULL, NULL, NULL, NULL, 'now', 'p', 'm', 'tool', 1, 2, 3, 4, 5, 1, NULL);";
-    connection.execute_batch(rows).unwrap();
-    connection.execute_batch("CREATE VIEW mine AS SELECT type FROM events JOIN api_usage USING (turn_id)").unwrap();
-    let whole = || {
-        let sql = "SELECT json_array(
-          (SELECT json_group_array(json_array(conversation_id, seq, tenant_id, turn_id, type, data, created_at))
-             FROM (SELECT * FROM events ORDER BY seq)),
-          (SELECT json_group_array(json_array(id, tenant_id, user_id, chat_id, turn_id, call_id, key_id, created_at, provider, model, operation,
-             tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, cost_usd))
-             FROM (SELECT * FROM api_usage_by_chat ORDER BY id)))";
-        connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
-    };
-    let before = whole();
-    assert!(before.contains("1.5") && before.contains("final"), "{before}");
-    migrate(&connection, &path, MIGRATIONS, Timestamp::UNIX_EPOCH).unwrap();
-    assert_eq!(whole(), before);
-    assert_eq!(connection.query_row("SELECT type FROM mine", [], |row| row.get::<_, String>(0)).unwrap(), "final", "the operator's view");
+    let record = "CREATE TABLE schema_migrations (version INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
+          applied_at TEXT NOT NULL) STRICT;
+        INSERT INTO schema_migrations VALUES (12, 'fewer_pages', 'c', '2026-11-01T00:00:00.000Z');";
+    let tables = "CREATE TABLE turns (id TEXT); CREATE TABLE tool_calls (id TEXT); CREATE TABLE leases (owner TEXT);";
+    for (name, sql) in [("record.db", record), ("tables.db", tables)] {
+        let path = folder.path().join(name);
+        open(&path).execute_batch(sql).unwrap();
+        let dump = || {
+            let sql = "SELECT group_concat(name || sql) FROM sqlite_schema";
+            open(&path).query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+        };
+        let before = dump();
+        let clock = Clock::system(0);
+        let restored = SqliteStore::restore(&path, &folder.path().join("new.db"), false, &clock).unwrap_err();
+        assert_eq!(restored.code(), "schema_prerelease");
+        assert!(restored.to_string().contains(name) && !restored.to_string().contains(".restoring"), "{restored}");
+        for refused in [SqliteStore::open(&path, &clock).map(|_| ()), report(&path).map(|_| ())] {
+            let Err(StoreError::Prerelease(named)) = &refused else { panic!("{refused:?}") };
+            assert!(named.ends_with(name), "{named}");
+            assert!(refused.unwrap_err().to_string().contains("werkruf conversations export"));
+        }
+        assert_eq!(dump(), before);
+    }
 }
 
 #[test]
-fn versions_count_from_one_without_holes() {
-    assert!(MIGRATIONS.iter().map(|step| step.version).eq(1..=i64::try_from(MIGRATIONS.len()).unwrap()));
+fn numbers_count_from_one_without_gaps_and_parts_are_named_once() {
+    for part in PARTS {
+        assert!(part.migrations.iter().map(|migration| migration.number).eq(1..=part.newest()), "{}", part.name);
+    }
+    let names: std::collections::BTreeSet<_> = PARTS.iter().map(|part| part.name).collect();
+    assert_eq!(names.len(), PARTS.len());
 }

@@ -71,7 +71,7 @@ impl SqliteStore {
         let path = path.as_ref();
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, migrate::MIGRATIONS, clock.now())?;
+        migrate::migrate(&connection, path, migrate::PARTS, clock.now())?;
         open::void_old_leases(&connection)?;
         let readers = (0..readers::READERS).map(|_| open::read_only(path)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {

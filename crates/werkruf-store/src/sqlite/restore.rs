@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Clock;
 
 use super::backup::{at, claim, sync_folder, verify};
-use super::migrate::{self, MIGRATIONS, beside};
+use super::migrate::{self, PARTS, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
 use crate::{HeldWork, MaintenanceError, Restored, StoreError, crash};
@@ -49,7 +49,7 @@ fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Re
     drop(file);
     let (schema, rows) = verify(part).map_err(|error| name(error, backup))?;
     let connection = open::writable(part).map_err(MaintenanceError::from)?;
-    migrate::migrate(&connection, part, MIGRATIONS, now).map_err(|error| unfit(error, backup))?;
+    migrate::migrate(&connection, part, PARTS, now).map_err(|error| unfit(error, backup))?;
     let held = hold(&connection, clock, now)?;
     let erased_again = erase_again(&connection, database, clock, now)?;
     connection.close().map_err(|(_, error)| StoreError::from(error))?;
@@ -61,6 +61,7 @@ fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Re
 fn name(error: MaintenanceError, backup: &Path) -> MaintenanceError {
     match error {
         MaintenanceError::Unfit { why, .. } => MaintenanceError::Unfit { path: backup.to_owned(), why },
+        MaintenanceError::Store(StoreError::Prerelease(_)) => StoreError::Prerelease(backup.display().to_string()).into(),
         other => other,
     }
 }
@@ -128,7 +129,7 @@ fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceErro
 
 /// What is left of the working copy, of this run or of one that was cut off.
 fn sweep(part: &Path) -> Result<(), MaintenanceError> {
-    let known = MIGRATIONS.last().map_or(0, |step| step.version);
+    let known = migrate::schema_number(PARTS);
     for suffix in ["", "-wal", "-shm", "-journal"] {
         remove(&beside(part, suffix))?;
     }

@@ -176,17 +176,16 @@ pub(super) fn is_busy(c: &Connection, tenant: &Id, conversation: Option<Uuid>) -
     Ok(first(&mut *c.prepare_cached(BUSY)?, params![tenant, conversation], |columns| columns.flag())? == Some(true))
 }
 
-/// The turn ended long enough ago, its message is not known by its key any more, nothing of it is still to be sent, and of no call
-/// is the outcome unknown. The person settles that by speaking again; where the turn's own messages went, that was so.
+/// The turn ended long enough ago, the idempotency key of its message has expired, and the outcome of each of its
+/// calls is known. An unknown outcome is settled by a later message of the user, or when the turn's own messages are already deleted.
 const FREE: &str = "SELECT coalesce(finished_at < ?3, 0)
     AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.turn_id = ?2 AND inbox.tenant_id = ?1 AND inbox.expires_at > ?4)
-    AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.turn_id = ?2 AND outbox.tenant_id = ?1 AND outbox.status IN ('pending', 'sending'))
     AND NOT EXISTS (SELECT 1 FROM tool_calls AS call WHERE call.turn_id = ?2 AND call.tenant_id = ?1 AND (call.finished_at IS NULL
       OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
         AND (turns.kind <> 'chat' OR EXISTS
           (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
-        AND NOT EXISTS (SELECT 1 FROM messages AS word WHERE word.conversation_id = call.conversation_id AND word.tenant_id = ?1
-          AND word.role = 'user' AND word.turn_id IS NOT ?2 AND word.created_at > call.created_at))))
+        AND NOT EXISTS (SELECT 1 FROM messages AS later WHERE later.conversation_id = call.conversation_id AND later.tenant_id = ?1
+          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > call.created_at))))
     FROM turns WHERE tenant_id = ?1 AND id = ?2";
 
 /// Whether everything of a turn may go; `None` where there is no such turn.
@@ -241,9 +240,8 @@ const OF_CALLS: [&str; 2] = [
     "DELETE FROM approvals WHERE tenant_id = ?1 AND turn_id = ?2",
 ];
 /// A turn outside any conversation is a stream of its own.
-const OF_STREAM: [&str; 5] = [
+const OF_STREAM: [&str; 4] = [
     "DELETE FROM events WHERE conversation_id = ?2 AND tenant_id = ?1",
-    "DELETE FROM outbox WHERE turn_id = ?2 AND tenant_id = ?1",
     "DELETE FROM inbox WHERE turn_id = ?2 AND tenant_id = ?1",
     "DELETE FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM turns WHERE tenant_id = ?1 AND id = ?2 AND conversation_id IS NULL",

@@ -57,8 +57,7 @@ const EMPTY: &str = "SELECT updated_at < ?3 AND created_at < ?3
     AND NOT EXISTS (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2) FROM conversations WHERE tenant_id = ?1 AND id = ?2";
 
 // ?1 tenant, ?2 turn.
-const OF_TURN: [&str; 3] = [
-    "DELETE FROM outbox WHERE turn_id = ?2 AND tenant_id = ?1",
+const OF_TURN: [&str; 2] = [
     "DELETE FROM inbox WHERE turn_id = ?2 AND tenant_id = ?1",
     "UPDATE turns SET message = NULL, partial = NULL, client = NULL, seen = NULL, sent = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
@@ -67,8 +66,7 @@ const WORDS: &str = "UPDATE conversations SET title = coalesce((SELECT substr(co
       AND seq > 0 AND role = 'user' AND tenant_id = ?1 ORDER BY seq LIMIT 1), ''),
     summary = CASE WHEN summary_until >= ?3 THEN summary END, summary_until = CASE WHEN summary_until >= ?3 THEN summary_until END
     WHERE tenant_id = ?1 AND id = ?2";
-const REST: [&str; 5] = [
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
+const REST: [&str; 4] = [
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM events WHERE conversation_id = ?2 AND tenant_id = ?1",
     "DELETE FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2",

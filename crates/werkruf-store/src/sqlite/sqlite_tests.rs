@@ -118,7 +118,7 @@ async fn a_second_process_is_refused_until_the_first_has_gone() {
     store.ping().await.unwrap();
     drop(store);
     assert!(!path.with_extension("db-wal").exists(), "closing folds the WAL away");
-    assert_eq!(number(&outside(&path), "SELECT min(version) FROM schema_migrations"), 1, "a closed file is readable from outside");
+    assert_eq!(number(&outside(&path), "SELECT min(number) FROM schema_migrations"), 1, "a closed file is readable from outside");
     SqliteStore::open(&path, &clock).unwrap().ping().await.unwrap();
 }
 
@@ -132,10 +132,10 @@ async fn a_newer_or_tampered_schema_is_refused() {
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch(sql).unwrap();
     };
-    change("INSERT INTO schema_migrations VALUES (9999, 'future', 'x', '2030-01-01T00:00:00.000Z')");
+    change("INSERT INTO schema_migrations VALUES ('kernel', 9999, 'future', 'x', '2030-01-01T00:00:00.000Z')");
     let newer = SqliteStore::open(&path, &clock);
     assert!(matches!(newer, Err(StoreError::TooNew { found: 9999, .. })), "{newer:?}");
-    change("DELETE FROM schema_migrations WHERE version = 9999; UPDATE schema_migrations SET checksum = 'other'");
+    change("DELETE FROM schema_migrations WHERE number = 9999; UPDATE schema_migrations SET checksum = 'other'");
     let tampered = SqliteStore::open(&path, &clock);
     assert!(matches!(tampered, Err(StoreError::Broken(_))), "{tampered:?}");
 }

@@ -158,9 +158,8 @@ fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), St
 }
 
 /// Children first, each by its own index; what was spent stays in `api_usage`.
-const DELETES: [&str; 10] = [
+const DELETES: [&str; 9] = [
     "DELETE FROM inbox WHERE +tenant_id = ?1 AND turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2)",
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM call_attempts WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND conversation_id = ?2)",

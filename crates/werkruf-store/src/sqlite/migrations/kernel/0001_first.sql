@@ -1,6 +1,11 @@
--- The first schema. JSON and times are TEXT; times are ISO 8601 UTC with milliseconds and Z.
--- No foreign key to tenants: the tenant comes from the credential, which was read from there.
--- Foreign keys are never deferred: one that failed at COMMIT would take the whole group down.
+-- The kernel's first schema: tenants, people, keys, conversations, turns, calls, events, leases, usage rows and sealed tokens.
+--
+-- JSON and times are TEXT; times are ISO 8601 UTC with milliseconds and Z.
+-- No table has a foreign key to tenants: the tenant comes from the credential, and the credential was read from the database.
+-- Foreign keys are never deferred: one that failed at COMMIT would roll back the whole group of writes.
+-- For an IN list of three values or more, SQLite builds and drops a table for each row that it checks. Tables that every turn writes
+-- spell such a CHECK with OR.
+-- Each commit writes every page it has touched. A turn costs as many page writes as its rows have b-trees, times the pages in each.
 
 CREATE TABLE settings (
   name  TEXT NOT NULL PRIMARY KEY,
@@ -44,6 +49,8 @@ CREATE TABLE permissions (
   FOREIGN KEY (tenant_id, role_id) REFERENCES roles (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+-- token_roles: the roles in the user's latest token, {"names": [...], "only": 0|1}, which count until token_roles_until.
+-- NULL: no token named roles, and user_roles counts.
 CREATE TABLE users (
   tenant_id        TEXT NOT NULL,
   id               INTEGER NOT NULL,
@@ -56,6 +63,8 @@ CREATE TABLE users (
   locale           TEXT NOT NULL,
   time_zone        TEXT,
   branch_id        INTEGER,
+  token_roles      TEXT CHECK (token_roles IS NULL OR json_valid(token_roles)),
+  token_roles_until TEXT CHECK ((token_roles_until IS NULL) = (token_roles IS NULL)),
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, branch_id) REFERENCES branches (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
@@ -74,6 +83,20 @@ CREATE TABLE user_roles (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX user_roles_by_role ON user_roles (tenant_id, role_id);
 
+-- The roles a user holds at a time T: those with since <= T AND T < until. A name in the token that the tenant has no role for is
+-- ignored. Where no name is left, user_roles counts, unless the token allows the named roles only.
+CREATE VIEW held_roles (tenant_id, user_id, role_id, since, until) AS
+SELECT users.tenant_id, users.id, roles.id, '', users.token_roles_until
+FROM users JOIN roles ON roles.tenant_id = users.tenant_id
+WHERE users.token_roles IS NOT NULL AND roles.name IN (SELECT value FROM json_each(users.token_roles, '$.names'))
+UNION ALL
+SELECT user_roles.tenant_id, user_roles.user_id, user_roles.role_id,
+  CASE WHEN json_extract(users.token_roles, '$.only') OR EXISTS (
+    SELECT 1 FROM roles WHERE roles.tenant_id = users.tenant_id
+      AND roles.name IN (SELECT value FROM json_each(users.token_roles, '$.names')))
+  THEN users.token_roles_until ELSE '' END, '~'
+FROM user_roles JOIN users ON users.tenant_id = user_roles.tenant_id AND users.id = user_roles.user_id;
+
 CREATE TABLE api_keys (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -86,64 +109,9 @@ CREATE TABLE api_keys (
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 
--- ---------------------------------------------------------------- workspace
-
-CREATE TABLE requests (
-  tenant_id      TEXT NOT NULL,
-  id             INTEGER NOT NULL,
-  title          TEXT NOT NULL,
-  description    TEXT,
-  status         TEXT NOT NULL,
-  due_date       TEXT,
-  requester_id   INTEGER NOT NULL,
-  responsible_id INTEGER,
-  branch_id      INTEGER,
-  created_at     TEXT,
-  PRIMARY KEY (tenant_id, id)
-) STRICT;
-CREATE INDEX requests_by_requester ON requests (tenant_id, requester_id);
-CREATE INDEX requests_by_responsible ON requests (tenant_id, responsible_id);
-CREATE INDEX requests_by_branch ON requests (tenant_id, branch_id);
-
-CREATE TABLE tasks (
-  tenant_id   TEXT NOT NULL,
-  id          INTEGER NOT NULL,
-  title       TEXT NOT NULL,
-  description TEXT,
-  status      TEXT NOT NULL,
-  due_date    TEXT,
-  user_id     INTEGER NOT NULL,
-  branch_id   INTEGER,
-  created_at  TEXT,
-  PRIMARY KEY (tenant_id, id)
-) STRICT;
-CREATE INDEX tasks_by_user ON tasks (tenant_id, user_id);
-CREATE INDEX tasks_by_branch ON tasks (tenant_id, branch_id);
-
-CREATE TABLE worktimes (
-  tenant_id  TEXT NOT NULL,
-  id         INTEGER NOT NULL,
-  user_id    INTEGER NOT NULL,
-  branch_id  INTEGER,
-  started_at TEXT NOT NULL,
-  ended_at   TEXT,
-  PRIMARY KEY (tenant_id, id)
-) STRICT;
-CREATE INDEX worktimes_by_user ON worktimes (tenant_id, user_id, started_at);
-CREATE INDEX worktimes_by_branch ON worktimes (tenant_id, branch_id, started_at);
-
-CREATE TABLE cerebro_articles (
-  tenant_id TEXT NOT NULL,
-  id        INTEGER NOT NULL,
-  title     TEXT NOT NULL,
-  content   TEXT NOT NULL,
-  tags      TEXT NOT NULL DEFAULT '[]',
-  branch_id INTEGER,
-  PRIMARY KEY (tenant_id, id)
-) STRICT;
-
 -- ---------------------------------------------------------------- conversations
 
+-- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
 CREATE TABLE conversations (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -154,11 +122,13 @@ CREATE TABLE conversations (
   state      TEXT NOT NULL DEFAULT '{}',
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  summary    TEXT,
+  summary_until INTEGER,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
 
--- conversation_id is the stream: the conversation, or the turn where a turn has none.
+-- conversation_id is the id of the stream: of the conversation, or of the turn where a turn has no conversation.
 CREATE TABLE leases (
   tenant_id        TEXT NOT NULL,
   conversation_id  TEXT NOT NULL,
@@ -170,18 +140,18 @@ CREATE TABLE leases (
   PRIMARY KEY (tenant_id, conversation_id)
 ) STRICT, WITHOUT ROWID;
 
--- Clustered by conversation: a history is read whole, and its rows should share pages.
+-- Clustered by conversation: a history is read as a whole, and its rows should share pages.
 CREATE TABLE messages (
   id              TEXT NOT NULL,
   tenant_id       TEXT NOT NULL,
   created_at      TEXT NOT NULL,
   conversation_id TEXT NOT NULL,
   content         TEXT NOT NULL,
-  role            TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'tool', 'system')),
+  role            TEXT NOT NULL CHECK (role = 'user' OR role = 'assistant' OR role = 'tool' OR role = 'system'),
   tool_calls      TEXT,
   tool_call_id    TEXT,
   tool_name       TEXT,
-  status          TEXT CHECK (status IS NULL OR status IN ('pending', 'success', 'error')),
+  status          TEXT CHECK (status IS NULL OR status = 'pending' OR status = 'success' OR status = 'error'),
   metadata        TEXT NOT NULL DEFAULT '{}',
   seq             INTEGER,
   turn_id         TEXT,
@@ -191,17 +161,22 @@ CREATE TABLE messages (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX messages_by_place ON messages (conversation_id, seq);
 CREATE UNIQUE INDEX messages_by_call ON messages (conversation_id, tool_call_id) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status = 'pending';
+CREATE INDEX messages_waiting ON messages (conversation_id) WHERE status = 'pending';
 
+-- client: the request of an OpenAI client that started the turn. sent: digest of that request, so that the same request is recognized.
+-- seen: digest of the transcript that the client has after the turn.
 CREATE TABLE turns (
   tenant_id        TEXT NOT NULL,
   id               TEXT NOT NULL,
   conversation_id  TEXT,
   user_id          TEXT NOT NULL,
-  kind             TEXT NOT NULL CHECK (kind IN ('chat', 'invoke', 'retry')),
+  kind             TEXT NOT NULL CHECK (kind = 'chat' OR kind = 'invoke' OR kind = 'retry'),
   assistant        TEXT NOT NULL,
   key_id           TEXT,
-  status           TEXT NOT NULL CHECK (status IN
-    ('accepted', 'planning', 'acting', 'finalizing', 'completed', 'awaiting_approval', 'failed', 'canceled')),
+  status           TEXT NOT NULL
+    CHECK (status = 'accepted' OR status = 'planning' OR status = 'acting' OR status = 'finalizing'
+      OR status = 'completed' OR status = 'awaiting_approval' OR status = 'failed' OR status = 'canceled'),
   step             INTEGER NOT NULL DEFAULT 0,
   takeovers        INTEGER NOT NULL DEFAULT 0,
   stalled          INTEGER NOT NULL DEFAULT 0,
@@ -213,11 +188,16 @@ CREATE TABLE turns (
   created_at       TEXT NOT NULL,
   updated_at       TEXT NOT NULL,
   finished_at      TEXT,
+  client           TEXT,
+  seen             TEXT,
+  sent             TEXT,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) STRICT;
 CREATE INDEX turns_by_conversation ON turns (tenant_id, conversation_id, id);
--- Small and hot: what a start must look at, however many turns are done.
+CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
+CREATE INDEX turns_by_request ON turns (tenant_id, user_id, sent) WHERE sent IS NOT NULL;
+-- Small and hot: a start of the process reads only this, however many turns have ended.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
 
 CREATE TABLE tool_calls (
@@ -228,11 +208,12 @@ CREATE TABLE tool_calls (
   step             INTEGER NOT NULL,
   output_index     INTEGER NOT NULL,
   response_id      TEXT,
-  kind             TEXT NOT NULL CHECK (kind IN ('function', 'mcp', 'web_search', 'custom')),
+  kind             TEXT NOT NULL CHECK (kind = 'function' OR kind = 'mcp' OR kind = 'web_search' OR kind = 'custom'),
   tool_name        TEXT NOT NULL,
   call_id          TEXT,
   item_id          TEXT,
-  status           TEXT NOT NULL CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'timeout', 'canceled')),
+  status           TEXT NOT NULL
+    CHECK (status = 'queued' OR status = 'running' OR status = 'succeeded' OR status = 'failed' OR status = 'timeout' OR status = 'canceled'),
   request          TEXT,
   raw_arguments    TEXT,
   repairs          TEXT,
@@ -241,7 +222,7 @@ CREATE TABLE tool_calls (
   error_type       TEXT,
   error_code       TEXT,
   error_detail     TEXT,
-  effect           TEXT NOT NULL CHECK (effect IN ('read', 'idempotent', 'once')),
+  effect           TEXT NOT NULL CHECK (effect = 'read' OR effect = 'idempotent' OR effect = 'once'),
   attempt          INTEGER NOT NULL DEFAULT 0,
   cache_hit        INTEGER NOT NULL DEFAULT 0 CHECK (cache_hit IN (0, 1)),
   dedupe_key       TEXT,
@@ -263,12 +244,13 @@ CREATE TABLE tool_calls (
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, turn_id) REFERENCES turns (tenant_id, id) ON DELETE CASCADE
 ) STRICT;
-CREATE UNIQUE INDEX tool_calls_by_place ON tool_calls (turn_id, step, output_index);
+-- The tenant is first, as in the reference to turns: without it, deleting a turn scans all calls of the tenant.
+CREATE UNIQUE INDEX tool_calls_by_place ON tool_calls (tenant_id, turn_id, step, output_index);
 CREATE INDEX tool_calls_by_item ON tool_calls (conversation_id, item_id) WHERE item_id IS NOT NULL;
-CREATE INDEX tool_calls_by_wire_id ON tool_calls (conversation_id, call_id) WHERE call_id IS NOT NULL;
-CREATE INDEX tool_calls_by_key ON tool_calls (tenant_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
+-- A dedupe key counts inside its conversation only, where the rows next to it are on the same page.
+CREATE INDEX tool_calls_by_key ON tool_calls (conversation_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
 CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_id, id);
--- Reads never enter it: it answers "has anything changed the world since".
+-- Without reads: the index answers whether a call had an effect since a given time.
 CREATE INDEX tool_calls_effects ON tool_calls (conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
 
 CREATE TABLE call_attempts (
@@ -283,7 +265,8 @@ CREATE TABLE call_attempts (
   FOREIGN KEY (tenant_id, call_id) REFERENCES tool_calls (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- conversation_id is the stream, as in leases.
+-- conversation_id is the id of the stream, as in leases. The table has a rowid, so rows are stored in the order of their arrival, and the
+-- events of all turns in one commit share the last page.
 CREATE TABLE events (
   conversation_id TEXT NOT NULL,
   seq             INTEGER NOT NULL,
@@ -293,7 +276,7 @@ CREATE TABLE events (
   data            TEXT NOT NULL,
   created_at      TEXT NOT NULL,
   PRIMARY KEY (conversation_id, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE inbox (
   tenant_id   TEXT NOT NULL,
@@ -308,30 +291,7 @@ CREATE TABLE inbox (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX inbox_by_turn ON inbox (turn_id);
 
-CREATE TABLE outbox (
-  tenant_id       TEXT NOT NULL,
-  id              TEXT NOT NULL,
-  conversation_id TEXT,
-  turn_id         TEXT NOT NULL,
-  part            INTEGER NOT NULL,
-  channel         TEXT NOT NULL,
-  account         TEXT NOT NULL,
-  recipient       TEXT NOT NULL,
-  body            TEXT NOT NULL,
-  status          TEXT NOT NULL CHECK (status IN ('pending', 'sending', 'sent', 'delivered', 'read', 'dead')),
-  attempts        INTEGER NOT NULL DEFAULT 0,
-  ambiguous       INTEGER NOT NULL DEFAULT 0 CHECK (ambiguous IN (0, 1)),
-  error_code      TEXT,
-  external_id     TEXT,
-  next_at         TEXT,
-  created_at      TEXT NOT NULL,
-  updated_at      TEXT NOT NULL,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (turn_id, part)
-) STRICT;
-CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id);
-CREATE INDEX outbox_due ON outbox (next_at) WHERE status IN ('pending', 'sending');
-
+-- approver_roles: a JSON array; each of these roles may decide.
 CREATE TABLE approvals (
   tenant_id       TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -341,7 +301,7 @@ CREATE TABLE approvals (
   tool_name       TEXT NOT NULL,
   arguments       TEXT NOT NULL,
   arguments_digest TEXT NOT NULL,
-  approver_role   TEXT NOT NULL,
+  approver_roles  TEXT NOT NULL,
   asked_by        TEXT NOT NULL,
   status          TEXT NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by      TEXT,
@@ -352,9 +312,12 @@ CREATE TABLE approvals (
   UNIQUE (tenant_id, call_id)
 ) STRICT;
 CREATE INDEX approvals_by_conversation ON approvals (tenant_id, conversation_id);
+CREATE INDEX approvals_by_turn ON approvals (tenant_id, turn_id);
+CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
 
--- ---------------------------------------------------------------- money
+-- ---------------------------------------------------------------- usage and tokens
 
+-- Small rows under ids that grow: without a rowid one b-tree holds both.
 CREATE TABLE api_usage (
   id                TEXT NOT NULL PRIMARY KEY,
   tenant_id         TEXT NOT NULL,
@@ -366,7 +329,8 @@ CREATE TABLE api_usage (
   created_at        TEXT NOT NULL,
   provider          TEXT NOT NULL,
   model             TEXT NOT NULL,
-  operation         TEXT NOT NULL CHECK (operation IN ('chat', 'ask_gpt', 'embedding', 'tool')),
+  operation         TEXT NOT NULL
+    CHECK (operation = 'chat' OR operation = 'ask_gpt' OR operation = 'embedding' OR operation = 'tool'),
   tokens_prompt     INTEGER NOT NULL,
   tokens_cached     INTEGER NOT NULL,
   tokens_completion INTEGER NOT NULL,
@@ -375,20 +339,9 @@ CREATE TABLE api_usage (
   estimated         INTEGER NOT NULL CHECK (estimated IN (0, 1)),
   cost_nano_usd     INTEGER,
   cost_usd          REAL GENERATED ALWAYS AS (cost_nano_usd / 1000000000.0) VIRTUAL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
-CREATE TABLE budgets (
-  tenant_id   TEXT NOT NULL,
-  id          TEXT NOT NULL,
-  scope       TEXT NOT NULL CHECK (scope IN ('tenant', 'user', 'key')),
-  subject     TEXT,
-  period      TEXT NOT NULL CHECK (period IN ('day', 'month')),
-  unit        TEXT NOT NULL CHECK (unit IN ('tokens', 'nano_usd', 'model_calls')),
-  "limit"     INTEGER NOT NULL,
-  created_at  TEXT NOT NULL,
-  PRIMARY KEY (tenant_id, id)
-) STRICT;
-
+-- Tokens of providers, encrypted. tenant_id is the nil id where a token belongs to the installation.
 CREATE TABLE provider_tokens (
   tenant_id  TEXT NOT NULL,
   provider   TEXT NOT NULL,
@@ -400,41 +353,17 @@ CREATE TABLE provider_tokens (
   PRIMARY KEY (tenant_id, provider, account)
 ) STRICT;
 
--- ---------------------------------------------------------------- knowledge
-
-CREATE TABLE documents (
-  tenant_id        TEXT NOT NULL,
-  id               TEXT NOT NULL,
-  collection       TEXT NOT NULL,
-  document_id      TEXT NOT NULL,
-  title            TEXT NOT NULL,
-  text             TEXT NOT NULL,
-  language         TEXT,
-  metadata         TEXT NOT NULL DEFAULT '{}',
-  digest           TEXT NOT NULL,
-  ingestion_run_id TEXT NOT NULL,
-  created_at       TEXT NOT NULL,
-  updated_at       TEXT NOT NULL,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, collection, document_id)
+-- The owner that fetches a token at the moment; other owners wait for that token.
+CREATE TABLE provider_claims (
+  tenant_id  TEXT NOT NULL,
+  provider   TEXT NOT NULL,
+  account    TEXT NOT NULL,
+  owner      TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, provider, account)
 ) STRICT;
 
-CREATE TABLE chunks (
-  tenant_id       TEXT NOT NULL,
-  id              TEXT NOT NULL,
-  document        TEXT NOT NULL,
-  position        INTEGER NOT NULL,
-  content         TEXT NOT NULL,
-  embedding       BLOB,
-  embedding_model TEXT,
-  status          TEXT NOT NULL CHECK (status IN ('pending', 'embedded', 'failed')),
-  created_at      TEXT NOT NULL,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, document, position),
-  FOREIGN KEY (tenant_id, document) REFERENCES documents (tenant_id, id) ON DELETE CASCADE
-) STRICT;
-
--- ---------------------------------------------------------------- names of the seeds
+-- ---------------------------------------------------------------- views with the names that existing reports use
 
 CREATE VIEW chats AS SELECT * FROM conversations;
 CREATE VIEW tool_call AS SELECT *, conversation_id AS chat_id FROM tool_calls;

@@ -1,9 +1,6 @@
--- Documents live as their chunks; nothing was ever written to the tables of the first schema.
+-- The first schema of the knowledge search. A document is stored as its chunks.
 
-DROP TABLE chunks;
-DROP TABLE documents;
-
--- change: counts the commits of a collection; whoever holds an index of it reads what came after the change it knows.
+-- change: counts the commits of a collection; a process with an index of the collection reads the rows after the change it has.
 CREATE TABLE collections (
   tenant_id  TEXT NOT NULL,
   name       TEXT NOT NULL,
@@ -12,7 +9,7 @@ CREATE TABLE collections (
   PRIMARY KEY (tenant_id, name)
 ) STRICT;
 
--- guessed: whether the language was given or found; digest: of everything that was sent.
+-- guessed: whether the language was detected (1) or given (0). digest: of the whole document as it was sent.
 CREATE TABLE documents (
   tenant_id        TEXT NOT NULL,
   id               TEXT NOT NULL,
@@ -32,7 +29,7 @@ CREATE TABLE documents (
   FOREIGN KEY (tenant_id, collection) REFERENCES collections (tenant_id, name)
 ) STRICT;
 
--- number: never given twice, so that what was removed cannot be taken for what came later.
+-- number: never used twice, so that a removed chunk is not mistaken for a later one.
 CREATE TABLE chunks (
   number     INTEGER PRIMARY KEY AUTOINCREMENT,
   tenant_id  TEXT NOT NULL,
@@ -49,7 +46,7 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_by_document ON chunks (tenant_id, document, position);
 CREATE INDEX chunks_by_change ON chunks (tenant_id, collection, change, number);
 
--- vector: little-endian floats; null: the model refused this text. A chunk has one vector, of one model.
+-- vector: little-endian floats; NULL: the model refused this text. A chunk has one vector, of one model.
 CREATE TABLE chunk_vectors (
   chunk      INTEGER PRIMARY KEY REFERENCES chunks (number) ON DELETE CASCADE,
   tenant_id  TEXT NOT NULL,
@@ -61,7 +58,7 @@ CREATE TABLE chunk_vectors (
 
 CREATE INDEX chunk_vectors_by_change ON chunk_vectors (tenant_id, collection, change, chunk);
 
--- Which chunks are gone; no word of them.
+-- The numbers of removed chunks, without their text.
 CREATE TABLE removed_chunks (
   tenant_id  TEXT NOT NULL,
   collection TEXT NOT NULL,
