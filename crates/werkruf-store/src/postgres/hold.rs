@@ -73,8 +73,8 @@ pub(super) async fn end_turn(
     clock: &Clock,
     now: Timestamp,
 ) -> Result<u64, Fault> {
-    let (ttl, home) = ((&TTL_S as _, Type::FLOAT8), [p(&turn.tenant_id), p(&turn.id)]);
-    let [tenant, id] = home.clone();
+    let (ttl, key) = ((&TTL_S as _, Type::FLOAT8), [p(&turn.tenant_id), p(&turn.id)]);
+    let [tenant, id] = key.clone();
     let claimed = match turn.status {
         TurnStatus::Accepted => {
             let sql = "SELECT * FROM start_turn($1, $2, $3, $4, make_interval(secs => $5), false)";
@@ -92,10 +92,9 @@ pub(super) async fn end_turn(
         "SELECT {} FROM messages WHERE tenant_id = $1 AND conversation_id = $3 AND turn_id = $2 AND seq IS NOT NULL ORDER BY seq",
         row::MESSAGE
     );
-    let [tenant, id] = home.clone();
+    let [tenant, id] = key.clone();
     let of_conversation = [tenant, id, p(&turn.conversation_id)];
-    let found =
-        transaction.run(&[Statement { sql: &calls, params: &home }, Statement { sql: &messages, params: &of_conversation }]).await?;
+    let found = transaction.run(&[Statement { sql: &calls, params: &key }, Statement { sql: &messages, params: &of_conversation }]).await?;
     let [calls, messages] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
     let abandoned = Left { turn, calls: all(calls, row::call)?, messages: all(messages, row::message)? };
     let write = abandoned.ended(fence, ending, clock, now)?;

@@ -11,7 +11,7 @@ use werkruf_contract::Clock;
 
 use super::error::broken;
 use super::param::p;
-use super::text::{clean, clean_json};
+use super::text::{clean, clean_json, quoted};
 use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
 use crate::sqlite::{Batch, Export};
 use crate::{MaintenanceError, Moved, StoreError};
@@ -232,8 +232,4 @@ fn canonical(column: &Column) -> String {
         (_, "timestamp with time zone") => format!("to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"),
         _ => format!("{name}::text"),
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -158,8 +158,8 @@ impl Knowledge for PostgresStore {
         Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
     }
 
-    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.put_usage(&who, &usage, now).await })
+    fn bill(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.put_usage(&owner, &usage, now).await })
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {

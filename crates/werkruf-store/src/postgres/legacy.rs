@@ -240,8 +240,8 @@ impl Import {
         if self.dry_run {
             return Ok(());
         }
-        let home = call.row.conversation_id.unwrap_or(call.row.id);
-        let turn_id = ids::derived(self.tenant_id, &["turns", &home.to_string()], made);
+        let stream_id = call.row.conversation_id.unwrap_or(call.row.id);
+        let turn_id = ids::derived(self.tenant_id, &["turns", &stream_id.to_string()], made);
         self.turn(t, call, turn_id, user_id).await?;
         // The turn's step counts its calls; raising it locks the row.
         let sql = "UPDATE turns SET step = step + 1 WHERE tenant_id = $1 AND id = $2 RETURNING step";

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use tokio_postgres::Transaction;
 
 use super::fault::Fault;
+use super::text::quoted;
 use super::{PostgresOptions, pool};
 use crate::legacy::fields::Fields;
 use crate::legacy::found::{Source, Tables};
@@ -46,10 +47,6 @@ async fn tables(transaction: &Transaction<'_>) -> Result<BTreeMap<String, String
     let rows = transaction.query_typed(sql, &[]).await?;
     let names = rows.iter().map(|row| row.try_get::<_, String>(0)).collect::<Result<Vec<_>, _>>()?;
     Ok(names.into_iter().map(|name| (name.to_lowercase(), name)).collect())
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 async fn count(transaction: &Transaction<'_>, table: &str) -> Result<i64, StoreError> {

@@ -115,6 +115,8 @@ mod claims_tests;
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
 mod legacy_tests;
 #[cfg(test)]
 mod maintenance_tests;
@@ -130,5 +132,3 @@ mod row_security_tests;
 mod search_tests;
 #[cfg(test)]
 mod story_tests;
-#[cfg(test)]
-mod trouble_tests;

@@ -18,7 +18,7 @@ use werkruf_contract::Clock;
 
 /// Between two notifications.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Before the first attempt to reconnect; doubled up to the second for each further one.
+/// Pause before the first attempt to reconnect; doubled for each further attempt, up to [`LAST_RECONNECT`].
 const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LAST_RECONNECT: Duration = Duration::from_secs(5);
 

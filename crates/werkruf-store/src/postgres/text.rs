@@ -63,6 +63,11 @@ pub(super) fn compact(json: &str) -> String {
     out
 }
 
+/// A name as an SQL identifier.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// Text of a column of any text or JSON type.
 pub(super) struct Text(pub(super) String);
 

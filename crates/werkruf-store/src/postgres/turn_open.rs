@@ -108,12 +108,12 @@ impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
 impl PostgresStore {
     /// Writes inbox entry, conversation, lease, turn, message, calls and events, or nothing.
     pub(super) async fn accept(&self, open: &OpenTurn) -> Result<Opened, StoreError> {
-        let document_value = OpenDocument::from(open);
+        let fields = OpenDocument::from(open);
         check_owner(&open.calls, open.tenant_id, open.turn_id)?;
-        check_conversation(document_value.messages.len(), document_value.conversation_id, open.turn_id)?;
-        let stream_id = document_value.conversation_id.unwrap_or(open.turn_id);
-        let doc = document(&document_value)?;
-        drop(document_value);
+        check_conversation(fields.messages.len(), fields.conversation_id, open.turn_id)?;
+        let stream_id = fields.conversation_id.unwrap_or(open.turn_id);
+        let doc = document(&fields)?;
+        drop(fields);
         let rows = self
             .query_once(
                 DbRole::Tenant(open.tenant_id),

@@ -103,7 +103,7 @@ END
 $$;
 
 -- Token counts of messages, and the summary of the conversation. A count whose message was deleted is ignored.
-CREATE OR REPLACE FUNCTION put_history_counts(the_tenant uuid, the_conversation uuid, counted jsonb, new_summary jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION put_history(the_tenant uuid, the_conversation uuid, counted jsonb, new_summary jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE messages SET tokens = (counts.pair ->> 1)::bigint FROM jsonb_array_elements(coalesce(counted, '[]')) AS counts (pair)
   WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation AND messages.id = (counts.pair ->> 0)::uuid;

@@ -219,7 +219,7 @@ BEGIN
       tokens_prompt bigint, tokens_cached bigint, tokens_completion bigint, tokens_reasoning bigint, tokens_total bigint,
       estimated boolean, cost_nano_usd bigint);
   END IF;
-  IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history_counts(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
+  IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
   IF event_count > 0 THEN PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event); END IF;
   IF doc ? 'patches' THEN new_state := merge_state(the_tenant, the_conversation, doc -> 'patches', the_time); END IF;
   IF change IS NULL THEN
