@@ -44,7 +44,7 @@ impl Database {
         let document = |(id, language, text): &(&str, Option<&str>, &str)| NewDocument {
             id: self.clock.new_id(),
             document_id: (*id).to_owned(),
-            title: format!("Page {id}"),
+            title: if *id == "endless" { (0..300_000).map(|number| format!("w{number} ")).collect() } else { format!("Page {id}") },
             language: language.map(str::to_owned),
             guessed: false,
             metadata: "{}".to_owned(),
@@ -101,6 +101,9 @@ async fn a_word_is_found_in_the_language_of_its_document() {
         assert!(database.by_words("mixed", nothing).await.is_empty(), "{nothing}");
     }
     assert!(database.by_words("other", "Treuepunkte").await.is_empty(), "another collection");
+    // A tsvector holds 1 MB at most.
+    database.add(TENANT, "other", &[("endless", None, "Found by its content.")]).await;
+    assert_eq!(database.by_words("other", "content").await, ["endless"]);
     let both = database.by_words("mixed", "award miles Treuepunkte verfallen").await;
     assert_eq!(both[..2], ["miles", "seats"], "more of the words rank higher");
     let sql = "SELECT bm25 FROM werkruf.text_search_chunks('Meilen Koffer', 1, 'mixed')";

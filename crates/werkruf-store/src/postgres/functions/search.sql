@@ -17,10 +17,12 @@ CREATE OR REPLACE FUNCTION search_configuration(language text) RETURNS regconfig
     WHEN 'ta' THEN 'pg_catalog.tamil' WHEN 'tr' THEN 'pg_catalog.turkish' WHEN 'yi' THEN 'pg_catalog.yiddish'
     ELSE 'pg_catalog.simple' END;
 
--- The words of a chunk, in the language of its document. A row trigger, so that `werkruf move` fills them too.
+-- The words of a chunk, in the language of its document. A row trigger, so that `werkruf move` fills them too. Title and heading are cut,
+-- because a tsvector holds 1 MB at most and a longer one would refuse the document.
 CREATE OR REPLACE FUNCTION set_chunk_lexemes() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-  SELECT to_tsvector(search_configuration(documents.language), concat_ws(E'\n', documents.title, NEW.heading, NEW.content)) INTO NEW.lexemes
+  SELECT to_tsvector(search_configuration(documents.language),
+    concat_ws(E'\n', left(documents.title, 2000), left(NEW.heading, 2000), NEW.content)) INTO NEW.lexemes
   FROM documents WHERE documents.tenant_id = NEW.tenant_id AND documents.id = NEW.document;
   RETURN NEW;
 END
