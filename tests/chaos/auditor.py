@@ -18,7 +18,7 @@ What is checked, and where (`proof.py` damages a sound database once for each, a
                                                                          whole_numbers
   I6 a once call is sent at most once, every attempt of a call under its one key, nothing sent without a record
                                                                          effects
-  I7 one reply per answered turn, none for another; of the outbox each part once
+  I7 one reply per answered turn, none for another
                                                                          replies
   I8 every model request is on the bill, and no more than crashes explain; reported tokens are what the model said
                                                                          bills
@@ -47,7 +47,6 @@ class Audit:
         self.leases = read("SELECT * FROM leases")
         self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
         self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
-        self.outbox = read("SELECT * FROM outbox")
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
@@ -216,10 +215,6 @@ class Audit:
             wanted = int(turn["kind"] == "chat" and turn["status"] == "completed")
             if spoken[turn["id"]] != wanted:
                 self.say("I7", turn["id"], f"{spoken[turn['id']]} replies to a {turn['kind']} that is {turn['status']}")
-        parts = collections.Counter((row["turn_id"], row["part"]) for row in self.outbox)
-        for row in self.outbox:
-            if row["turn_id"] not in self.turns or parts[row["turn_id"], row["part"]] != 1 or row["status"] == "sending":
-                self.say("I7", row["turn_id"], f"part {row['part']} of the reply is {row['status']}")
 
     def bills(self):
         asked, extra = collections.Counter(r["run"] for r in self.ledger["model"]), collections.Counter()

@@ -40,8 +40,6 @@ DAMAGE = [
     ("I6", f"DELETE FROM tool_calls WHERE id = {CALL}"),
     ("I7", f"DELETE FROM messages WHERE {REPLY}"),
     ("I7", f"UPDATE turns SET status = 'canceled' WHERE id = {ONE}"),
-    ("I7", "INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, created_at, updated_at)"
-           f" SELECT tenant_id, 'o', id, 1, 'c', 'a', 'r', 'b', 'sending', '', '' FROM turns WHERE id = {ONE}"),
     ("I8", f"DELETE FROM api_usage WHERE turn_id = {ONE}"),
     ("I8", f"UPDATE api_usage SET tokens_total = 16 WHERE estimated = 0 AND turn_id = {ONE}"),
     ("I8", "INSERT INTO api_usage (id, tenant_id, user_id, turn_id, created_at, provider, model, operation, tokens_prompt, tokens_cached,"

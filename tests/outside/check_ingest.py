@@ -278,7 +278,7 @@ def check_a_deleted_text_is_gone_from_the_files_after_the_documented_vacuum():
         programs = next(SCRIPTS.parents[1].glob("target/postgres/python/*/pginstall18/bin"))
         sql = lambda *words: subprocess.run([programs / "psql", "-qAtX", "-v", "ON_ERROR_STOP=1", house.database.url, *[part for word in words for part in ("-c", word)]],
                                             check=True, capture_output=True, text=True)
-        sql("ANALYZE werkruf.documents, werkruf.chunks, werkruf.vocabulary")
+        sql("ANALYZE werkruf.documents, werkruf.chunks")
         assert secret not in sql("SELECT * FROM pg_stats WHERE schemaname = 'werkruf'").stdout, "samples are taken of texts"
         for name in ("short", "long"):
             assert house.call("DELETE", f"/api/knowledge/documents/{name}")[0] == 204

@@ -1,4 +1,4 @@
-//! A PostgreSQL database of a test's own. Included by the tests that need one; the scripts beside this file do the work.
+//! A new PostgreSQL database for one test. Included by the tests that need one; the scripts beside this file create it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +9,9 @@ fn scripts() -> PathBuf {
 
 /// The address of a new, empty database. It is dropped some time after this process has ended.
 ///
-/// A machine without PostgreSQL gets one; where that is not possible the test fails and says why.
+/// Installs PostgreSQL where it is missing; where that is not possible the test fails with the reason.
 pub(crate) fn fresh_database() -> String {
-    let made = Command::new(scripts().join("fresh")).arg(std::process::id().to_string()).output().unwrap();
-    assert!(made.status.success(), "no PostgreSQL for this test:\n{}", String::from_utf8_lossy(&made.stderr));
-    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    let output = Command::new(scripts().join("fresh")).arg(std::process::id().to_string()).output().unwrap();
+    assert!(output.status.success(), "no PostgreSQL for this test:\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

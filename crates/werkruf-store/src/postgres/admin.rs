@@ -1,11 +1,11 @@
-//! What an operator does to a whole database: bring its schema up to date, look at it, move another one in, hold what was pending.
+//! Operations on a whole database: migrate its schema, report on it, import a SQLite database.
 
 use std::path::PathBuf;
 
 use tokio_postgres::Client;
 use werkruf_contract::Clock;
 
-use super::migrate::MIGRATIONS;
+use super::migrate::SCHEMA;
 use super::{PostgresOptions, PostgresStore, import_sqlite, migrate, pool};
 use crate::{MaintenanceError, Moved, SchemaReport, StoreError};
 
@@ -14,27 +14,26 @@ impl PostgresStore {
     pub(super) async fn migrate(&self) -> Result<(), StoreError> {
         let mut client = self.acquire().await?;
         let client: &mut Client = &mut client;
-        migrate::migrate(client, &self.options.schema, MIGRATIONS, self.clock.now()).await?;
-        Ok(())
+        migrate::migrate(client, &self.options.schema, SCHEMA, self.clock.now()).await
     }
 
-    /// How far the schema of a database is; changes nothing.
+    /// Compares the schema of a database with that of this binary; changes nothing.
     pub async fn schema_report(options: &PostgresOptions) -> Result<SchemaReport, StoreError> {
         options.check_schema()?;
         let pool = pool(options)?;
         let client = pool.get().await.map_err(super::fault::Fault::from)?;
-        migrate::report(&client, &options.schema, MIGRATIONS).await
+        migrate::report(&client, &options.schema, SCHEMA).await
     }
 
-    /// Puts the views with the seeds' names into `public` too.
+    /// Creates the views and functions with the seeds' names in `public` too.
     pub async fn add_compat_views(&self) -> Result<(), StoreError> {
         let mut client = self.acquire().await?;
         let client: &mut Client = &mut client;
         migrate::compat_views(client, &self.options.schema).await
     }
 
-    /// Takes in everything a SQLite database holds, in one transaction that is read back before it is committed. The database must
-    /// be empty; the file is held meanwhile and stays as it is.
+    /// Imports a whole SQLite database in one transaction that is read back before it is committed. The target must be empty; the
+    /// file is locked meanwhile and not changed.
     pub async fn import_sqlite(&self, from: PathBuf, clock: Clock) -> Result<Moved, MaintenanceError> {
         let mut client = self.acquire().await.map_err(StoreError::from)?;
         let client: &mut Client = &mut client;

@@ -62,7 +62,7 @@ fn list_sql(order: Order) -> String {
 }
 
 impl PostgresStore {
-    /// A decision that bears these very words is this one, also where its first try was not heard of.
+    /// A stored decision with the same values is this one, where an earlier attempt may have been committed.
     async fn decide_now(
         &self,
         tenant_id: Uuid,
@@ -82,7 +82,7 @@ impl PostgresStore {
         );
         let (by, status) = (clean(by), status.as_str());
         let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now)];
-        let rows = self.tell(DbRole::Tenant(tenant_id), &sql, &values).await?;
+        let rows = self.query_once(DbRole::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");
         first(&rows, |columns| {
             let row = approval(columns)?;

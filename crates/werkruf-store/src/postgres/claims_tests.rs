@@ -1,4 +1,4 @@
-//! Several servers on one database give chunks their vectors: each chunk is one server's, until it is done, let go of, or forgotten.
+//! Several processes on one database embed chunks: each chunk is claimed by one of them until it is embedded, released or expired.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::testbed::fresh_database;
 
 const CHUNKS: usize = 60;
 
-/// Three stores that know nothing of each other but the database, and documents of one chunk each.
+/// Three stores that share only the database, and documents of one chunk each.
 async fn three() -> (World<PostgresStore>, [Arc<PostgresStore>; 3]) {
     let (url, clock) = (fresh_database(), Clock::system(0));
     let open = async || {
@@ -35,45 +35,45 @@ async fn claim(store: &PostgresStore, model: &str, owner: Uuid, limit: u32) -> V
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_work_at_once_never_have_the_same_chunk() {
+async fn processes_that_embed_at_once_never_claim_the_same_chunk() {
     let (world, stores) = three().await;
     // Each embeds batches until it finds none, as the embedder does.
     let working = stores.iter().map(|store| {
         let owner = world.id();
         async move {
-            let mut paid = Vec::new();
+            let mut embedded = Vec::new();
             loop {
                 let batch = claim(store, "m", owner, 7).await;
                 if batch.is_empty() {
-                    return paid;
+                    return embedded;
                 }
                 let vectors = batch.iter().map(|number| NewVector { number: *number, vector: Some(vec![1.0]) }).collect();
-                paid.extend(batch);
+                embedded.extend(batch);
                 store.put_vectors("m".to_owned(), vectors).await.unwrap();
                 store.release_claims(owner).await.unwrap();
             }
         }
     });
-    let paid = join_all(working).await.concat();
-    let different: BTreeSet<i64> = paid.iter().copied().collect();
-    assert_eq!((paid.len(), different.len()), (CHUNKS, CHUNKS), "each chunk was paid for once");
+    let embedded = join_all(working).await.concat();
+    let different: BTreeSet<i64> = embedded.iter().copied().collect();
+    assert_eq!((embedded.len(), different.len()), (CHUNKS, CHUNKS), "each chunk was embedded once");
     assert!(world.store.unembedded("m".to_owned(), 0, 10).await.unwrap().is_empty());
     let left = world.store.query(DbRole::System, "SELECT 1 FROM embedding_claims", &[]).await.unwrap();
-    assert!(left.is_empty(), "nothing is kept of work that is done");
+    assert!(left.is_empty(), "finished work leaves no claim");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_is_kept_let_go_of_or_forgotten() {
+async fn a_claim_is_renewed_released_or_expires() {
     let (world, [here, there, _]) = three().await;
     let (mine, yours) = (world.id(), world.id());
     let everything = u32::try_from(CHUNKS).unwrap();
     let first = claim(&here, "m", mine, 10).await;
     let rest = claim(&there, "m", yours, everything).await;
     assert_eq!((first.len(), rest.len()), (10, CHUNKS - 10));
-    assert!(claim(&here, "m", mine, everything).await.is_empty(), "one's own claims are not given twice either");
-    assert!(claim(&here, "other model", mine, everything).await.is_empty(), "whoever embeds a chunk, for whatever model, has it");
+    assert!(claim(&here, "m", mine, everything).await.is_empty(), "a process does not get its own claims again");
+    assert!(claim(&here, "other model", mine, everything).await.is_empty(), "a claim holds for every model");
 
-    // One is not heard of any more, the other says that it is still there.
+    // The claims of the first process expire, the second one renews its own.
     here.query(DbRole::System, "UPDATE embedding_claims SET until = '-infinity'", &[]).await.unwrap();
     there.renew_claims(yours).await.unwrap();
     assert_eq!(claim(&there, "m", yours, everything).await, first);
@@ -81,7 +81,7 @@ async fn a_claim_is_kept_let_go_of_or_forgotten() {
     there.release_claims(yours).await.unwrap();
     let all = claim(&here, "m", mine, everything).await;
     assert_eq!(all.len(), CHUNKS);
-    // Chunks that are gone leave no claim that hurts.
+    // The claim of a deleted chunk does no harm.
     assert!(world.store.delete_document(world.tenant, "a".to_owned(), "d0".to_owned()).await.unwrap());
     here.release_claims(mine).await.unwrap();
     assert_eq!(claim(&there, "m", yours, everything).await.len(), CHUNKS - 1);

@@ -27,13 +27,13 @@ impl ClientRequests for PostgresStore {
         })
     }
 
-    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, seen: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        // Who has gone on from there meanwhile would branch off: only the newest turn counts.
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        // A client that continues from an older turn would branch off: only the newest turn counts.
         let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND seen = $3
                      AND conversation_id IS NOT NULL AND NOT EXISTS
                        (SELECT 1 FROM turns WHERE tenant_id = $1 AND conversation_id = own.conversation_id AND id > own.id)
                    ORDER BY id DESC LIMIT 1";
-        Box::pin(self.resumed(sql, tenant_id, user_id, seen))
+        Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
     }
 
     fn conversation_awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
@@ -46,23 +46,23 @@ impl ClientRequests for PostgresStore {
             let call_ids: Vec<_> = call_ids.iter().map(|id| clean(id)).collect();
             let user_id = clean(&user_id);
             let values = [p(&tenant_id), p(&user_id), (&call_ids as _, Type::TEXT_ARRAY)];
-            let mut found = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resumed)?;
-            // Ids such as call_0 come again in other conversations: two that wait are none that is meant.
+            let mut found = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resume_point)?;
+            // Ids such as call_0 occur in several conversations: where two wait, it is unknown which one is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
         })
     }
 
-    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, sent: String) -> StoreFuture<'_, Option<ResumePoint>> {
+    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
         let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND sent = $3
                      AND conversation_id IS NOT NULL ORDER BY id DESC LIMIT 1";
-        Box::pin(self.resumed(sql, tenant_id, user_id, sent))
+        Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
     }
 
-    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, seen: String) -> StoreFuture<'_, bool> {
+    fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, digest: String) -> StoreFuture<'_, bool> {
         let sql = "UPDATE turns SET seen = $3 WHERE tenant_id = $1 AND id = $2 AND (seen IS NULL OR ($4 AND seen = $3)) RETURNING true";
-        Box::pin(
-            async move { Ok(self.tell(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&seen))]).await?.len() == 1) },
-        )
+        Box::pin(async move {
+            Ok(self.query_once(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&digest))]).await?.len() == 1)
+        })
     }
 
     fn withdraw_client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, bool> {
@@ -73,13 +73,13 @@ impl ClientRequests for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn resumed(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<ResumePoint>, StoreError> {
+    async fn resume_point(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<ResumePoint>, StoreError> {
         let (user_id, digest) = (clean(&user_id), clean(&digest));
         let values = [p(&tenant_id), p(&user_id), p(&digest)];
-        first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resumed)
+        first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resume_point)
     }
 }
 
-fn resumed(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
+fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
     Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
 }

@@ -11,12 +11,12 @@ use super::param::p;
 use super::row::{all, only};
 use crate::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamPosition};
 
-/// Of the text that is being written only a mark travels.
-const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, shown.mark FROM leases LEFT JOIN LATERAL (
+/// Of the partial text only a digest is read.
+const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, current.mark FROM leases LEFT JOIN LATERAL (
       SELECT turns.id || '/' || turns.step || '/' || hashtextextended(turns.partial, 0) AS mark FROM turns
       WHERE turns.tenant_id = $1 AND turns.conversation_id = leases.conversation_id AND turns.finished_at IS NULL
         AND turns.partial IS NOT NULL ORDER BY turns.id DESC LIMIT 1
-    ) AS shown ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
+    ) AS current ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
 
 impl Cluster for PostgresStore {
     fn lease_ttl(&self) -> Option<Duration> {
@@ -28,21 +28,21 @@ impl Cluster for PostgresStore {
     }
 
     fn pending_cancels(&self, owner: String) -> StoreFuture<'_, LeaseReport> {
-        Box::pin(async move { self.wishes_of(&owner).await })
+        Box::pin(async move { self.cancel_requests_of(&owner).await })
     }
 
     fn claim_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, Uuid> {
-        let sql = "SELECT board_call($1, $2, $3, make_interval(secs => $4))";
+        let sql = "SELECT claim_dedupe_key($1, $2, $3, make_interval(secs => $4))";
         Box::pin(async move {
-            let moment = CLAIM_WINDOW.as_secs_f64();
+            let window = CLAIM_WINDOW.as_secs_f64();
             let key = dedupe_key.as_str();
-            let values = [p(&tenant_id), p(&key), p(&call_id), (&moment as _, Type::FLOAT8)];
+            let values = [p(&tenant_id), p(&key), p(&call_id), (&window as _, Type::FLOAT8)];
             only(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.id())
         })
     }
 
     fn release_key(&self, tenant_id: Uuid, dedupe_key: String, call_id: Uuid) -> StoreFuture<'_, ()> {
-        let sql = "DELETE FROM boardings WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
+        let sql = "DELETE FROM dedupe_claims WHERE tenant_id = $1 AND dedupe_key = $2 AND call_id = $3";
         Box::pin(async move {
             let key = dedupe_key.as_str();
             self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())
@@ -65,14 +65,14 @@ impl Cluster for PostgresStore {
     }
 
     fn notify(&self) {
-        if let Some(door) = &self.door {
-            door.notify();
+        if let Some(notifier) = &self.notifier {
+            notifier.notify();
         }
     }
 
     fn notified(&self) -> BoxFuture<'_, ()> {
-        match &self.door {
-            Some(door) => Box::pin(door.notified()),
+        match &self.notifier {
+            Some(notifier) => Box::pin(notifier.notified()),
             None => Box::pin(std::future::pending()),
         }
     }

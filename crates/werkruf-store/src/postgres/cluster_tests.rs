@@ -1,4 +1,4 @@
-//! Two processes on one database: who owns a conversation, who waits for whom, and how they hear of each other.
+//! Two processes on one database: ownership of conversations, waiting turns, and notifications.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{Cluster, ConversationRef, NewPartial, OpenTurn, Opened, Records, Sto
 
 pub(super) type Process = World<PostgresStore>;
 
-/// Two stores that know nothing of each other but the database.
+/// Two stores that share only the database.
 pub(super) async fn two() -> (Process, Process) {
     let (url, clock) = (fresh_database(), Clock::system(0));
     let open = async || {
@@ -41,7 +41,7 @@ async fn an_expired_lease_is_taken_by_exactly_one_and_its_owner_is_fenced() {
     let running = here.talk().await;
     let refused = there.store.take_over(there.tenant, running.turn, "other".to_owned(), there.now).await;
     assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
-    assert!(there.store.unfinished_turns("other".to_owned()).await.unwrap().is_empty(), "somebody works on it");
+    assert!(there.store.unfinished_turns("other".to_owned()).await.unwrap().is_empty(), "another process is running it");
 
     expire_leases(&here.store).await;
     assert_eq!(there.store.unfinished_turns("other".to_owned()).await.unwrap().len(), 1);
@@ -59,7 +59,7 @@ async fn an_expired_lease_is_taken_by_exactly_one_and_its_owner_is_fenced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_comes_late_but_first_keeps_its_lease() {
+async fn an_owner_that_renews_an_expired_lease_first_keeps_it() {
     let (here, there) = two().await;
     let running = here.talk().await;
     expire_leases(&here.store).await;
@@ -93,7 +93,7 @@ async fn one_message_on_two_processes_at_once_is_one_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_comes_before_one_who_waits_longer() {
+async fn no_turn_starts_before_one_that_waits_longer() {
     let (here, there) = two().await;
     let first = here.talk().await;
     let wait = async |process: &Process, owner: &str| {
@@ -113,12 +113,12 @@ async fn nobody_comes_before_one_who_waits_longer() {
         let fence = there.store.start_turn(there.tenant, turn, "there", there.now).await.unwrap();
         there.complete(&crate::story::Running { fence, turn, ..first.clone() }).await;
     }
-    let told: Vec<_> = here.store.history(here.tenant, first.conversation).await.unwrap().into_iter().filter_map(|m| m.turn_id).collect();
-    assert_eq!(told, [first.turn, first.turn, second, second, third, third, fourth, fourth]);
+    let turns: Vec<_> = here.store.history(here.tenant, first.conversation).await.unwrap().into_iter().filter_map(|m| m.turn_id).collect();
+    assert_eq!(turns, [first.turn, first.turn, second, second, third, third, fourth, fourth]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_processes_write_one_conversation_without_a_hole() {
+async fn many_processes_write_one_conversation_without_a_gap() {
     let (here, there) = two().await;
     let first = here.talk().await;
     here.complete(&first).await;
@@ -127,15 +127,15 @@ async fn many_processes_write_one_conversation_without_a_hole() {
         process.store.open_turn(existing(process, first.conversation, &format!("process-{}", number % 2)))
     }))
     .await;
-    let begun = opened.iter().filter(|opened| matches!(opened, Ok(Opened::Stored { fence: Some(_), .. }))).count();
+    let started = opened.iter().filter(|opened| matches!(opened, Ok(Opened::Stored { fence: Some(_), .. }))).count();
     assert!(opened.iter().all(Result::is_ok));
-    assert_eq!(begun, 1, "one at a time");
+    assert_eq!(started, 1, "one at a time");
     let events = here.store.events(here.tenant, first.conversation, None, 0, 100).await.unwrap();
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=42).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wishes_are_heard_when_leases_are_renewed() {
+async fn cancel_requests_are_read_when_leases_are_renewed() {
     let (here, there) = two().await;
     let (running, other) = (here.talk().await, here.talk().await);
     let call = here.call(&running, 0);
@@ -156,45 +156,45 @@ async fn wishes_are_heard_when_leases_are_renewed() {
 async fn a_stream_is_followed_from_another_process() {
     let (here, there) = two().await;
     let running = here.talk().await;
-    let place = async || there.store.stream_positions(there.tenant, vec![running.conversation, there.id()]).await.unwrap();
-    let [begun] = place().await.try_into().unwrap();
-    assert_eq!((begun.stream_id, begun.next_event_seq, begun.partial), (running.conversation, 2, None));
-    let keep = async |content: &str| {
+    let position = async || there.store.stream_positions(there.tenant, vec![running.conversation, there.id()]).await.unwrap();
+    let [started] = position().await.try_into().unwrap();
+    assert_eq!((started.stream_id, started.next_event_seq, started.partial), (running.conversation, 2, None));
+    let save = async |content: &str| {
         let partial = NewPartial { fence: running.fence.clone(), turn_id: running.turn, step: 1, content: content.to_owned() };
         assert_eq!(here.store.save_partials(vec![partial], here.now).await.unwrap(), 1);
-        place().await.remove(0).partial.unwrap()
+        position().await.remove(0).partial.unwrap()
     };
-    let marks = [keep("Hel").await, keep("Lo!").await, keep("Lo!").await];
+    let marks = [save("Hel").await, save("Lo!").await, save("Lo!").await];
     assert!(marks[0] != marks[1] && marks[1] == marks[2], "{marks:?}");
     here.complete(&running).await;
-    let [done] = place().await.try_into().unwrap();
+    let [done] = position().await.try_into().unwrap();
     assert_eq!((done.next_event_seq, done.partial), (3, None));
     assert!(there.store.stream_positions(there.id(), vec![running.conversation]).await.unwrap().is_empty(), "another tenant sees nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_knock_is_heard_by_the_other_process_only() {
+async fn a_notification_reaches_the_other_process_only() {
     let (here, there) = two().await;
-    // Whoever begins to listen is told: what came before was missed. Told while it waited, it may be told once more.
+    // A process that starts to listen is woken, because it may have missed notifications. It may be woken twice.
     for process in [&here, &there] {
         process.store.notified().await;
         while tokio::time::timeout(Duration::from_millis(100), process.store.notified()).await.is_ok() {}
     }
-    let heard = async || {
+    let received = async || {
         while tokio::time::timeout(Duration::from_millis(200), there.store.notified()).await.is_err() {
             here.store.notify();
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), heard()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), received()).await.unwrap();
     for _ in 0..100 {
         here.store.notify();
     }
     let silent = tokio::time::timeout(Duration::from_millis(300), here.store.notified()).await;
-    assert!(silent.is_err(), "a process does not hear itself");
+    assert!(silent.is_err(), "a process does not receive its own notifications");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_for_work_is_fair_to_every_tenant() {
+async fn a_scan_for_work_is_fair_to_every_tenant() {
     let (here, _) = two().await;
     let (mut crowded, mut quiet) = (here.clone(), here.clone());
     (crowded.tenant, quiet.tenant) = (here.id(), here.id());
@@ -205,11 +205,11 @@ async fn a_look_for_work_is_fair_to_every_tenant() {
     expire_leases(&here.store).await;
     let found = here.store.unfinished_turns("other".to_owned()).await.unwrap();
     assert_eq!(found.len(), 6);
-    assert!(found[..2].iter().any(|turn| turn.id == lone.turn), "the second look-out is the quiet tenant's");
+    assert!(found[..2].iter().any(|turn| turn.id == lone.turn), "one of the first two is the quiet tenant's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_that_cannot_be_stored_is_stored_all_the_same() {
+async fn text_that_cannot_be_stored_is_stored_with_replacements() {
     let (here, _) = two().await;
     let mut open = here.opening(here.new_conversation(), "nul \0 here");
     open.user_id = "1".to_owned();
@@ -241,7 +241,7 @@ async fn text_that_cannot_be_stored_is_stored_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_without_a_tenant_is_nobodys() {
+async fn a_turn_is_visible_to_its_tenant_and_the_system_only() {
     let (here, _) = two().await;
     let running = here.talk().await;
     let count = async |scope| {

@@ -1,16 +1,17 @@
--- The seeds' names in `public` too (`migrate --compat-views`). Only a view or function of ours is replaced; another thing of that name is refused.
+-- The seeds' views and functions in `public` too (`migrate --compat-views`). Only a view or function of ours is replaced; where another
+-- program has that name, nothing is changed.
 DO $$
 DECLARE
-  home text := current_schema();
+  our_schema text := current_schema();
   wanted text;
 BEGIN
   FOREACH wanted IN ARRAY ARRAY['chats', 'tool_call', 'api_usage_by_chat'] LOOP
     IF to_regclass(format('public.%I', wanted)) IS NOT NULL AND obj_description(to_regclass(format('public.%I', wanted)), 'pg_class')
        IS DISTINCT FROM 'werkruf compatibility view' THEN
-      RAISE EXCEPTION USING ERRCODE = 'duplicate_table', MESSAGE = format('public.%s is there already and is not ours', wanted);
+      RAISE EXCEPTION USING ERRCODE = 'duplicate_table', MESSAGE = format('public.%s exists already and belongs to another program', wanted);
     END IF;
     EXECUTE format('DROP VIEW IF EXISTS public.%I', wanted);
-    EXECUTE format('CREATE VIEW public.%I WITH (security_invoker = true) AS SELECT * FROM %I.%I', wanted, home, wanted);
+    EXECUTE format('CREATE VIEW public.%I WITH (security_invoker = true) AS SELECT * FROM %I.%I', wanted, our_schema, wanted);
     EXECUTE format('COMMENT ON VIEW public.%I IS ''werkruf compatibility view''', wanted);
     EXECUTE format('GRANT SELECT ON public.%I TO werkruf_operator', wanted);
   END LOOP;
@@ -21,12 +22,12 @@ BEGIN
     IF to_regprocedure('public.' || regexp_replace(wanted, '(\(|, )[a-z_]+ ', '\1', 'g')) IS NOT NULL
        AND obj_description(to_regprocedure('public.' || regexp_replace(wanted, '(\(|, )[a-z_]+ ', '\1', 'g')), 'pg_proc')
        IS DISTINCT FROM 'werkruf compatibility function' THEN
-      RAISE EXCEPTION USING ERRCODE = 'duplicate_function', MESSAGE = format('public.%s is there already and is not ours', wanted);
+      RAISE EXCEPTION USING ERRCODE = 'duplicate_function', MESSAGE = format('public.%s exists already and belongs to another program', wanted);
     END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION public.%s RETURNS TABLE (id uuid, document_id text, title text, content text, %s float8)
       LANGUAGE sql STABLE BEGIN ATOMIC SELECT * FROM %I.%s; END',
       replace(replace(wanted, 'integer,', 'integer DEFAULT 6,'), 'collection text', 'collection text DEFAULT ''default'''),
-      CASE WHEN wanted LIKE 'text%' THEN 'bm25' ELSE 'similarity' END, home, regexp_replace(wanted, ' (text|integer|real\[\])', '', 'g'));
+      CASE WHEN wanted LIKE 'text%' THEN 'bm25' ELSE 'similarity' END, our_schema, regexp_replace(wanted, ' (text|integer|real\[\])', '', 'g'));
     EXECUTE format('COMMENT ON FUNCTION public.%s IS ''werkruf compatibility function''', wanted);
   END LOOP;
   GRANT USAGE ON SCHEMA public TO werkruf_operator;

@@ -1,8 +1,8 @@
-//! [`Maintenance`] on PostgreSQL. A person's content leaves every table; ids, times, statuses and bills stay, so that the registry remains
-//! readable.
+//! [`Maintenance`] on PostgreSQL. A person's content is removed from every table; ids, times, statuses and usage rows stay, so that the
+//! registry remains readable.
 //!
-//! Invariants: one transaction; a turn that somebody works on is never touched; rows of other people keep their content. A new text
-//! or JSON column must be handled here or be named with a reason in `erase_tests.rs`.
+//! Invariants: one transaction; a turn that a process is running is never touched; rows of other people keep their content. A new text
+//! or JSON column must be handled here or be named with a reason in SQLite's `erase_tests.rs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Backup, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFu
 impl Maintenance for PostgresStore {
     fn counts(&self) -> Counts {
         let commits = self.commits.load(Ordering::Relaxed);
-        // How many rows each of them wrote is known to the database alone.
+        // Only the database knows how many rows each of them wrote.
         Counts { commits, groups: commits, row_writes: 0 }
     }
 
@@ -81,12 +81,12 @@ const OF_CONVERSATIONS: [&str; 2] = [
     "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
 ];
 
-// $1 tenant, $2 turns. A tool nobody knows has the name a model made up.
+// $1 tenant, $2 turns. The name of an unknown tool was invented by a model, so it may be content.
 const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL, repairs = NULL, response = NULL, error = NULL,
     error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END
     WHERE tenant_id = $1 AND turn_id = ANY ($2) RETURNING true";
-const OF_TURNS: [&str; 7] = [
+const OF_TURNS: [&str; 6] = [
     "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = $1
        AND id IN (SELECT conversation_id FROM turns WHERE tenant_id = $1 AND id = ANY ($2))",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = $1
@@ -94,14 +94,13 @@ const OF_TURNS: [&str; 7] = [
     "UPDATE approvals SET arguments = '{}', arguments_digest = '' WHERE tenant_id = $1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = $1 AND turn_id = ANY ($2))",
     "DELETE FROM inbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
-    "DELETE FROM outbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
     // A turn without a conversation is a stream of its own.
     "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
     "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, seen = NULL, sent = NULL
        WHERE tenant_id = $1 AND id = ANY ($2)",
 ];
-/// What the person did in somebody else's conversation loses its words and keeps its place, so that the history stays valid. Their
-/// own conversations are among these, and lose everything afterwards.
+/// Messages of the person in another user's conversation lose their content and keep their seq, so that the history stays valid. The
+/// person's own conversations are among these, and lose everything afterwards.
 const IN_CONVERSATIONS: [&str; 2] = [
     "UPDATE messages SET content = '[erased]', metadata = '{}', tool_calls = CASE WHEN tool_calls IS NOT NULL THEN
        (SELECT coalesce(jsonb_agg(jsonb_build_object('id', call ->> 'id', 'name', call ->> 'name', 'args', '{}'::jsonb) ORDER BY n), '[]')
@@ -113,11 +112,11 @@ const IN_CONVERSATIONS: [&str; 2] = [
        AND events.conversation_id = turns.conversation_id AND events.turn_id = turns.id",
 ];
 
-/// Remembers the erasure too, as the system: a dump made afterwards carries it.
+/// Records the erasure too, as the system role: a dump made afterwards contains the record.
 const MARK: &str = "INSERT INTO settings (name, value) VALUES ($1, to_char($2 AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))
     ON CONFLICT (name) DO UPDATE SET value = greatest(settings.value, excluded.value)";
 
-/// One person, on the way out.
+/// The erasure of one person.
 struct Erasure {
     tenant_id: Uuid,
     user_id: String,
@@ -127,7 +126,7 @@ struct Erasure {
 }
 
 impl Erasure {
-    /// `None` when nobody is known by this id.
+    /// `None` when no user has this id.
     async fn run(&self, transaction: &Transaction) -> Result<Option<Erased>, Fault> {
         let user_id = self.user_id.as_str();
         let of_person = [p(&self.tenant_id), p(&user_id)];
@@ -136,12 +135,12 @@ impl Erasure {
             if !self.cancel {
                 return Err(StoreError::Busy.into());
             }
-            // Busy where somebody works on it.
+            // Busy where a process is running it.
             end_turn(transaction, turn, &CANCELED, &self.clock, self.now).await?;
         }
         let found = [CONVERSATIONS, TURNS, PERSON].map(|sql| Statement { sql, params: &of_person });
         let found = transaction.run(&found).await?;
-        let [conversations, turns, person] = &found[..] else { return Err(StoreError::Broken("an answer is missing".to_owned()).into()) };
+        let [conversations, turns, person] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
         let (conversations, turns) = (all(conversations, |columns| columns.id())?, all(turns, |columns| columns.id())?);
         if person.is_empty() && conversations.is_empty() && turns.is_empty() {
             return Ok(None);
@@ -167,7 +166,7 @@ impl Erasure {
             turns: changed(turns.len()),
             calls: rows(done.get(2)),
             keys: rows(done.get(1)),
-            // Dead rows are PostgreSQL's own to sweep; until its vacuum has been by they are in the files.
+            // Dead rows stay in the files until PostgreSQL's vacuum removes them.
             compacted: false,
             copies: Vec::new(),
         }))

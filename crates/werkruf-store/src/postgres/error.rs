@@ -1,4 +1,4 @@
-//! Faults of the work that is done outside the usual flush: migrating, moving, reading another program's tables.
+//! Errors of work that does not go through `flush`: migrations, imports, reading another program's tables.
 
 use super::fault::Fault;
 use crate::StoreError;
@@ -7,7 +7,7 @@ impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Unsent(why) | Fault::Unknown(why) => Self::Unavailable(why),
-            Fault::Again(error) | Fault::Refused(error) => error,
+            Fault::Conflict(error) | Fault::Refused(error) => error,
         }
     }
 }
@@ -18,7 +18,6 @@ impl From<tokio_postgres::Error> for StoreError {
     }
 }
 
-/// Something that must not be, in words.
 pub(super) fn broken(why: impl Into<String>) -> StoreError {
     StoreError::Broken(why.into())
 }

@@ -1,4 +1,4 @@
-//! What PostgreSQL says went wrong, and what that means for the operation.
+//! Errors of PostgreSQL, and what each means for the operation.
 
 use std::error::Error as _;
 
@@ -14,9 +14,10 @@ pub(super) enum Fault {
     Unsent(String),
     /// The connection was lost after the transaction was sent: it may have been committed.
     Unknown(String),
-    /// Undone by the database in favour of somebody else; the whole may be tried again. What to say when that did not help.
-    Again(StoreError),
-    /// Undone, for good.
+    /// Rolled back by the database in favour of another transaction; the whole may be tried again. Holds the error for the case that
+    /// retries do not help.
+    Conflict(StoreError),
+    /// Rolled back; a retry would fail too.
     Refused(StoreError),
 }
 
@@ -28,7 +29,7 @@ impl From<StoreError> for Fault {
 
 impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
-        // Its own text says only that something went wrong.
+        // The pool's own text does not name the cause.
         let cause = error.source().and_then(|cause| cause.source().map(ToString::to_string).or_else(|| Some(cause.to_string())));
         Self::Unsent(cause.unwrap_or_else(|| error.to_string()))
     }
@@ -37,7 +38,7 @@ impl From<PoolError> for Fault {
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         if let Some(cause) = error.as_db_error() {
-            return said(cause);
+            return by_sqlstate(cause);
         }
         if error.is_closed() || error.source().is_some_and(|cause| cause.is::<std::io::Error>()) {
             return Self::Unknown(error.source().map_or_else(|| error.to_string(), ToString::to_string));
@@ -47,16 +48,16 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-/// By SQLSTATE. `WK…` are the words of our own functions.
-fn said(error: &DbError) -> Fault {
+/// `WK…` are the codes of our own functions.
+fn by_sqlstate(error: &DbError) -> Fault {
     let (code, text) = (error.code().code(), format!("{} ({})", error.message(), error.code().code()));
     match code {
         "WK001" => Fault::Refused(StoreError::Fenced),
         "WK002" => Fault::Refused(StoreError::Busy),
         "WK003" => Fault::Refused(moved(error.message())),
-        "40001" | "40P01" | "55P03" => Fault::Again(StoreError::Unavailable(text)),
-        // The conversation was deleted between two statements: the second look finds none.
-        "23503" => Fault::Again(StoreError::Broken(text)),
+        "40001" | "40P01" | "55P03" => Fault::Conflict(StoreError::Unavailable(text)),
+        // The conversation was deleted between two statements: the next attempt finds none.
+        "23503" => Fault::Conflict(StoreError::Broken(text)),
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Fault::Unknown(text),
         "53100" => Fault::Refused(StoreError::Full(text)),
         "57014" | "25006" => Fault::Refused(StoreError::Unavailable(text)),
@@ -68,9 +69,9 @@ fn said(error: &DbError) -> Fault {
     }
 }
 
-/// A function says which row: the word for it, then its id.
+/// The message of a function names the row: its kind, then its id.
 fn moved(message: &str) -> StoreError {
-    let (word, id) = message.split_once(' ').unwrap_or((message, ""));
-    let what = ["turn", "call", "message", "collection", "document"].into_iter().find(|known| *known == word).unwrap_or("row");
+    let (kind, id) = message.split_once(' ').unwrap_or((message, ""));
+    let what = ["turn", "call", "message", "collection", "document"].into_iter().find(|known| *known == kind).unwrap_or("row");
     StoreError::Moved { what, id: id.to_owned() }
 }

@@ -1,8 +1,8 @@
-//! One transaction, sent whole in one flush, and tried again where that is right.
+//! One transaction, sent whole in one flush, and retried where that is safe.
 //!
-//! Invariants: role, tenant, search path and limits are set inside every transaction and end with it, so no connection has a state
-//! (poolers may mix them), and no statement has a name. A transaction whose end was not heard may be committed: whoever cannot do it
-//! twice is told on the second try, in its last parameter.
+//! Invariants: role, tenant, search path and limits are set inside every transaction and end with it, so a connection has no state
+//! (poolers may mix connections), and no statement has a name. A transaction whose answer was lost may have been committed: a statement
+//! that must not run twice gets that as its last parameter in the next attempt.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -26,9 +26,9 @@ pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 /// Whose rows a transaction may see.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DbRole {
-    /// One tenant's; row-level security holds the rest back.
+    /// One tenant's; row-level security hides the rest.
     Tenant(Uuid),
-    /// Everybody's. Only `system.rs` uses it, and what belongs to no tenant.
+    /// Those of every tenant. For work over all tenants, and for rows that belong to no tenant.
     System,
 }
 
@@ -38,26 +38,26 @@ pub(super) struct Statement<'a> {
     pub(super) params: &'a [Param<'a>],
 }
 
-/// One try among several.
+/// One attempt among several.
 #[derive(Clone, Copy)]
 struct Attempt {
-    /// Until when to find out, where the end of an earlier try was not heard.
-    unheard: Option<Deadline>,
+    /// Set once the answer of an earlier attempt was lost: until when to find out whether it was committed.
+    lost_answer: Option<Deadline>,
 }
 
 impl Attempt {
-    /// Whether an earlier try may have been committed.
-    const fn again(self) -> bool {
-        self.unheard.is_some()
+    /// Whether an earlier attempt may have been committed.
+    const fn is_retry(self) -> bool {
+        self.lost_answer.is_some()
     }
 }
 
-/// An answer comes within two seconds while the database is away; this much of them is spent on finding out what happened.
+/// While the database is away an operation ends within two seconds; this much of them is spent on finding out what was committed.
 const PATIENCE: Duration = Duration::from_millis(1800);
-/// Beyond the statement timeout: whoever has not answered by then never will.
+/// Longer than the statement timeout: a database that has not answered by then never will.
 const SILENCE: Duration = Duration::from_secs(12);
-/// How often a transaction that lost against another is tried in all.
-const TRIES: u32 = 5;
+/// Attempts at a transaction that the database rolls back in favour of another.
+const ATTEMPTS: u32 = 5;
 
 impl PostgresStore {
     /// One statement that may run twice without harm; its rows.
@@ -71,12 +71,12 @@ impl PostgresStore {
         self.repeat(|attempt| Box::pin(self.send(attempt, scope, statements))).await
     }
 
-    /// One statement whose last parameter, after these, is whether an earlier try may have been committed.
-    pub(super) async fn tell(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    /// One statement that must not run twice. Its last parameter, after these, is whether an earlier attempt may have been committed.
+    pub(super) async fn query_once(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         self.repeat(|attempt| {
             Box::pin(async move {
                 let mut params = params.to_vec();
-                params.push((if attempt.again() { &true } else { &false }, Type::BOOL));
+                params.push((if attempt.is_retry() { &true } else { &false }, Type::BOOL));
                 Ok(self.send(attempt, scope, &[Statement { sql, params: &params }]).await?.pop().unwrap_or_default())
             })
         })
@@ -101,9 +101,9 @@ impl PostgresStore {
         .await
     }
 
-    /// Tries until it is done, it is clear that it will not be, or patience ends.
+    /// Retries until the work is done, has failed for good, or time is up.
     async fn repeat<'a, T>(&'a self, work: impl Fn(Attempt) -> BoxFuture<'a, Result<T, Fault>>) -> Result<T, StoreError> {
-        let (mut tried, mut attempt) = (0, Attempt { unheard: None });
+        let (mut tried, mut attempt) = (0, Attempt { lost_answer: None });
         loop {
             tried += 1;
             let error = match work(attempt).await {
@@ -112,19 +112,19 @@ impl PostgresStore {
                     return Ok(done);
                 }
                 Err(Fault::Refused(error)) => return Err(error),
-                Err(Fault::Unsent(text)) if !attempt.again() => return Err(StoreError::Unavailable(text)),
+                Err(Fault::Unsent(text)) if !attempt.is_retry() => return Err(StoreError::Unavailable(text)),
                 Err(Fault::Unsent(text)) => StoreError::Unavailable(text),
                 Err(Fault::Unknown(text)) => {
-                    attempt.unheard.get_or_insert_with(|| Deadline::after(PATIENCE));
+                    attempt.lost_answer.get_or_insert_with(|| Deadline::after(PATIENCE));
                     StoreError::Unavailable(text)
                 }
-                Err(Fault::Again(error)) if tried >= TRIES => return Err(error),
-                Err(Fault::Again(error)) => error,
+                Err(Fault::Conflict(error)) if tried >= ATTEMPTS => return Err(error),
+                Err(Fault::Conflict(error)) => error,
             };
-            if attempt.unheard.is_some_and(Deadline::passed) {
+            if attempt.lost_answer.is_some_and(Deadline::passed) {
                 return Err(error);
             }
-            tracing::debug!(tried, again = attempt.again(), %error, "a transaction is tried again");
+            tracing::debug!(tried, is_retry = attempt.is_retry(), %error, "a transaction is tried again");
             tokio::time::sleep(Duration::from_millis(10 * u64::from(tried.min(10))).mul_f64(0.5 + self.clock.chance())).await;
         }
     }
@@ -135,20 +135,20 @@ impl PostgresStore {
         match timeout(SILENCE, flush(&client, &begin, statements)).await {
             Ok(answered) => answered,
             Err(_) => {
-                // Nobody knows what will still come out of it.
+                // The transaction may still be committed; the connection cannot be used again.
                 drop(Object::take(client));
                 Err(Fault::Unknown("the database has been silent for too long".to_owned()))
             }
         }
     }
 
-    /// A connection that was alive a moment ago, soon or not at all.
+    /// A connection of the pool, or an error within the acquire timeout.
     pub(super) async fn acquire(&self) -> Result<Object, Fault> {
-        self.acquire_for(Attempt { unheard: None }).await
+        self.acquire_for(Attempt { lost_answer: None }).await
     }
 
     async fn acquire_for(&self, attempt: Attempt) -> Result<Object, Fault> {
-        let patience = attempt.unheard.map_or(self.options.acquire_timeout, |until| until.left().min(self.options.acquire_timeout));
+        let patience = attempt.lost_answer.map_or(self.options.acquire_timeout, |until| until.left().min(self.options.acquire_timeout));
         match timeout(patience, self.pool.get()).await {
             Ok(got) => Ok(got?),
             Err(_) => Err(Fault::Unsent("no connection became free in time".to_owned())),
@@ -169,7 +169,8 @@ impl PostgresStore {
     }
 }
 
-/// A transaction that is held open. Dropped before its end it takes its connection with it: nobody else may find it inside.
+/// An open transaction. Dropped before its end it closes its connection, so that no other operation gets a connection inside a
+/// transaction.
 pub(super) struct Transaction {
     client: Option<Object>,
 }
@@ -217,7 +218,7 @@ fn boxed<'a, T>(future: impl Future<Output = Result<T, tokio_postgres::Error>> +
     Box::pin(future)
 }
 
-/// `BEGIN`, the statements and `COMMIT` leave together; after a failed statement the database makes a rollback of the commit.
+/// `BEGIN`, the statements and `COMMIT` are sent together; after a failed statement the database turns the commit into a rollback.
 async fn flush(client: &Client, begin: &str, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
     let mut sent = vec![boxed(async { client.batch_execute(begin).await.map(|()| Vec::new()) })];
     sent.extend(statements.iter().map(|statement| boxed(client.query_typed(statement.sql, statement.params))));
@@ -232,7 +233,7 @@ async fn flush(client: &Client, begin: &str, statements: &[Statement<'_>]) -> Re
     Ok(answers)
 }
 
-/// Polls them in this order, which is the order they are sent in, until all are answered.
+/// Polls the futures in this order, which is the order in which they are sent, until all are ready.
 async fn in_order<T: Send>(mut sent: Vec<Sent<'_, T>>) -> Vec<Result<T, tokio_postgres::Error>> {
     let mut answers: Vec<Option<Result<T, tokio_postgres::Error>>> = sent.iter().map(|_| None).collect();
     poll_fn(|context| {

@@ -10,7 +10,7 @@ use super::param::{ms, p};
 use super::text::{clean, clean_json};
 use crate::{ConversationRow, HistoryImport, NewHistory, NewMessage, StoreError, StoreFuture};
 
-// The ids are new, so a conflict is this very transaction, whose end was not heard.
+// The ids are new, so a conflict is this very transaction, committed by an attempt whose answer was lost.
 const CONVERSATION: &str = "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
     VALUES ($2, $1, $3, $4, $5, $6, '{}', $7, $7) ON CONFLICT (tenant_id, id) DO NOTHING";
 
@@ -53,7 +53,7 @@ impl PostgresStore {
     }
 }
 
-/// JSON columns travel as text inside the JSON, so that none is spelled anew on the way.
+/// JSON columns are sent as text inside the JSON, so that their exact text is kept.
 fn row(message: &NewMessage, seq: i64) -> Value {
     json!({
         "id": message.id,

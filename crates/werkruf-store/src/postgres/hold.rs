@@ -1,4 +1,4 @@
-//! Ends turns nobody will go on with, on PostgreSQL: those of a person who is erased, and all of a database that was restored.
+//! Ends turns that no process will resume: those of a person who is erased, and all of a database that was restored.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
 use super::row::{self, all, only};
-use super::turn_write::{WRITE, writing};
+use super::turn_write::{WRITE, write_document};
 use crate::ending::{Ending, Left, OWNER, RESTORED};
 use crate::{Fence, HeldWork, MaintenanceError, StoreError, TurnRow};
 
-/// The lease is held no longer than its transaction.
+/// The lease ends with its transaction, so any short time will do.
 const TTL_S: f64 = 15.0;
 
 impl PostgresStore {
-    /// Holds everything a database that was put back would otherwise go on with: for use after a restore, before any server starts.
-    /// [`StoreError::Busy`] while a server works on it, unless `force`.
+    /// Ends all pending work of a database that was restored, so that no server resumes it: for use after a restore, before any server
+    /// starts. [`StoreError::Busy`] while a server has a valid lease, unless `force`.
     pub async fn hold_pending(&self, force: bool, clock: Clock) -> Result<HeldWork, MaintenanceError> {
         let now = ms(clock.now());
         let clock = Arc::new(clock);
@@ -34,15 +34,12 @@ impl PostgresStore {
 
 async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Timestamp) -> Result<HeldWork, Fault> {
     transaction.query("SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)", &[]).await?;
-    let living = "SELECT count(*) FROM leases WHERE owner <> '' AND expires_at > clock_timestamp()";
-    if !force && only(&transaction.query(living, &[]).await?, |columns| columns.int())? > 0 {
+    let valid = "SELECT count(*) FROM leases WHERE owner <> '' AND expires_at > clock_timestamp()";
+    if !force && only(&transaction.query(valid, &[]).await?, |columns| columns.int())? > 0 {
         return Err(StoreError::Busy.into());
     }
     let at = [p(&now)];
     let approvals = "UPDATE approvals SET status = 'canceled', decided_at = $1 WHERE status = 'pending' RETURNING true";
-    let outbox =
-        "UPDATE outbox SET held = true, ambiguous = ambiguous OR status = 'sending', status = 'pending', next_at = NULL, updated_at = $1
-                  WHERE status IN ('pending', 'sending') AND NOT held RETURNING true";
     let restored =
         "INSERT INTO settings (name, value) VALUES ('restored_at', to_char($1 AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))
                     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
@@ -50,13 +47,12 @@ async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Ti
         .run(&[
             Statement { sql: "UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", params: &[] },
             Statement { sql: approvals, params: &at },
-            Statement { sql: outbox, params: &at },
             Statement { sql: restored, params: &at },
         ])
         .await?;
     let count = |place: usize| done.get(place).map_or(0, |rows| changed(rows.len()));
-    let mut held = HeldWork { approvals: count(1), outbox: count(2), ..HeldWork::default() };
-    // Those that had begun come first: what waits behind them gets its place after their results.
+    let mut held = HeldWork { approvals: count(1), ..HeldWork::default() };
+    // Turns that had started come first: messages of waiting turns get their seq after the results of these.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&transaction.query(&sql, &[]).await?, row::turn)? {
         held.calls += end_turn(transaction, &turn, &RESTORED, clock, now).await?;
@@ -69,7 +65,7 @@ pub(super) fn changed(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
-/// Ends one turn that nobody holds; how many of its calls were open.
+/// Ends one turn that no process holds; returns how many of its calls were open.
 pub(super) async fn end_turn(
     transaction: &Transaction,
     turn: &TurnRow,
@@ -77,8 +73,8 @@ pub(super) async fn end_turn(
     clock: &Clock,
     now: Timestamp,
 ) -> Result<u64, Fault> {
-    let (ttl, home) = ((&TTL_S as _, Type::FLOAT8), [p(&turn.tenant_id), p(&turn.id)]);
-    let [tenant, id] = home.clone();
+    let (ttl, key) = ((&TTL_S as _, Type::FLOAT8), [p(&turn.tenant_id), p(&turn.id)]);
+    let [tenant, id] = key.clone();
     let claimed = match turn.status {
         TurnStatus::Accepted => {
             let sql = "SELECT * FROM start_turn($1, $2, $3, $4, make_interval(secs => $5), false)";
@@ -96,15 +92,14 @@ pub(super) async fn end_turn(
         "SELECT {} FROM messages WHERE tenant_id = $1 AND conversation_id = $3 AND turn_id = $2 AND seq IS NOT NULL ORDER BY seq",
         row::MESSAGE
     );
-    let [tenant, id] = home.clone();
+    let [tenant, id] = key.clone();
     let of_conversation = [tenant, id, p(&turn.conversation_id)];
-    let found =
-        transaction.run(&[Statement { sql: &calls, params: &home }, Statement { sql: &messages, params: &of_conversation }]).await?;
-    let [calls, messages] = &found[..] else { return Err(StoreError::Broken("an answer is missing".to_owned()).into()) };
-    let left = Left { turn, calls: all(calls, row::call)?, messages: all(messages, row::message)? };
-    let write = left.ended(fence, ending, clock, now)?;
+    let found = transaction.run(&[Statement { sql: &calls, params: &key }, Statement { sql: &messages, params: &of_conversation }]).await?;
+    let [calls, messages] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
+    let abandoned = Left { turn, calls: all(calls, row::call)?, messages: all(messages, row::message)? };
+    let write = abandoned.ended(fence, ending, clock, now)?;
     let open = changed(write.ends.len());
-    let doc = writing(&write)?;
+    let doc = write_document(&write)?;
     transaction.query(WRITE, &[(&doc, Type::TEXT), ttl]).await?;
     Ok(open)
 }

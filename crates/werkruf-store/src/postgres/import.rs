@@ -1,4 +1,4 @@
-//! An import, in one transaction: judged first, so that a batch with faults writes nothing. Rows travel as JSON, one statement per table.
+//! An import, in one transaction: checked first, so that a batch with faults writes nothing. Rows are sent as JSON, one statement per table.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,17 +16,17 @@ use super::text::{clean, clean_json};
 use crate::workspace_check::{Faults, Stored, check_new_tenant, check_references};
 use crate::{ImportFault, ImportReport, PeopleBatch, TenantRow, WorkspaceBatch, crash};
 
-/// What an import knows beside its batch.
+/// A batch and what its import needs.
 pub(super) struct Import {
     pub(super) batch: WorkspaceBatch,
-    /// What the values' check found before.
+    /// Faults that the check of the values found.
     pub(super) faults: Faults,
     pub(super) new_tenant_id: Uuid,
     pub(super) now: Timestamp,
 }
 
 impl Import {
-    /// Writes the batch unless it has faults. Begins as the system, which finds the tenant, and goes on as that tenant alone.
+    /// Writes the batch unless it has faults. Starts in the system role, which can find the tenant, and continues as that tenant.
     pub(super) async fn run(&self, transaction: &Transaction) -> Result<Result<ImportReport, Vec<ImportFault>>, Fault> {
         let mut faults = self.faults.clone();
         let known = self.find_tenant(transaction).await?;
@@ -70,15 +70,15 @@ impl Import {
         let people = People::new(&people);
         let now = ms(self.now);
         let rows = self.rows();
-        let free = clean_json(&rows.external_ids);
+        let external_ids = clean_json(&rows.external_ids);
         let tables = [&rows.requests, &rows.tasks, &rows.worktimes, &rows.articles].map(|rows| clean_json(rows));
-        let free = [p(&tenant_id), p(&free)];
+        let external_ids = [p(&tenant_id), p(&external_ids)];
         let of_tables = tables.iter().map(|rows| [p(&tenant_id), p(rows), p(&now)]).collect::<Vec<_>>();
         let of_people = people.params(&tenant_id);
-        let mut statements = vec![Statement { sql: FREE, params: &free }];
+        let mut statements = vec![Statement { sql: CLEAR_EXTERNAL_IDS, params: &external_ids }];
         statements.extend(people.statements(&of_people));
         for (sql, params) in [REQUESTS, TASKS, WORKTIMES, ARTICLES].into_iter().zip(&of_tables) {
-            // Those without a time of their own do not take ours.
+            // Tables without a creation time have no third parameter.
             let params = if sql.contains("$3") { &params[..] } else { &params[..2] };
             statements.push(Statement { sql, params });
         }
@@ -150,16 +150,16 @@ async fn stored(transaction: &Transaction, tenant_id: Uuid) -> Result<Stored, Fa
     Ok(Stored { branches: ids(branches)?, roles: ids(roles)?, users: ids(users)?, external_ids: HashMap::from_iter(external_ids) })
 }
 
-/// Two people of the file may exchange theirs; the index would refuse the first of the two rows.
-const FREE: &str = "UPDATE users SET external_id = NULL
+/// Two users of the batch may exchange their external ids; the unique index would refuse the first of the two rows.
+const CLEAR_EXTERNAL_IDS: &str = "UPDATE users SET external_id = NULL
     FROM json_to_recordset($2::json) AS given (id bigint, external_id text)
     WHERE users.tenant_id = $1 AND users.external_id = given.external_id AND users.id <> given.id";
 
-// Without a time of its own a row keeps the one it was first written with.
+// A row of the batch without a creation time keeps the stored one.
 const REQUESTS: &str = "INSERT INTO requests (tenant_id, id, title, description, status, due_date, requester_id, responsible_id, branch_id,
       created_at)
     SELECT $1, id, title, description, status, due_date, requester_id, responsible_id, branch_id, coalesce(created_at,
-      (SELECT there.created_at FROM requests AS there WHERE there.tenant_id = $1 AND there.id = given.id), $3)
+      (SELECT stored.created_at FROM requests AS stored WHERE stored.tenant_id = $1 AND stored.id = given.id), $3)
     FROM json_to_recordset($2::json) AS given (id bigint, title text, description text, status text, due_date date, requester_id bigint,
       responsible_id bigint, branch_id bigint, created_at timestamptz)
     ON CONFLICT (tenant_id, id) DO UPDATE SET title = excluded.title, description = excluded.description, status = excluded.status,
@@ -168,7 +168,7 @@ const REQUESTS: &str = "INSERT INTO requests (tenant_id, id, title, description,
 
 const TASKS: &str = "INSERT INTO tasks (tenant_id, id, title, description, status, due_date, user_id, branch_id, created_at)
     SELECT $1, id, title, description, status, due_date, user_id, branch_id, coalesce(created_at,
-      (SELECT there.created_at FROM tasks AS there WHERE there.tenant_id = $1 AND there.id = given.id), $3)
+      (SELECT stored.created_at FROM tasks AS stored WHERE stored.tenant_id = $1 AND stored.id = given.id), $3)
     FROM json_to_recordset($2::json) AS given (id bigint, title text, description text, status text, due_date date, user_id bigint,
       branch_id bigint, created_at timestamptz)
     ON CONFLICT (tenant_id, id) DO UPDATE SET title = excluded.title, description = excluded.description, status = excluded.status,

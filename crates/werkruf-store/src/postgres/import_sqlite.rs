@@ -1,4 +1,4 @@
-//! A whole SQLite database comes in (`werkruf move`): one transaction, everything counted and digested on both sides, or nothing.
+//! Imports a whole SQLite database (`werkruf move`): one transaction, with the rows of every table counted and digested on both sides.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,25 +11,24 @@ use werkruf_contract::Clock;
 
 use super::error::broken;
 use super::param::p;
-use super::text::{clean, clean_json};
+use super::text::{clean, clean_json, quoted};
 use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
 use crate::sqlite::{Batch, Export};
 use crate::{MaintenanceError, Moved, StoreError};
 
-/// Columns that only a database shared by many processes needs.
-const ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
-/// What only processes that share a database need, and only for a moment; and what the search functions' triggers write.
-const TABLES_ONLY_HERE: [&str; 5] = ["boardings", "chunk_lengths", "embedding_claims", "postings", "vocabulary"];
-/// Batches that may wait between the two.
-const WAITING: usize = 4;
-/// Reads some rows back.
+/// Columns that SQLite does not have: those that only a shared database needs, and those that a trigger fills.
+const COLUMNS_ONLY_HERE: [(&str, &str); 3] = [("chunks", "lexemes"), ("leases", "last_write"), ("tool_calls", "cancel_requested")];
+/// Tables that only processes sharing a database need, and only for a short time.
+const TABLES_ONLY_HERE: [&str; 2] = ["dedupe_claims", "embedding_claims"];
+/// Batches that may be queued between reader and writer.
+const QUEUED: usize = 4;
 const FETCH: &str = "FETCH 1000 FROM every";
 
-/// Chunks are numbered on from the file's, past those that are only remembered: no number means two of them.
-const GO_ON: &str =
+/// New chunks are numbered after those of the file, removed ones included: no number is given twice.
+const CONTINUE_NUMBERS: &str =
     "SELECT setval('chunks_number_seq', greatest((SELECT max(number) FROM chunks), (SELECT max(chunk) FROM removed_chunks), 0) + 1, false)";
 
-/// Takes in everything the file holds; the schema is there and empty.
+/// Imports everything in the file; the schema exists and is empty.
 pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, MaintenanceError> {
     let transaction = client.transaction().await.map_err(StoreError::from)?;
     transaction
@@ -40,29 +39,29 @@ pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathB
         .await
         .map_err(StoreError::from)?;
     let here = tables(&transaction, schema).await?;
-    refuse_what_is_there(&transaction, &here).await?;
-    let (batches, mut coming) = mpsc::channel(WAITING);
+    lock_empty_tables(&transaction, &here).await?;
+    let (sender, mut batches) = mpsc::channel(QUEUED);
     let export = on_a_thread(move || Export::open(&from, &clock)).await??;
-    let there = export.tables()?;
-    let order = ordered(&transaction, schema, matched(here, &there)?).await?;
+    let in_file = export.tables()?;
+    let order = ordered(&transaction, schema, matched(here, &in_file)?).await?;
     let sending = {
         let order = order.clone();
-        tokio::task::spawn_blocking(move || export.send(&order, &batches))
+        tokio::task::spawn_blocking(move || export.send(&order, &sender))
     };
     let mut refused = None;
-    while let Some(batch) = coming.recv().await {
+    while let Some(batch) = batches.recv().await {
         if let Err(error) = put(&transaction, &order, batch).await {
             refused = Some(error);
             break;
         }
     }
-    drop(coming);
+    drop(batches);
     let sent = sending.await.map_err(|error| broken(format!("reading did not end: {error}")))?;
     if let Some(error) = refused {
         return Err(error.into());
     }
     let sent = sent?;
-    transaction.query_typed(GO_ON, &[]).await.map_err(StoreError::from)?;
+    transaction.query_typed(CONTINUE_NUMBERS, &[]).await.map_err(StoreError::from)?;
     let arrived = sums(&transaction, &order).await?;
     compare(&sent, &arrived)?;
     transaction.commit().await.map_err(StoreError::from)?;
@@ -73,7 +72,7 @@ async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     tokio::task::spawn_blocking(work).await.map_err(|error| broken(format!("reading did not end: {error}")))
 }
 
-/// The tables of the schema with the columns that hold something of their own.
+/// The tables of the schema with the columns that the file must have too.
 async fn tables(transaction: &Transaction<'_>, schema: &str) -> Result<Vec<Table>, StoreError> {
     let sql = "SELECT class.relname, attribute.attname, format_type(attribute.atttypid, NULL)
                FROM pg_class AS class JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
@@ -83,6 +82,9 @@ async fn tables(transaction: &Transaction<'_>, schema: &str) -> Result<Vec<Table
     let mut tables: Vec<Table> = Vec::new();
     for row in transaction.query_typed(sql, &[p(&schema)]).await? {
         let (table, name, cast): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if COLUMNS_ONLY_HERE.contains(&(table.as_str(), name.as_str())) {
+            continue;
+        }
         let kind = kind(&cast).ok_or_else(|| broken(format!("{table}.{name} is of type {cast}, which cannot be moved")))?;
         let column = Column { name, kind, cast };
         match tables.last_mut().filter(|last| last.name == table) {
@@ -103,13 +105,13 @@ fn kind(cast: &str) -> Option<Kind> {
     }
 }
 
-async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), MaintenanceError> {
+async fn lock_empty_tables(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), MaintenanceError> {
     for table in tables {
-        // Locked until the end: nobody may begin to write meanwhile.
+        // Locked until the end: no other process may write meanwhile.
         let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
         transaction.batch_execute(&locked).await.map_err(StoreError::from)?;
-        let there = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
-        let row = transaction.query_typed_one(&there, &[]).await.map_err(StoreError::from)?;
+        let has_rows = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
+        let row = transaction.query_typed_one(&has_rows, &[]).await.map_err(StoreError::from)?;
         if row.try_get(0).map_err(StoreError::from)? {
             return Err(MaintenanceError::NotEmpty(table.name.clone()));
         }
@@ -117,7 +119,7 @@ async fn refuse_what_is_there(transaction: &Transaction<'_>, tables: &[Table]) -
     Ok(())
 }
 
-/// A value as PostgreSQL can hold it; the same rule as for everything else that is written there.
+/// A value as PostgreSQL can store it; the same rule as for every other write.
 pub(crate) fn storable(column: &Column, text: String) -> String {
     let clean = if column.cast.starts_with("json") { clean_json(&text) } else { clean(&text) };
     match clean {
@@ -126,21 +128,20 @@ pub(crate) fn storable(column: &Column, text: String) -> String {
     }
 }
 
-/// The tables and columns both sides have. What has no place here is an error: nothing is left behind silently.
-fn matched(here: Vec<Table>, there: &BTreeMap<String, Vec<String>>) -> Result<Vec<Table>, StoreError> {
+/// The tables with their columns, checked to be the same on both sides: no row is left behind silently.
+fn matched(here: Vec<Table>, in_file: &BTreeMap<String, Vec<String>>) -> Result<Vec<Table>, StoreError> {
     let names: HashSet<&String> = here.iter().map(|table| &table.name).collect();
-    if let Some(table) = there.keys().find(|table| !names.contains(table)) {
-        return Err(broken(format!("the table {table} has no place in PostgreSQL")));
+    if let Some(table) = in_file.keys().find(|table| !names.contains(table)) {
+        return Err(broken(format!("the table {table} is missing in PostgreSQL")));
     }
     let mut found = Vec::new();
-    for mut table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
-        let Some(columns) = there.get(&table.name) else {
+    for table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
+        let Some(columns) = in_file.get(&table.name) else {
             return Err(broken(format!("the table {} is missing in the file", table.name)));
         };
-        table.columns.retain(|column| !ONLY_HERE.contains(&(table.name.as_str(), column.name.as_str())));
         let ours: HashSet<&String> = table.columns.iter().map(|column| &column.name).collect();
-        let theirs: HashSet<&String> = columns.iter().collect();
-        if let Some(column) = ours.symmetric_difference(&theirs).next() {
+        let of_file: HashSet<&String> = columns.iter().collect();
+        if let Some(column) = ours.symmetric_difference(&of_file).next() {
             return Err(broken(format!("{}.{column} is on one side only", table.name)));
         }
         found.push(table);
@@ -148,7 +149,7 @@ fn matched(here: Vec<Table>, there: &BTreeMap<String, Vec<String>>) -> Result<Ve
     Ok(found)
 }
 
-/// Tables that others name come first.
+/// Tables that others refer to come first.
 async fn ordered(transaction: &Transaction<'_>, schema: &str, tables: Vec<Table>) -> Result<Vec<Table>, StoreError> {
     let sql = "SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint
                WHERE contype = 'f' AND connamespace = $1::text::regnamespace AND conrelid <> confrelid";
@@ -156,16 +157,16 @@ async fn ordered(transaction: &Transaction<'_>, schema: &str, tables: Vec<Table>
     for row in transaction.query_typed(sql, &[p(&schema)]).await? {
         needs.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?);
     }
-    let (mut waiting, mut ordered) = (tables, Vec::<Table>::new());
-    while !waiting.is_empty() {
+    let (mut remaining, mut ordered) = (tables, Vec::<Table>::new());
+    while !remaining.is_empty() {
         let placed: HashSet<String> = ordered.iter().map(|table| table.name.clone()).collect();
         let free = |table: &Table| needs.get(&table.name).is_none_or(|needs| needs.is_subset(&placed));
-        let (next, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(free);
+        let (next, later): (Vec<_>, Vec<_>) = remaining.into_iter().partition(free);
         if next.is_empty() {
-            return Err(broken("the tables name each other in a circle".to_owned()));
+            return Err(broken("the tables refer to each other in a circle".to_owned()));
         }
         ordered.extend(next);
-        waiting = later;
+        remaining = later;
     }
     Ok(ordered)
 }
@@ -202,7 +203,7 @@ fn object(table: &Table, cells: Vec<Cell>) -> Value {
 async fn sums(transaction: &Transaction<'_>, tables: &[Table]) -> Result<BTreeMap<String, TableSum>, StoreError> {
     let mut sums = BTreeMap::new();
     for table in tables {
-        let names: Vec<String> = table.columns.iter().map(spelled).collect();
+        let names: Vec<String> = table.columns.iter().map(canonical).collect();
         let declared = format!("DECLARE every NO SCROLL CURSOR FOR SELECT {} FROM {}", names.join(", "), quoted(&table.name));
         transaction.batch_execute(&declared).await?;
         let mut sum = Sum::default();
@@ -222,8 +223,8 @@ async fn sums(transaction: &Transaction<'_>, tables: &[Table]) -> Result<BTreeMa
     Ok(sums)
 }
 
-/// The canonical text of a column.
-fn spelled(column: &Column) -> String {
+/// The expression for the canonical text of a column.
+fn canonical(column: &Column) -> String {
     let name = quoted(&column.name);
     match (column.kind, column.cast.as_str()) {
         (Kind::Flag, _) => format!("{name}::integer::text"),
@@ -231,8 +232,4 @@ fn spelled(column: &Column) -> String {
         (_, "timestamp with time zone") => format!("to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"),
         _ => format!("{name}::text"),
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,4 +1,4 @@
-//! [`Knowledge`] on PostgreSQL: rows and a log of changes, which every server's own index follows. What words are is decided elsewhere.
+//! [`Knowledge`] on PostgreSQL: rows and numbered changes, from which every process keeps its own index up to date.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Knowledge for PostgresStore {
             let (collection, document_id) = (clean(&collection), clean(&document_id));
             let values = [p(&tenant_id), p(&collection), p(&document_id), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT delete_document($1, $2, $3, $4, $5)";
-            only(&self.tell(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
+            only(&self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
         })
     }
 
@@ -158,8 +158,8 @@ impl Knowledge for PostgresStore {
         Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
     }
 
-    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.bill_knowledge(&who, &usage, now).await })
+    fn bill(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.put_usage(&owner, &usage, now).await })
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
@@ -210,7 +210,7 @@ impl PostgresStore {
         Ok(Some(CollectionRow {
             name: name.to_owned(),
             change,
-            documents: languages.iter().map(|spoken| spoken.documents).sum(),
+            documents: languages.iter().map(|count| count.documents).sum(),
             chunks: only(chunks, |columns| columns.int())?,
             embedded,
             failed,

@@ -1,5 +1,5 @@
-//! How documents, vectors and what they cost come into PostgreSQL. The two that feed the embedder concern all tenants at once, and
-//! therefore run as `werkruf_system`.
+//! Writes documents, vectors and their usage rows. Work for the embedder concerns all tenants at once, and therefore runs as
+//! `werkruf_system`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::text::{clean, clean_json};
 use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner};
 use crate::{NewUsage, StoreError};
 
-/// The batch as the document that `add_documents` takes. Metadata stays a text in it.
+/// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(super) fn batch(batch: &NewDocuments) -> String {
     let chunk = |(id, chunk): &(Uuid, Chunk)| json!({"id": id, "heading": chunk.heading, "content": chunk.content});
     let documents = batch.documents.iter().map(|document| {
@@ -32,8 +32,8 @@ const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c
     WHERE c.number > $2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = $1)
     ORDER BY c.number LIMIT $3";
 
-/// The id is given, so a second try of the same bill finds it written; what came out later takes the place of what was guessed.
-const BILL: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
+/// The id is given, so a second attempt at the same usage row finds it; the final numbers replace estimated ones.
+const USAGE: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
       operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
     SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
@@ -48,15 +48,15 @@ impl PostgresStore {
     }
 
     pub(super) async fn claim_all_unembedded(&self, model: &str, owner: Uuid, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
-        let (model, lasts, limit) = (clean(model), self.claim_ms(), i64::from(limit));
-        let values = [p(&model), p(&owner), p(&lasts), p(&limit)];
+        let (model, ttl_ms, limit) = (clean(model), self.claim_ms(), i64::from(limit));
+        let values = [p(&model), p(&owner), p(&ttl_ms), p(&limit)];
         all(&self.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn renew_all_claims(&self, owner: Uuid) -> Result<(), StoreError> {
-        let lasts = self.claim_ms();
+        let ttl_ms = self.claim_ms();
         let sql = "UPDATE embedding_claims SET until = clock_timestamp() + make_interval(secs => $2 / 1000.0) WHERE owner = $1";
-        self.query(DbRole::System, sql, &[p(&owner), p(&lasts)]).await?;
+        self.query(DbRole::System, sql, &[p(&owner), p(&ttl_ms)]).await?;
         Ok(())
     }
 
@@ -70,17 +70,17 @@ impl PostgresStore {
         let model = clean(model);
         let values = [p(&model), p(&numbers), (&bytes as _, Type::BYTEA_ARRAY), p(&REMEMBERED_CHANGES)];
         let rows = self.query(DbRole::System, "SELECT put_vectors($1, $2, $3, $4)", &values).await?;
-        only(&rows, |columns| columns.int()).map(|kept| u64::try_from(kept).unwrap_or(0))
+        only(&rows, |columns| columns.int()).map(|stored| u64::try_from(stored).unwrap_or(0))
     }
 
-    pub(super) async fn bill_knowledge(&self, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
-        let (user, provider, model, now) = (clean(&who.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
+    pub(super) async fn put_usage(&self, owner: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+        let (user, provider, model, now) = (clean(&owner.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
         let values = [
             p(&usage.id),
-            p(&who.tenant_id),
+            p(&owner.tenant_id),
             p(&user),
-            p(&who.conversation_id),
-            p(&who.turn_id),
+            p(&owner.conversation_id),
+            p(&owner.turn_id),
             p(&usage.call_id),
             p(&usage.key_id),
             p(&now),
@@ -95,7 +95,7 @@ impl PostgresStore {
             p(&usage.estimated),
             p(&usage.cost_nano_usd),
         ];
-        self.query(DbRole::Tenant(who.tenant_id), BILL, &values).await?;
+        self.query(DbRole::Tenant(owner.tenant_id), USAGE, &values).await?;
         Ok(())
     }
 }

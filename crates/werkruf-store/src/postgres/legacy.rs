@@ -1,7 +1,7 @@
-//! [`Legacy`] on PostgreSQL: an older program's rows, planned elsewhere, put into the tables conversation by conversation.
+//! [`Legacy`] on PostgreSQL: writes the rows of an older program, conversation by conversation, as `legacy::plan` has planned them.
 //!
-//! Runs as the system, because an id may belong to another tenant already and that must be told; every statement names its tenant.
-//! What is there stays as it is; the count of what is new is the same with and without writing.
+//! Runs in the system role, because an id may belong to another tenant already and the report must say so; every statement names its
+//! tenant. Stored rows are not changed; a dry run counts the same new rows as a real one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,36 +24,37 @@ use crate::legacy::{ASSISTANT, AT_ONCE, FOREIGN, NOBODY, RUNNING, THERE, ids, pr
 use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, StoreError};
 
 impl Legacy for PostgresStore {
-    fn import_legacy(&self, import: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
+    fn import_legacy(&self, request: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
         Box::pin(async move {
-            let LegacyImport { source, tenant_id, user_id, dry_run } = import;
+            let LegacyImport { source, tenant_id, user_id, dry_run } = request;
             let (plan, mut report) = prepare(source, tenant_id).await?;
-            let writing = Arc::new(Writing { plan, tenant_id, user_id, dry_run });
-            for from in (0..writing.plan.conversations.len()).step_by(AT_ONCE) {
-                report = self.take_in_some(&writing, report, Some(from)).await?;
+            let import = Arc::new(Import { plan, tenant_id, user_id, dry_run });
+            for from in (0..import.plan.conversations.len()).step_by(AT_ONCE) {
+                report = self.import_batch(&import, report, Some(from)).await?;
             }
-            Ok(self.take_in_some(&writing, report, None).await?)
+            Ok(self.import_batch(&import, report, None).await?)
         })
     }
 }
 
 impl PostgresStore {
-    /// Some conversations from here on, or the calls of none; one transaction, which begins with the report as it was.
-    async fn take_in_some(&self, writing: &Arc<Writing>, so_far: LegacyReport, from: Option<usize>) -> Result<LegacyReport, StoreError> {
-        let (writing, so_far) = (Arc::clone(writing), Arc::new(Mutex::new(so_far)));
+    /// A batch of conversations from this index on, or the calls outside any conversation; one transaction, which starts with the report
+    /// of those before.
+    async fn import_batch(&self, import: &Arc<Import>, so_far: LegacyReport, from: Option<usize>) -> Result<LegacyReport, StoreError> {
+        let (import, so_far) = (Arc::clone(import), Arc::new(Mutex::new(so_far)));
         self.with(DbRole::System, move |transaction| {
-            let writing = Arc::clone(&writing);
+            let import = Arc::clone(&import);
             let mut report = so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
             Box::pin(async move {
                 match from {
                     Some(from) => {
-                        for planned in writing.plan.conversations.iter().skip(from).take(AT_ONCE) {
-                            writing.conversation(transaction, planned, &mut report).await?;
+                        for planned in import.plan.conversations.iter().skip(from).take(AT_ONCE) {
+                            import.conversation(transaction, planned, &mut report).await?;
                         }
                     }
                     None => {
-                        for call in &writing.plan.loose {
-                            writing.loose(transaction, call, &mut report).await?;
+                        for call in &import.plan.loose {
+                            import.loose(transaction, call, &mut report).await?;
                         }
                     }
                 }
@@ -64,8 +65,8 @@ impl PostgresStore {
     }
 }
 
-/// What is written, for whom, and whether at all.
-struct Writing {
+/// The rows, their owner, and whether they are written at all.
+struct Import {
     plan: Plan,
     tenant_id: Uuid,
     user_id: Option<String>,
@@ -78,15 +79,15 @@ enum Open {
     No(&'static str),
 }
 
-impl Writing {
+impl Import {
     /// A conversation with everything in it.
     async fn conversation(&self, t: &Transaction, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<(), Fault> {
         let open = self.open(t, planned, report).await?;
-        let mut seq = self.next_place(t, planned.id).await?;
+        let mut seq = self.next_seq(t, planned.id).await?;
         for (id, draft) in &planned.messages {
-            let there = "SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
-            let there = !t.query(there, &[p(&self.tenant_id), p(&planned.id), p(id)]).await?.is_empty();
-            match (&open, there) {
+            let stored = "SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
+            let is_stored = !t.query(stored, &[p(&self.tenant_id), p(&planned.id), p(id)]).await?.is_empty();
+            match (&open, is_stored) {
                 (_, true) => skip_message(report, draft, THERE),
                 (Open::No(reason), false) => skip_message(report, draft, reason),
                 (Open::Yes { .. }, false) => {
@@ -114,29 +115,29 @@ impl Writing {
         Ok(())
     }
 
-    /// A call of no conversation, with a turn of its own.
+    /// A call outside any conversation, with a turn of its own.
     async fn loose(&self, t: &Transaction, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), Fault> {
         let user_id = self.user_id.clone().unwrap_or_else(|| NOBODY.to_owned());
         self.call(t, call, &user_id, call.row.created_at, report).await
     }
 
-    /// Finds or makes the conversation.
+    /// Finds or creates the conversation.
     async fn open(&self, t: &Transaction, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<Open, Fault> {
         let sql = "SELECT tenant_id, user_id FROM conversations WHERE id = $1 ORDER BY tenant_id <> $2 LIMIT 1";
-        let there = t.query(sql, &[p(&planned.id), p(&self.tenant_id)]).await?;
+        let stored = t.query(sql, &[p(&planned.id), p(&self.tenant_id)]).await?;
         let skip = |report: &mut LegacyReport, reason| {
             if let Some(origin) = &planned.origin {
                 report.skip(&origin.table, &origin.id, reason);
             }
         };
-        match first(&there, |columns| Ok((columns.id()?, columns.text()?)))? {
+        match first(&stored, |columns| Ok((columns.id()?, columns.text()?)))? {
             Some((tenant, _)) if tenant != self.tenant_id => {
                 skip(report, FOREIGN);
                 Ok(Open::No(FOREIGN))
             }
             Some((_, user_id)) => {
                 skip(report, THERE);
-                // Locked: nobody begins a turn while its history grows.
+                // Locked, so that no turn starts while the history grows.
                 let sql = "SELECT owner IS NOT NULL FROM leases WHERE tenant_id = $1 AND conversation_id = $2 FOR UPDATE";
                 let held = t.query(sql, &[p(&self.tenant_id), p(&planned.id)]).await?;
                 let held = first(&held, |columns| columns.flag())?.unwrap_or(false);
@@ -145,7 +146,7 @@ impl Writing {
             None => {
                 let user_id = self.user(t, planned.user.as_deref()).await?;
                 if !self.dry_run {
-                    self.make(t, planned, &user_id).await?;
+                    self.create(t, planned, &user_id).await?;
                 }
                 report.wrote("conversations");
                 Ok(Open::Yes { user_id })
@@ -153,21 +154,30 @@ impl Writing {
         }
     }
 
-    async fn make(&self, t: &Transaction, planned: &PlannedConversation, user_id: &str) -> Result<(), Fault> {
+    async fn create(&self, t: &Transaction, planned: &PlannedConversation, user_id: &str) -> Result<(), Fault> {
         let state = Value::Object(planned.state.clone()).to_string();
         let (state, user_id, channel, title) = (clean_json(&state), clean(user_id), clean(&planned.channel), clean(&planned.title));
-        let (made, changed) = (ms(planned.created_at), ms(planned.updated_at));
+        let (created_at, updated_at) = (ms(planned.created_at), ms(planned.updated_at));
         let sql = "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
                    VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9)";
-        let values =
-            [p(&planned.id), p(&self.tenant_id), p(&user_id), p(&channel), p(&ASSISTANT), p(&title), p(&state), p(&made), p(&changed)];
+        let values = [
+            p(&planned.id),
+            p(&self.tenant_id),
+            p(&user_id),
+            p(&channel),
+            p(&ASSISTANT),
+            p(&title),
+            p(&state),
+            p(&created_at),
+            p(&updated_at),
+        ];
         t.query(sql, &values).await?;
         let lease = "INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES ($1, $2, 0, 1, 1)";
         t.query(lease, &[p(&self.tenant_id), p(&planned.id)]).await?;
         Ok(())
     }
 
-    /// Whom the other program means: somebody by number or external id, else whom the operator named.
+    /// The user that the other program names, by number or external id; else the one that the operator named.
     async fn user(&self, t: &Transaction, named: Option<&str>) -> Result<String, Fault> {
         let sql = "SELECT id FROM users WHERE tenant_id = $1 AND (external_id = $2 OR id::text = $2) ORDER BY external_id IS NULL LIMIT 1";
         let known = match named {
@@ -178,27 +188,27 @@ impl Writing {
         Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| NOBODY.to_owned()))
     }
 
-    async fn message(&self, t: &Transaction, home: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), Fault> {
+    async fn message(&self, t: &Transaction, conversation: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), Fault> {
         let mut call_id = draft.call_id.clone();
         let taken = "SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = $3";
         if let Some(wanted) = &call_id
-            && !t.query(taken, &[p(&self.tenant_id), p(&home.id), p(&clean(wanted))]).await?.is_empty()
+            && !t.query(taken, &[p(&self.tenant_id), p(&conversation.id), p(&clean(wanted))]).await?.is_empty()
         {
-            // The conversation went on here meanwhile and used the same id.
+            // The conversation has continued here meanwhile and used the same id.
             call_id = Some(format!("call_{id}"));
         }
         let (tool_calls, metadata) = (draft.tool_calls(), Value::Object(draft.metadata.clone()).to_string());
         let (tool_calls, metadata) = (tool_calls.as_deref().map(clean_json), clean_json(&metadata));
         let (content, call_id, tool_name) =
             (clean(&draft.content), clean_or_null(call_id.as_deref()), clean_or_null(draft.tool_name.as_deref()));
-        let made = ms(draft.made.unwrap_or(home.created_at));
+        let made = ms(draft.made.unwrap_or(conversation.created_at));
         let sql = "INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role, tool_calls, tool_call_id, tool_name,
                      status, metadata, seq) VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, $8, $9, $10, $11::jsonb, $12)";
         let values = [
             p(&id),
             p(&self.tenant_id),
             p(&made),
-            p(&home.id),
+            p(&conversation.id),
             p(&content),
             p(&draft.role),
             p(&tool_calls),
@@ -212,7 +222,7 @@ impl Writing {
         Ok(())
     }
 
-    /// A call, behind those its turn has already.
+    /// A call, after those that its turn has already.
     async fn call(
         &self,
         t: &Transaction,
@@ -221,8 +231,8 @@ impl Writing {
         made: Timestamp,
         report: &mut LegacyReport,
     ) -> Result<(), Fault> {
-        let there = "SELECT 1 FROM tool_calls WHERE tenant_id = $1 AND id = $2";
-        if !t.query(there, &[p(&self.tenant_id), p(&call.row.id)]).await?.is_empty() {
+        let stored = "SELECT 1 FROM tool_calls WHERE tenant_id = $1 AND id = $2";
+        if !t.query(stored, &[p(&self.tenant_id), p(&call.row.id)]).await?.is_empty() {
             report.skip(&call.origin.table, &call.origin.id, THERE);
             return Ok(());
         }
@@ -230,8 +240,8 @@ impl Writing {
         if self.dry_run {
             return Ok(());
         }
-        let home = call.row.conversation_id.unwrap_or(call.row.id);
-        let turn_id = ids::derived(self.tenant_id, &["turns", &home.to_string()], made);
+        let stream_id = call.row.conversation_id.unwrap_or(call.row.id);
+        let turn_id = ids::derived(self.tenant_id, &["turns", &stream_id.to_string()], made);
         self.turn(t, call, turn_id, user_id).await?;
         // The turn's step counts its calls; raising it locks the row.
         let sql = "UPDATE turns SET step = step + 1 WHERE tenant_id = $1 AND id = $2 RETURNING step";
@@ -244,7 +254,7 @@ impl Writing {
         Ok(())
     }
 
-    /// The turn that stands for everything the other program did in a conversation. It has ended.
+    /// The one turn for everything that the other program did in a conversation. It has ended.
     async fn turn(&self, t: &Transaction, call: &PlannedCall, id: Uuid, user_id: &str) -> Result<(), Fault> {
         let (made, user_id) = (ms(call.row.created_at), clean(user_id));
         let sql =
@@ -255,7 +265,7 @@ impl Writing {
         Ok(())
     }
 
-    async fn next_place(&self, t: &Transaction, conversation_id: Uuid) -> Result<i64, Fault> {
+    async fn next_seq(&self, t: &Transaction, conversation_id: Uuid) -> Result<i64, Fault> {
         let sql = "SELECT next_message_seq FROM leases WHERE tenant_id = $1 AND conversation_id = $2";
         let rows = t.query(sql, &[p(&self.tenant_id), p(&conversation_id)]).await?;
         Ok(first(&rows, |columns| columns.int())?.unwrap_or(1))
@@ -263,7 +273,7 @@ impl Writing {
 }
 
 fn skip_message(report: &mut LegacyReport, draft: &Draft, reason: &str) {
-    // One that was inside another has no row of its own there.
+    // A message that was part of another row has no row of its own in the source.
     if let Some(origin) = &draft.origin {
         report.skip(&origin.table, &origin.id, reason);
     }

@@ -1,4 +1,4 @@
-//! Another program's PostgreSQL, read once (seeds 000, 001 and 004): which tables it has, and their rows.
+//! Reads another program's PostgreSQL once (seeds 000, 001 and 004): its tables and their rows.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 use tokio_postgres::Transaction;
 
 use super::fault::Fault;
+use super::text::quoted;
 use super::{PostgresOptions, pool};
 use crate::legacy::fields::Fields;
 use crate::legacy::found::{Source, Tables};
 use crate::{LegacyError, LegacyReport, LegacySource, StoreError};
 
-/// Reads the database behind the address, in the schemas its user sees first. Nothing there is changed.
+/// Reads the database at the address, in the schemas of its user's search path, and changes nothing in it.
 pub(crate) async fn read(url: &str) -> Result<(Source, LegacyReport), LegacyError> {
     let name = LegacySource::Postgres(url.to_owned()).to_string();
     let unusable = |why: String| LegacyError::Source { name: name.clone(), why };
@@ -19,9 +20,9 @@ pub(crate) async fn read(url: &str) -> Result<(Source, LegacyReport), LegacyErro
     let pool = pool(&options).map_err(|error| unusable(error.to_string()))?;
     let mut client = pool.get().await.map_err(|error| unusable(StoreError::from(Fault::from(error)).to_string()))?;
     let client: &mut tokio_postgres::Client = &mut client;
-    // One moment of the database: the other program may still be writing.
-    let begun = client.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).read_only(true).start().await;
-    let transaction = begun.map_err(|error| unusable(StoreError::from(error).to_string()))?;
+    // One snapshot of the database: the other program may still be writing.
+    let started = client.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).read_only(true).start().await;
+    let transaction = started.map_err(|error| unusable(StoreError::from(error).to_string()))?;
     let tables = Tables::choose(&tables(&transaction).await.map_err(|error| unusable(error.to_string()))?).map_err(&unusable)?;
     let mut rows = Vec::new();
     for table in tables.known() {
@@ -48,16 +49,12 @@ async fn tables(transaction: &Transaction<'_>) -> Result<BTreeMap<String, String
     Ok(names.into_iter().map(|name| (name.to_lowercase(), name)).collect())
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 async fn count(transaction: &Transaction<'_>, table: &str) -> Result<i64, StoreError> {
     let row = transaction.query_typed_one(&format!("SELECT count(*) FROM {}", quoted(table)), &[]).await?;
     Ok(row.try_get(0)?)
 }
 
-/// Rows in the order the table keeps them, which is mostly the order they were written in.
+/// Rows in the order of the table's pages, which is mostly the order in which they were written.
 async fn fields(transaction: &Transaction<'_>, table: &str) -> Result<Vec<Fields>, StoreError> {
     transaction.batch_execute("SET LOCAL TimeZone TO 'UTC'").await?;
     let rows = transaction.query_typed(&format!("SELECT row_to_json(found)::text FROM {} AS found", quoted(table)), &[]).await?;

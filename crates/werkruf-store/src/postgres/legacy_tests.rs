@@ -1,4 +1,4 @@
-//! An older program's rows come in the same, from whichever database into whichever.
+//! The rows of an older program are imported alike, from either database into either.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::moving::canonical_json;
 use crate::testbed::fresh_database;
 use crate::{CallFilter, LegacyError, LegacyImport, LegacyReport, LegacySource, Page, SqliteStore, Store};
 
-/// Seed 001's messages and seed 004's registry, in words both databases understand.
+/// Seed 001's messages and seed 004's registry, in SQL that both databases understand.
 const OLDER: &str = r#"
     CREATE TABLE chats (id INTEGER PRIMARY KEY, user_id TEXT, title TEXT, created_at TIMESTAMP, folder TEXT);
     CREATE TABLE messages (id INTEGER PRIMARY KEY, chat_id INTEGER, role TEXT, content TEXT, metadata TEXT, created_at TIMESTAMP);
@@ -32,7 +32,7 @@ const OLDER: &str = r#"
       (3, NULL, 'fetch', NULL, NULL, '{}', NULL, 'failed', '2025-03-01 08:00:03');
 "#;
 
-#[expect(clippy::disallowed_methods, reason = "the test plays the older program")]
+#[expect(clippy::disallowed_methods, reason = "the test writes as the older program")]
 fn old_file(folder: &tempfile::TempDir) -> PathBuf {
     let path = folder.path().join("old.db");
     Connection::open(&path).unwrap().execute_batch(OLDER).unwrap();
@@ -45,14 +45,14 @@ async fn old_postgres() -> String {
     url
 }
 
-async fn take_in(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_run: bool) -> Result<LegacyReport, LegacyError> {
+async fn import(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_run: bool) -> Result<LegacyReport, LegacyError> {
     store.import_legacy(LegacyImport { source: source.clone(), tenant_id, user_id: None, dry_run }).await
 }
 
-/// What came in, without what differs by tenant.
-async fn told(store: &dyn Store, tenant: Uuid) -> Vec<String> {
+/// The imported rows as text, without what differs by tenant.
+async fn imported(store: &dyn Store, tenant: Uuid) -> Vec<String> {
     let [conversation] = &store.conversations(tenant, None, Page::default()).await.unwrap()[..] else { panic!("one conversation") };
-    let mut told = vec![format!(
+    let mut lines = vec![format!(
         "{} {} {:?} {}",
         conversation.title,
         conversation.user_id,
@@ -60,7 +60,7 @@ async fn told(store: &dyn Store, tenant: Uuid) -> Vec<String> {
         conversation.updated_at
     )];
     for message in store.messages(tenant, conversation.id, Page::default()).await.unwrap() {
-        told.push(format!(
+        lines.push(format!(
             "{:?} {} {} {:?} {:?} {}",
             message.seq,
             message.role,
@@ -71,16 +71,16 @@ async fn told(store: &dyn Store, tenant: Uuid) -> Vec<String> {
         ));
     }
     for call in store.calls(tenant, CallFilter::default(), Page::default()).await.unwrap() {
-        told.push(format!(
+        lines.push(format!(
             "{} {} {:?} {:?} {:?} {:?} {}",
             call.tool_name, call.status, call.call_id, call.item_id, call.request, call.error_code, call.step
         ));
     }
-    told
+    lines
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_both_kinds_come_into_both_databases_alike() {
+async fn both_databases_import_alike_from_both_sources() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
     let (postgres, _, ()) = fresh().await;
@@ -92,17 +92,17 @@ async fn rows_of_both_kinds_come_into_both_databases_alike() {
         for (source, from) in sources.iter().zip(["sqlite", "postgres"]) {
             let tenant = clock.new_id();
             store.ensure_tenant(tenant, format!("{name}-{from}"), clock.now()).await.unwrap();
-            let dry = take_in(store.as_ref(), tenant, source, true).await.unwrap();
-            let report = take_in(store.as_ref(), tenant, source, false).await.unwrap();
-            assert_eq!(dry, report, "{name} from {from}: a dry run says what will happen");
+            let dry = import(store.as_ref(), tenant, source, true).await.unwrap();
+            let report = import(store.as_ref(), tenant, source, false).await.unwrap();
+            assert_eq!(dry, report, "{name} from {from}: a dry run reports the same");
             assert_eq!(report.written.values().sum::<u64>() + u64::try_from(report.skipped.len()).unwrap(), 1 + 4 + 3 + 2, "{report:?}");
-            let again = take_in(store.as_ref(), tenant, source, false).await.unwrap();
+            let again = import(store.as_ref(), tenant, source, false).await.unwrap();
             assert_eq!(again.written.values().sum::<u64>(), 0, "{again:?}");
-            outcomes.push((report, told(store.as_ref(), tenant).await));
+            outcomes.push((report, imported(store.as_ref(), tenant).await));
         }
     }
-    for (report, told) in &outcomes {
-        assert_eq!(told, &outcomes[0].1);
+    for (report, lines) in &outcomes {
+        assert_eq!(lines, &outcomes[0].1);
         assert_eq!((&report.read, &report.written, &report.skipped), (&outcomes[0].0.read, &outcomes[0].0.written, &outcomes[0].0.skipped));
     }
     let (postgres, tenant) = (&stores[0], stores[0].tenants().await.unwrap()[0].id);
@@ -112,13 +112,13 @@ async fn rows_of_both_kinds_come_into_both_databases_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_is_none_is_told_without_its_password() {
+async fn the_error_for_an_unusable_source_has_no_password() {
     let (store, clock, ()) = fresh().await;
     let nowhere = LegacySource::Postgres("postgres://me:hidden@127.0.0.1:1/old".to_owned());
-    let told = take_in(store.as_ref(), clock.new_id(), &nowhere, false).await.unwrap_err().to_string();
-    assert!(told.contains("127.0.0.1:1/old") && !told.contains("hidden"), "{told}");
+    let error = import(store.as_ref(), clock.new_id(), &nowhere, false).await.unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:1/old") && !error.contains("hidden"), "{error}");
     assert!(!format!("{nowhere:?}").contains("hidden"));
     let empty = LegacySource::Postgres(fresh_database());
-    let told = take_in(store.as_ref(), clock.new_id(), &empty, false).await.unwrap_err().to_string();
-    assert!(told.contains("neither messages nor tool_calls"), "{told}");
+    let error = import(store.as_ref(), clock.new_id(), &empty, false).await.unwrap_err().to_string();
+    assert!(error.contains("neither messages nor tool_calls"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Erasing, holding and moving, with everything in the tables that can be there.
+//! Erasing, holding and moving, with every kind of row in the tables.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn people() -> PeopleBatch {
     .unwrap()
 }
 
-/// A turn that has ended, one with an open `once` call, one that waits, and a question to a person.
+/// A turn that has ended, one with an open `once` call, and one that waits.
 async fn fill<S: Store>(world: &World<S>) -> Uuid {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
@@ -75,26 +75,26 @@ async fn a_person_is_erased_from_every_table() {
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
     assert!(erased.messages >= 6, "{erased:?}");
     let left = text_of_everything(store).await;
-    for word in ["secret", "Clara", "hello", "status\\\":"] {
-        assert!(!left.contains(word), "{word} is left");
+    for text in ["secret", "Clara", "hello", "status\\\":"] {
+        assert!(!left.contains(text), "{text} is left");
     }
     assert!(left.contains(&format!("erased:{tenant}:1")));
     assert!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().is_empty());
-    let nobody = store.erase_person(tenant, "77".to_owned(), true, world.clock.clone()).await.unwrap();
-    assert_eq!(nobody, None);
+    let unknown = store.erase_person(tenant, "77".to_owned(), true, world.clock.clone()).await.unwrap();
+    assert_eq!(unknown, None);
     let refused = store.back_up("/tmp/x".into(), false).await.unwrap_err().to_string();
     assert!(refused.contains("pg_dump"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_pending_is_held_and_not_sent_again() {
+async fn pending_work_is_ended_and_not_resumed() {
     let world = world().await;
     let once = fill(&world).await;
     let (store, tenant) = (&world.store, world.tenant);
     let working = world.talk().await;
     let busy = store.hold_pending(false, world.clock.clone()).await;
-    assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "a server is at work: {busy:?}");
-    let ask = NewApproval {
+    assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "a server has a valid lease: {busy:?}");
+    let approval = NewApproval {
         id: world.id(),
         call_id: world.id(),
         tool_name: "pay".to_owned(),
@@ -105,23 +105,23 @@ async fn what_was_pending_is_held_and_not_sent_again() {
         expires_at: world.now,
     };
     let mut write = world.to_write(&working);
-    write.approvals = vec![ask];
+    write.approvals = vec![approval];
     store.write(write).await.unwrap();
     let held = store.hold_pending(true, world.clock.clone()).await.unwrap();
     assert_eq!((held.turns, held.calls, held.approvals), (3, 1, 1));
     let call = store.call(tenant, once).await.unwrap().unwrap();
     assert_eq!((call.status, call.error_code.as_deref()), (CallStatus::Failed, Some("outcome_unknown")));
-    assert!(store.unfinished_turns("anybody".to_owned()).await.unwrap().is_empty());
+    assert!(store.unfinished_turns("any process".to_owned()).await.unwrap().is_empty());
     let turn = store.turn(tenant, call.turn_id).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.error_code.as_deref()), (TurnStatus::Failed, Some("restored")));
-    let asked = store.approvals(tenant, ApprovalFilter::default(), Page::default()).await.unwrap();
-    assert_eq!(asked[0].status.as_str(), "canceled");
+    let approvals = store.approvals(tenant, ApprovalFilter::default(), Page::default()).await.unwrap();
+    assert_eq!(approvals[0].status.as_str(), "canceled");
     // The stale owner can write nothing more, and every call has its one result.
     assert!(matches!(store.write(world.to_write(&working)).await, Err(StoreError::Fenced)));
     let history = store.history(tenant, call.conversation_id.unwrap()).await.unwrap();
     let roles: Vec<&str> = history.iter().map(|message| message.role.as_str()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user"]);
-    assert_eq!(store.hold_pending(false, world.clock.clone()).await.unwrap().turns, 0, "a second time finds nothing");
+    assert_eq!(store.hold_pending(false, world.clock.clone()).await.unwrap().turns, 0, "nothing is left for a second time");
 }
 
 async fn add<S: Store>(world: &World<S>, ids: &[&str]) {
@@ -145,7 +145,7 @@ async fn add<S: Store>(world: &World<S>, ids: &[&str]) {
     assert_eq!(world.store.add_documents(batch).await.unwrap().accepted, ids.len() as u64);
 }
 
-/// Two documents, of which the newer one is gone again, and a vector.
+/// Two documents with vectors, of which the newer one is deleted.
 async fn add_documents<S: Store>(world: &World<S>) {
     add(world, &["stays", "goes"]).await;
     let pending = world.store.unembedded("m".to_owned(), 0, 10).await.unwrap();
@@ -155,7 +155,7 @@ async fn add_documents<S: Store>(world: &World<S>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_whose_end_was_not_heard_is_written_once() {
+async fn a_batch_that_is_sent_twice_is_written_once() {
     let world = world().await;
     add_documents(&world).await;
     let document = |text: &str| NewDocument {
@@ -174,7 +174,7 @@ async fn a_batch_whose_end_was_not_heard_is_written_once() {
     let first = world.store.add_documents(batch.clone()).await.unwrap();
     assert_eq!((first.accepted, first.replaced, first.unchanged, first.chunks), (0, 1, 0, 1));
     let change = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap();
-    // As the flush does it: the very same batch, with the ids it had.
+    // As a retry sends it: the very same batch, with the same ids.
     assert_eq!(world.store.add_documents(batch).await.unwrap(), first);
     assert_eq!(world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap(), change);
     let row = world.store.document(world.tenant, "a".to_owned(), "stays".to_owned()).await.unwrap().unwrap();
@@ -182,7 +182,7 @@ async fn a_batch_whose_end_was_not_heard_is_written_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn knowledge_moves_and_is_numbered_on() {
+async fn knowledge_moves_and_new_chunks_get_new_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("w.db");
     let (store, clock) = sqlite(&file);
@@ -191,8 +191,8 @@ async fn knowledge_moves_and_is_numbered_on() {
     let (tenant, of_a) = (from.tenant, || "a".to_owned());
     let counted = from.store.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap();
     let vectors = from.store.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
-    let gone = from.store.removed_chunks(tenant, of_a(), 0).await.unwrap();
-    assert_eq!((counted.embedded, vectors.len(), gone.len()), (1, 1, 1));
+    let removed = from.store.removed_chunks(tenant, of_a(), 0).await.unwrap();
+    assert_eq!((counted.embedded, vectors.len(), removed.len()), (1, 1, 1));
     drop(from);
 
     let (target, _, ()) = fresh().await;
@@ -205,11 +205,11 @@ async fn knowledge_moves_and_is_numbered_on() {
     assert_eq!(arrived, vectors);
     let parts = target.document_chunks(tenant, of_a(), "stays".to_owned()).await.unwrap();
     assert_eq!(parts[0].content, "A walrus with a \u{fffd} in it.");
-    // What comes next takes no number that was ever given.
+    // A new chunk gets a number that was never given.
     let world = World { tenant, ..World::new(target, clock) };
     add(&world, &["next"]).await;
     let number = world.store.document_chunks(tenant, of_a(), "next".to_owned()).await.unwrap()[0].number;
-    assert!(number > gone[0] && number > parts[0].number, "{number} after {gone:?} and {}", parts[0].number);
+    assert!(number > removed[0] && number > parts[0].number, "{number} after {removed:?} and {}", parts[0].number);
 }
 
 fn sqlite(path: &Path) -> (Arc<SqliteStore>, Clock) {
@@ -244,20 +244,20 @@ async fn a_file_moves_whole_or_not_at_all() {
     assert_eq!(history.last().unwrap().content, "with a \u{fffd} in it, ä and \"quotes\"");
     let person = target.principal(tenant, "1".to_owned()).await.unwrap().unwrap();
     assert_eq!((person.name.as_str(), person.permissions.len()), ("Clara Secret", 1));
-    // What was given back is found by the next server at once; what a process still held, when its lease has lapsed.
+    // A released turn is found by the next process at once; one with an owner only when its lease has expired.
     assert_eq!(target.unfinished_turns("next".to_owned()).await.unwrap().len(), 2);
 
     let again = target.import_sqlite(file.clone(), clock.clone()).await;
     assert!(matches!(again, Err(MaintenanceError::NotEmpty(_))), "{again:?}");
     let nowhere = target.import_sqlite(folder.path().join("no.db"), clock.clone()).await;
     assert!(nowhere.is_err() && !folder.path().join("no.db").exists());
-    // The file is as it was: it opens and moves again, into another database.
+    // The file is unchanged: it can be moved into another database too.
     let (second, _, ()) = fresh().await;
     assert_eq!(second.import_sqlite(file, clock).await.unwrap(), moved);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_that_is_refused_in_the_middle_leaves_nothing() {
+async fn a_move_that_fails_in_the_middle_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("w.db");
     let (store, clock) = sqlite(&file);
@@ -265,7 +265,7 @@ async fn a_move_that_is_refused_in_the_middle_leaves_nothing() {
     fill(&from).await;
     drop(from);
     let (target, _, ()) = fresh().await;
-    // A trigger that spoils what arrives: the digests must tell.
+    // A trigger that changes the rows that arrive: the digests must differ.
     let mut client = target.acquire().await.unwrap();
     let spoil = "CREATE FUNCTION werkruf.spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.content := NEW.content || '!'; RETURN NEW; END $$;
                  CREATE TRIGGER spoil BEFORE INSERT ON werkruf.messages FOR EACH ROW EXECUTE FUNCTION werkruf.spoil()";
@@ -275,5 +275,5 @@ async fn a_move_that_is_refused_in_the_middle_leaves_nothing() {
     assert!(spoilt.contains("messages"), "{spoilt}");
     let none = Uuid::nil();
     let rows = target.query(DbRole::System, "SELECT count(*) FROM tenants WHERE id <> $1", &[p(&none)]).await.unwrap();
-    assert_eq!(only(&rows, |columns| columns.int()).unwrap(), 0, "nothing half-written");
+    assert_eq!(only(&rows, |columns| columns.int()).unwrap(), 0, "nothing is half-written");
 }

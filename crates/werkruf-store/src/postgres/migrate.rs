@@ -1,9 +1,12 @@
-//! Brings a PostgreSQL schema to what this binary knows. Numbered, checked against what was applied, forward only.
+//! Brings a PostgreSQL schema to what this binary knows: numbered migrations per part of the schema, and one numbered set of functions.
 //!
-//! Invariants: everything that is missing comes in one transaction, so one that is cut off leaves nothing; many servers that start at
-//! once take turns by a lock that ends with that transaction (it guards the schema, never a conversation); an applied migration never
-//! changes. A schema serves the binary that made it and the one before: each migration says from which schema on a binary may use it.
-//! Rows are behind the walls for everybody: a migration that changes rows must `SET LOCAL ROLE werkruf_system` first and reset it after.
+//! Everything that is missing is applied in one transaction, so an interrupted start leaves nothing behind. Processes that start at
+//! once wait for each other by an advisory lock that ends with that transaction. An applied migration never changes; migrations only go
+//! forward; each says which migration of its part a binary must know at least to work on the schema. Row-level security holds for every
+//! role: a migration that changes rows must `SET LOCAL ROLE werkruf_system` first and reset it after.
+//!
+//! Functions (`functions/*.sql`) are no migrations: the whole set is replaced where the set in the database has a lower number. A binary
+//! with a lower number leaves a newer set alone and works with it, because a set keeps the signatures that the binary before it calls.
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -14,33 +17,72 @@ use super::error::broken;
 use super::param::p;
 use crate::{SchemaReport, StoreError, crash};
 
-/// One step of the schema.
+/// One step of a part of the schema.
+#[derive(Clone, Copy)]
 pub(super) struct Migration {
-    pub(super) version: i64,
-    /// The schema a binary must know at least to work on this one.
+    pub(super) part: &'static str,
+    /// Counts from 1 in each part, without gaps.
+    pub(super) number: i64,
+    /// The migration of the part that a binary must know at least to work on the schema; 0 where it may not know the part at all.
     pub(super) compatible_with: i64,
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
 }
 
-/// Every step, in order.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, compatible_with: 1, name: "first", sql: include_str!("migrations/0001_first.sql") },
-    Migration { version: 2, compatible_with: 2, name: "turns", sql: include_str!("migrations/0002_turns.sql") },
-    Migration { version: 3, compatible_with: 2, name: "boardings", sql: include_str!("migrations/0003_boardings.sql") },
-    Migration { version: 4, compatible_with: 2, name: "ledger", sql: include_str!("migrations/0004_ledger.sql") },
-    Migration { version: 5, compatible_with: 2, name: "knowledge", sql: include_str!("migrations/0005_knowledge.sql") },
-    Migration { version: 6, compatible_with: 2, name: "search", sql: include_str!("migrations/0006_search.sql") },
-    Migration { version: 7, compatible_with: 2, name: "embedding_claims", sql: include_str!("migrations/0007_embedding_claims.sql") },
-    Migration { version: 8, compatible_with: 2, name: "retention", sql: include_str!("migrations/0008_retention.sql") },
-    Migration { version: 9, compatible_with: 2, name: "principals", sql: include_str!("migrations/0009_principals.sql") },
+/// The functions of the schema.
+#[derive(Clone, Copy)]
+pub(super) struct FunctionSet {
+    pub(super) number: i64,
+    /// The oldest set whose signatures this one keeps.
+    pub(super) compatible_with: i64,
+    pub(super) files: &'static [&'static str],
+}
+
+/// What a binary wants the database to have.
+#[derive(Clone, Copy)]
+pub(super) struct Schema<'a> {
+    /// In the order in which they are applied.
+    pub(super) migrations: &'a [Migration],
+    pub(super) functions: FunctionSet,
+}
+
+const fn first(part: &'static str, sql: &'static str) -> Migration {
+    Migration { part, number: 1, compatible_with: 1, name: "first", sql }
+}
+
+const MIGRATIONS: &[Migration] = &[
+    first("kernel", include_str!("migrations/kernel/0001_first.sql")),
+    first("workspace", include_str!("migrations/workspace/0001_first.sql")),
+    first("flights", include_str!("migrations/flights/0001_first.sql")),
+    first("knowledge", include_str!("migrations/knowledge/0001_first.sql")),
 ];
 
+/// Must rise with every change of a file in `functions`.
+const FUNCTIONS_VERSION: i64 = 1;
+
+const FUNCTION_FILES: &[&str] = &[
+    include_str!("functions/leases.sql"),
+    include_str!("functions/rows.sql"),
+    include_str!("functions/turns.sql"),
+    include_str!("functions/conversations.sql"),
+    include_str!("functions/people.sql"),
+    include_str!("functions/provider_tokens.sql"),
+    include_str!("functions/retention.sql"),
+    include_str!("functions/knowledge.sql"),
+    include_str!("functions/search.sql"),
+];
+
+/// The schema of this binary.
+pub(super) const SCHEMA: Schema<'_> =
+    Schema { migrations: MIGRATIONS, functions: FunctionSet { number: FUNCTIONS_VERSION, compatible_with: 1, files: FUNCTION_FILES } };
+
+/// The name under which function sets are recorded beside the parts.
+const FUNCTIONS: &str = "functions";
 const ROLES: &str = include_str!("roles.sql");
-const WALLS: &str = include_str!("row_security.sql");
+const ROW_SECURITY: &str = include_str!("row_security.sql");
 const COMPAT_VIEWS: &str = include_str!("compat_views.sql");
 
-/// The views of older versions cannot look through the eyes of whoever asks, so they would not respect the walls.
+/// Views of older versions cannot run with the rights of the caller, so they would ignore row-level security.
 const OLDEST_SERVER: i64 = 150_000;
 
 impl Migration {
@@ -49,117 +91,187 @@ impl Migration {
     }
 }
 
-/// A migration as the database remembers it.
+impl FunctionSet {
+    fn checksum(&self) -> String {
+        hex(&Sha256::digest(self.files.concat().as_bytes()))
+    }
+}
+
+/// A row of `schema_migrations`.
 struct Applied {
-    version: i64,
+    part: String,
+    number: i64,
     checksum: String,
     compatible_with: i64,
 }
 
-/// Applies what is missing in `schema`, a plain identifier. Says which version is there afterwards.
-pub(super) async fn migrate(client: &mut Client, schema: &str, steps: &[Migration], now: Timestamp) -> Result<i64, StoreError> {
+/// What the database lacks.
+struct Missing<'a> {
+    migrations: Vec<&'a Migration>,
+    functions: Option<FunctionSet>,
+}
+
+impl Missing<'_> {
+    fn is_empty(&self) -> bool {
+        self.migrations.is_empty() && self.functions.is_none()
+    }
+}
+
+impl Schema<'_> {
+    /// Number of the newest migration that this binary has of a part; 0 for a part it does not know.
+    fn newest(&self, part: &str) -> i64 {
+        if part == FUNCTIONS {
+            return self.functions.number;
+        }
+        self.migrations.iter().filter(|migration| migration.part == part).map(|migration| migration.number).max().unwrap_or(0)
+    }
+
+    fn checksum(&self, part: &str, number: i64) -> Option<String> {
+        if part == FUNCTIONS {
+            // Sets before the current one are not in the binary any more.
+            return (number == self.functions.number).then(|| self.functions.checksum());
+        }
+        self.migrations.iter().find(|migration| migration.part == part && migration.number == number).map(Migration::checksum)
+    }
+
+    /// What is missing; an error where this binary must not work on the schema.
+    fn missing(&self, applied: &[Applied]) -> Result<Missing<'_>, StoreError> {
+        for row in applied {
+            let known = self.newest(&row.part);
+            if row.compatible_with > known {
+                let found = newest_applied(applied, &row.part);
+                return Err(StoreError::TooNew { found, known });
+            }
+            let is_older_set = row.part == FUNCTIONS && row.number < known;
+            if row.number <= known && !is_older_set && self.checksum(&row.part, row.number).as_ref() != Some(&row.checksum) {
+                return Err(broken(format!("migration {}/{} in the database is not the one this binary has", row.part, row.number)));
+            }
+        }
+        let is_missing = |migration: &&Migration| migration.number > newest_applied(applied, migration.part);
+        Ok(Missing {
+            migrations: self.migrations.iter().filter(is_missing).collect(),
+            functions: Some(self.functions).filter(|set| set.number > newest_applied(applied, FUNCTIONS)),
+        })
+    }
+}
+
+fn newest_applied(applied: &[Applied], part: &str) -> i64 {
+    applied.iter().filter(|row| row.part == part).map(|row| row.number).max().unwrap_or(0)
+}
+
+/// Applies what `name`, a plain identifier, lacks.
+pub(super) async fn migrate(client: &mut Client, name: &str, schema: Schema<'_>, now: Timestamp) -> Result<(), StoreError> {
     let server: String = client.query_typed_one("SELECT current_setting('server_version_num')", &[]).await?.try_get(0)?;
     if server.parse::<i64>().is_ok_and(|server| server < OLDEST_SERVER) {
         return Err(broken(format!("this is PostgreSQL {}; 15 is the oldest that can be used", server.get(..2).unwrap_or_default())));
     }
-    // Nearly always there is nothing to do, and then nobody waits for anybody.
-    if let Some(current) = up_to_date(&applied(client, schema).await?, steps)? {
-        return Ok(current);
+    // Nearly always nothing is missing, and then no process waits for another.
+    if schema.missing(&applied(client, name).await?)?.is_empty() {
+        return Ok(());
     }
     let transaction = client.transaction().await?;
     transaction
         .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
         .await?;
-    let lock = format!("werkruf migrate {schema}");
+    let lock = format!("werkruf migrate {name}");
     transaction.query_typed("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[p(&lock.as_str())]).await?;
-    let applied = applied(&transaction, schema).await?;
-    if let Some(current) = up_to_date(&applied, steps)? {
-        return Ok(current);
+    let applied = applied(&transaction, name).await?;
+    let missing = schema.missing(&applied)?;
+    if missing.is_empty() {
+        return Ok(());
     }
     if applied.is_empty() {
-        begin(&transaction, schema).await?;
+        create_schema(&transaction, name).await?;
     }
-    transaction.batch_execute(&format!("SET LOCAL search_path TO {schema}; {ROLES}")).await?;
-    let current = applied.last().map_or(0, |last| last.version);
-    let mut reached = current;
-    for step in steps.iter().filter(|step| step.version > current) {
-        transaction.batch_execute(step.sql).await?;
+    transaction.batch_execute(&format!("SET LOCAL search_path TO {name}; {ROLES}")).await?;
+    for migration in missing.migrations {
+        transaction.batch_execute(migration.sql).await?;
         crash::point("inside_migration");
-        let noted = "INSERT INTO schema_migrations (version, name, checksum, compatible_with, applied_at) VALUES ($1, $2, $3, $4, $5)";
-        let checksum = step.checksum();
-        let checksum = checksum.as_str();
-        let values = [p(&step.version), p(&step.name), p(&checksum), p(&step.compatible_with), p(&now)];
-        transaction.execute_typed(noted, &values).await?;
-        reached = step.version;
+        let Migration { part, number, compatible_with, name, .. } = *migration;
+        let row = Applied { part: part.to_owned(), number, checksum: migration.checksum(), compatible_with };
+        record(&transaction, &row, name, now).await?;
     }
-    transaction.batch_execute(WALLS).await?;
+    if let Some(set) = missing.functions {
+        for sql in set.files {
+            transaction.batch_execute(sql).await?;
+        }
+        let FunctionSet { number, compatible_with, .. } = set;
+        record(&transaction, &Applied { part: FUNCTIONS.to_owned(), number, checksum: set.checksum(), compatible_with }, "set", now)
+            .await?;
+    }
+    transaction.batch_execute(ROW_SECURITY).await?;
     transaction.commit().await?;
     crash::point("after_migration");
-    Ok(reached)
+    Ok(())
 }
 
-/// Whether there is nothing to do; what is wrong where this binary must not touch the schema.
-fn up_to_date(applied: &[Applied], steps: &[Migration]) -> Result<Option<i64>, StoreError> {
-    let known = steps.last().map_or(0, |step| step.version);
-    if let Some(newest) = applied.last()
-        && applied.iter().any(|step| step.compatible_with > known)
-    {
-        return Err(StoreError::TooNew { found: newest.version, known });
-    }
-    for found in applied.iter().filter(|found| found.version <= known) {
-        if !steps.iter().any(|step| step.version == found.version && step.checksum() == found.checksum) {
-            return Err(broken(format!("migration {} in the database is not the one this binary has", found.version)));
-        }
-    }
-    Ok(applied.last().map(|last| last.version).filter(|version| *version >= known))
+async fn record(client: &impl GenericClient, row: &Applied, name: &str, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "INSERT INTO schema_migrations (part, number, name, checksum, compatible_with, applied_at) VALUES ($1, $2, $3, $4, $5, $6)";
+    let (part, checksum) = (row.part.as_str(), row.checksum.as_str());
+    let values = [p(&part), p(&row.number), p(&name), p(&checksum), p(&row.compatible_with), p(&now)];
+    client.execute_typed(sql, &values).await?;
+    Ok(())
 }
 
-/// The schema and its list of migrations; a schema of this name that is somebody else's is left alone.
-async fn begin(client: &impl GenericClient, schema: &str) -> Result<(), StoreError> {
+/// Creates the schema and its record of migrations. A schema of this name that has tables belongs to another program and is left alone.
+async fn create_schema(client: &impl GenericClient, name: &str) -> Result<(), StoreError> {
     let foreign = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1)";
-    if client.query_typed_one(foreign, &[p(&schema)]).await?.try_get(0)? {
-        return Err(broken(format!("the schema {schema} holds tables of another program; name another one with WERKRUF_DATABASE_SCHEMA")));
+    if client.query_typed_one(foreign, &[p(&name)]).await?.try_get(0)? {
+        return Err(broken(format!("the schema {name} holds tables of another program; name another one with WERKRUF_DATABASE_SCHEMA")));
     }
-    let made = format!(
-        "CREATE SCHEMA IF NOT EXISTS {schema};
-         CREATE TABLE {schema}.schema_migrations (
-           version         bigint NOT NULL PRIMARY KEY,
+    let sql = format!(
+        "CREATE SCHEMA IF NOT EXISTS {name};
+         CREATE TABLE {name}.schema_migrations (
+           part            text COLLATE \"C\" NOT NULL,
+           number          bigint NOT NULL,
            name            text NOT NULL,
            checksum        text NOT NULL,
            compatible_with bigint NOT NULL,
-           applied_at      timestamptz NOT NULL
+           applied_at      timestamptz NOT NULL,
+           PRIMARY KEY (part, number)
          )"
     );
-    Ok(client.batch_execute(&made).await?)
+    Ok(client.batch_execute(&sql).await?)
 }
 
-async fn applied(client: &impl GenericClient, schema: &str) -> Result<Vec<Applied>, StoreError> {
-    // Asked of the tables themselves: a name's look-up may remember that it was not there before we waited.
-    let there = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-                   WHERE nspname = $1 AND relname = 'schema_migrations')";
-    if !client.query_typed_one(there, &[p(&schema)]).await?.try_get::<_, bool>(0)? {
-        return Ok(Vec::new());
+/// The record of migrations; empty where the schema does not exist. A record without parts is that of an unreleased build.
+async fn applied(client: &impl GenericClient, name: &str) -> Result<Vec<Applied>, StoreError> {
+    // Read from the catalog tables: the lookup of a name may be cached from before the wait for the lock.
+    let columns = "SELECT attname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace JOIN pg_attribute ON attrelid = pg_class.oid
+                   WHERE nspname = $1 AND relname = 'schema_migrations' AND attnum > 0 AND NOT attisdropped";
+    let rows = client.query_typed(columns, &[p(&name)]).await?;
+    let columns = rows.iter().map(|row| row.try_get::<_, String>(0)).collect::<Result<Vec<_>, _>>()?;
+    let has = |column: &str| columns.iter().any(|found| found == column);
+    if !has("part") {
+        return if has("checksum") { Err(StoreError::Prerelease(format!("the schema {name}"))) } else { Ok(Vec::new()) };
     }
-    let sql = format!("SELECT version, checksum, compatible_with FROM {schema}.schema_migrations ORDER BY version");
+    let sql = format!("SELECT part, number, checksum, compatible_with FROM {name}.schema_migrations ORDER BY part, number");
     let rows = client.query_typed(&sql, &[]).await?;
-    let read =
-        |row: &tokio_postgres::Row| Ok(Applied { version: row.try_get(0)?, checksum: row.try_get(1)?, compatible_with: row.try_get(2)? });
+    let read = |row: &tokio_postgres::Row| {
+        Ok(Applied { part: row.try_get(0)?, number: row.try_get(1)?, checksum: row.try_get(2)?, compatible_with: row.try_get(3)? })
+    };
     rows.iter().map(read).collect()
 }
 
-/// How far the schema is, without touching it.
-pub(super) async fn report(client: &Client, schema: &str, steps: &[Migration]) -> Result<SchemaReport, StoreError> {
-    let applied = applied(client, schema).await?;
-    up_to_date(&applied, steps)?;
-    let found = applied.last().map_or(0, |last| last.version);
-    let pending = steps.iter().filter(|step| step.version > found).map(|step| format!("{:04}_{}", step.version, step.name));
-    Ok(SchemaReport { found, known: steps.last().map_or(0, |step| step.version), pending: pending.collect() })
+/// Compares the schema of the database with that of the binary, and changes nothing. Migrations of all parts are counted; function sets
+/// are not, but a set that is missing is named.
+pub(super) async fn report(client: &Client, name: &str, schema: Schema<'_>) -> Result<SchemaReport, StoreError> {
+    let applied = applied(client, name).await?;
+    let missing = schema.missing(&applied)?;
+    let migrations = missing.migrations.iter().map(|migration| format!("{}/{:04}_{}", migration.part, migration.number, migration.name));
+    let functions = missing.functions.map(|set| format!("{FUNCTIONS}/{:04}", set.number));
+    let count = |rows: usize| i64::try_from(rows).unwrap_or(i64::MAX);
+    Ok(SchemaReport {
+        found: count(applied.iter().filter(|row| row.part != FUNCTIONS).count()),
+        known: count(schema.migrations.len()),
+        pending: migrations.chain(functions).collect(),
+    })
 }
 
-/// Puts the seeds' views into `public` too.
-pub(super) async fn compat_views(client: &mut Client, schema: &str) -> Result<(), StoreError> {
+/// Creates the seeds' views and functions in `public` too.
+pub(super) async fn compat_views(client: &mut Client, name: &str) -> Result<(), StoreError> {
     let transaction = client.transaction().await?;
-    transaction.batch_execute(&format!("SET LOCAL search_path TO {schema}; {COMPAT_VIEWS}")).await?;
+    transaction.batch_execute(&format!("SET LOCAL search_path TO {name}; {COMPAT_VIEWS}")).await?;
     Ok(transaction.commit().await?)
 }
 

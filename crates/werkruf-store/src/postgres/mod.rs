@@ -1,7 +1,7 @@
 //! PostgreSQL: any number of processes on one database, each operation one transaction in one flush.
 //!
-//! What must be decided inside a transaction is decided by functions in the schema (`migrations/*_turns.sql`), so that no round trip
-//! stands between a guard and what it guards. Leases count by the database's clock.
+//! Guards that must hold inside a transaction are in functions of the schema (`functions/*.sql`), so that no round trip lies between a
+//! guard and the write that it guards. Leases count by the database's clock.
 
 mod admin;
 mod approvals;
@@ -49,7 +49,7 @@ use werkruf_contract::Clock;
 use crate::StoreError;
 pub(crate) use import_sqlite::storable;
 pub(crate) use legacy_source::read as read_legacy;
-use notify::Door;
+use notify::Notifier;
 use options::Address;
 pub use options::PostgresOptions;
 
@@ -58,11 +58,11 @@ pub struct PostgresStore {
     pool: Pool,
     options: PostgresOptions,
     clock: Clock,
-    /// How long a lease stands, in seconds, as the statements want it.
+    /// How long a lease is valid, in seconds, as the statements take it.
     ttl: f64,
-    /// `None` where nobody may listen.
-    door: Option<Door>,
-    /// Transactions this process has brought to their end.
+    /// `None` where LISTEN and NOTIFY are switched off.
+    notifier: Option<Notifier>,
+    /// Transactions that this process has committed.
     commits: AtomicU64,
 }
 
@@ -72,11 +72,11 @@ impl PostgresStore {
         options.check_schema()?;
         let pool = pool(&options)?;
         let ttl = options.lease_ttl.as_secs_f64();
-        let mut store = Self { pool, options, ttl, clock: clock.clone(), door: None, commits: AtomicU64::new(0) };
+        let mut store = Self { pool, options, ttl, clock: clock.clone(), notifier: None, commits: AtomicU64::new(0) };
         store.migrate().await?;
         if !store.options.poll_only {
             let Address { driver, tls } = address(&store.options)?;
-            store.door = Some(Door::open(driver, tls, &store.options.schema, clock));
+            store.notifier = Some(Notifier::open(driver, tls, &store.options.schema, clock));
         }
         Ok(Arc::new(store))
     }
@@ -91,13 +91,13 @@ fn address(options: &PostgresOptions) -> Result<Address, StoreError> {
     Ok(address)
 }
 
-/// Dead connections are thrown away when they are next taken out; no question is asked of a living one.
+/// A dead connection is discarded when it is next taken out of the pool; a live one is not tested first.
 fn pool(options: &PostgresOptions) -> Result<Pool, StoreError> {
     let Address { driver, tls } = address(options)?;
-    let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = match tls {
-        Some(tls) => Manager::from_config(driver, MakeRustlsConnect::new(tls), how),
-        None => Manager::from_config(driver, NoTls, how),
+        Some(tls) => Manager::from_config(driver, MakeRustlsConnect::new(tls), config),
+        None => Manager::from_config(driver, NoTls, config),
     };
     Pool::builder(manager).max_size(options.pool_size.max(1)).build().map_err(|error| StoreError::Broken(error.to_string()))
 }
@@ -115,6 +115,8 @@ mod claims_tests;
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
 mod legacy_tests;
 #[cfg(test)]
 mod maintenance_tests;
@@ -130,5 +132,3 @@ mod row_security_tests;
 mod search_tests;
 #[cfg(test)]
 mod story_tests;
-#[cfg(test)]
-mod trouble_tests;

@@ -1,7 +1,7 @@
-//! The one connection that listens and knocks, beside the pool and outside every transaction.
+//! LISTEN and NOTIFY over one connection, beside the pool and outside every transaction.
 //!
-//! A knock says only that there is something new. Many at once become one, twenty a second at most. A connection that is lost is made
-//! again for ever; whoever listens is told then, because knocks may have been missed.
+//! A notification says only that something has changed. Many at once become one, twenty a second at most. A lost connection is always
+//! reopened; waiters are woken then, because notifications may have been missed.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,108 +16,108 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
-/// Between two knocks.
+/// Between two notifications.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Before the first and every later try to connect again.
-const BACK_SOON: Duration = Duration::from_millis(100);
-const BACK_LATE: Duration = Duration::from_secs(5);
+/// Pause before the first attempt to reconnect; doubled for each further attempt, up to [`LAST_RECONNECT`].
+const FIRST_RECONNECT: Duration = Duration::from_millis(100);
+const LAST_RECONNECT: Duration = Duration::from_secs(5);
 
-pub(super) struct Door {
-    wished: Arc<Notify>,
-    heard: Arc<Notify>,
+pub(super) struct Notifier {
+    outgoing: Arc<Notify>,
+    incoming: Arc<Notify>,
     /// Ends with the store.
     _task: JoinSet<()>,
 }
 
-impl Door {
+impl Notifier {
     pub(super) fn open(driver: Config, tls: Option<rustls::ClientConfig>, schema: &str, clock: &Clock) -> Self {
-        let (wished, heard) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let keeper = Keeper {
+        let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let connection = NotifyConnection {
             driver,
             channel: format!("werkruf_{schema}"),
-            wished: Arc::clone(&wished),
-            heard: Arc::clone(&heard),
+            outgoing: Arc::clone(&outgoing),
+            incoming: Arc::clone(&incoming),
             clock: clock.clone(),
         };
         let mut task = JoinSet::new();
         match tls {
-            Some(tls) => task.spawn(async move { keeper.keep(MakeRustlsConnect::new(tls)).await }),
-            None => task.spawn(async move { keeper.keep(NoTls).await }),
+            Some(tls) => task.spawn(async move { connection.run(MakeRustlsConnect::new(tls)).await }),
+            None => task.spawn(async move { connection.run(NoTls).await }),
         };
-        Self { wished, heard, _task: task }
+        Self { outgoing, incoming, _task: task }
     }
 
     pub(super) fn notify(&self) {
-        self.wished.notify_one();
+        self.outgoing.notify_one();
     }
 
     pub(super) async fn notified(&self) {
-        self.heard.notified().await;
+        self.incoming.notified().await;
     }
 }
 
-struct Keeper {
+struct NotifyConnection {
     driver: Config,
     channel: String,
-    wished: Arc<Notify>,
-    heard: Arc<Notify>,
+    outgoing: Arc<Notify>,
+    incoming: Arc<Notify>,
     clock: Clock,
 }
 
-impl Keeper {
-    async fn keep<T>(self, tls: T)
+impl NotifyConnection {
+    async fn run<T>(self, tls: T)
     where
         T: MakeTlsConnect<Socket> + Clone,
         T::Stream: Send,
     {
-        let mut pause = BACK_SOON;
+        let mut pause = FIRST_RECONNECT;
         loop {
             if let Ok((client, connection)) = self.driver.connect(tls.clone()).await {
-                let own = AtomicI32::new(0);
+                let own_pid = AtomicI32::new(0);
                 tokio::select! {
-                    () = self.listen(connection, &own) => {}
-                    _ = self.speak(&client, &own) => {}
+                    () = self.listen(connection, &own_pid) => {}
+                    _ = self.send(&client, &own_pid) => {}
                 }
-                if own.into_inner() != 0 {
-                    pause = BACK_SOON;
+                if own_pid.into_inner() != 0 {
+                    pause = FIRST_RECONNECT;
                 }
-                tracing::debug!("the connection that listens to other processes is gone");
+                tracing::debug!("the connection for notifications of other processes was lost");
             }
             tokio::time::sleep(pause.mul_f64(0.5 + self.clock.chance() / 2.0)).await;
-            pause = (pause * 2).min(BACK_LATE);
+            pause = (pause * 2).min(LAST_RECONNECT);
         }
     }
 
-    /// Until the connection ends. It must be polled for the other half to get anywhere.
-    async fn listen<S, T>(&self, mut connection: Connection<S, T>, own: &AtomicI32)
+    /// Runs until the connection ends. The connection must be polled here for `send` to make progress.
+    async fn listen<S, T>(&self, mut connection: Connection<S, T>, own_pid: &AtomicI32)
     where
         S: AsyncRead + AsyncWrite + Unpin,
         T: AsyncRead + AsyncWrite + Unpin,
     {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message
-                && notification.process_id() != own.load(Ordering::Relaxed)
+                && notification.process_id() != own_pid.load(Ordering::Relaxed)
             {
-                self.hear();
+                self.wake();
             }
         }
     }
 
-    async fn speak(&self, client: &Client, own: &AtomicI32) -> Result<(), tokio_postgres::Error> {
+    async fn send(&self, client: &Client, own_pid: &AtomicI32) -> Result<(), tokio_postgres::Error> {
         let rows = client.query_typed("SELECT pg_backend_pid()", &[]).await?;
-        own.store(rows.first().map_or(Ok(0), |row| row.try_get(0))?, Ordering::Relaxed);
+        own_pid.store(rows.first().map_or(Ok(0), |row| row.try_get(0))?, Ordering::Relaxed);
         client.batch_execute(&format!("LISTEN {}", self.channel)).await?;
-        self.hear();
+        self.wake();
         loop {
-            self.wished.notified().await;
+            self.outgoing.notified().await;
             client.batch_execute(&format!("NOTIFY {}", self.channel)).await?;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Wakes whoever waits now, and whoever was busy and waits next.
-    fn hear(&self) {
-        self.heard.notify_waiters();
-        self.heard.notify_one();
+    /// Wakes the tasks that wait now, and the next one that waits.
+    fn wake(&self) {
+        self.incoming.notify_waiters();
+        self.incoming.notify_one();
     }
 }

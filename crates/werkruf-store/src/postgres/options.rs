@@ -1,4 +1,4 @@
-//! How a PostgreSQL is reached: address, schema, patience, and TLS as `sslmode` says it.
+//! How a PostgreSQL is reached: address, schema, timeouts, and TLS according to `sslmode`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::StoreError;
 
-/// What a server must know to work on a PostgreSQL.
+/// Options of a [`super::PostgresStore`].
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://…`. `sslmode` is `disable` or `prefer` (plain), `require` (encrypted, whoever answers) or `verify-full`
-    /// (encrypted, and the certificate is checked against `sslrootcert` or what the system trusts).
+    /// `postgres://…`. `sslmode` is `disable` or `prefer` (plain), `require` (encrypted, any certificate) or `verify-full`
+    /// (encrypted, and the certificate is checked against `sslrootcert` or the system's certificates).
     pub url: String,
-    /// Everything lives in it.
+    /// The schema of all tables.
     pub schema: String,
-    /// How long a lease stands without being renewed.
+    /// How long a lease is valid without being renewed.
     pub lease_ttl: Duration,
     /// Connections at most, beside the one that listens.
     pub pool_size: usize,
     pub connect_timeout: Duration,
-    /// How long an operation waits for a free connection before it says that the database is unavailable.
+    /// How long an operation waits for a free connection before it fails as unavailable.
     pub acquire_timeout: Duration,
-    /// Neither knocks nor listens: for poolers, which cannot.
+    /// Neither LISTEN nor NOTIFY: for poolers, which cannot pass them on.
     pub poll_only: bool,
 }
 
@@ -46,7 +46,7 @@ impl PostgresOptions {
         }
     }
 
-    /// A schema's name goes into settings as text, so it is a plain word.
+    /// The schema's name becomes part of statements, so it must be a plain identifier.
     pub(super) fn check_schema(&self) -> Result<(), StoreError> {
         let plain = |name: &str| {
             name.len() <= 48
@@ -60,7 +60,7 @@ impl PostgresOptions {
     }
 }
 
-/// The password stands in the address.
+/// Without the address, which has the password in it.
 impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { url: _, schema, lease_ttl, pool_size, connect_timeout, acquire_timeout, poll_only } = self;
@@ -75,14 +75,14 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// An address the driver understands, and the TLS it does not.
+/// An address for the driver, and the TLS options that the driver does not understand.
 pub(super) struct Address {
     pub(super) driver: tokio_postgres::Config,
     pub(super) tls: Option<ClientConfig>,
 }
 
 impl Address {
-    /// Takes `sslmode` and `sslrootcert` out of the address: the driver knows only half of their words.
+    /// Removes `sslmode` and `sslrootcert` from the address: the driver knows only some of their values.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut root, mut rest) = ("prefer", None, Vec::new());
@@ -117,7 +117,7 @@ fn no_tls(error: impl std::fmt::Display) -> StoreError {
 
 fn encrypted() -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
-    Ok(builder()?.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth())
+    Ok(builder()?.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))).with_no_client_auth())
 }
 
 fn verified(root: Option<&str>) -> Result<ClientConfig, StoreError> {
@@ -134,11 +134,11 @@ fn verified(root: Option<&str>) -> Result<ClientConfig, StoreError> {
     Ok(builder()?.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// `sslmode=require` means against listeners on the way, not against somebody who pretends to be the database.
+/// `sslmode=require` protects against eavesdropping, not against a server that pretends to be the database.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -178,7 +178,7 @@ mod tests {
     use super::{Address, PostgresOptions};
 
     #[test]
-    fn sslmode_decides_and_unknown_words_are_refused() {
+    fn sslmode_selects_tls_and_unknown_values_are_refused() {
         let parse = |mode: &str| Address::parse(&format!("postgres://me:secret@localhost/db?application_name=x&sslmode={mode}"));
         for (mode, encrypted) in [("disable", false), ("prefer", false), ("require", true), ("verify-full", true)] {
             assert_eq!(parse(mode).unwrap().tls.is_some(), encrypted, "{mode}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_a_plain_word() {
+    fn a_schema_is_a_plain_identifier() {
         let named =
             |schema: &str| PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::new("postgres://localhost") }.check_schema();
         assert!(named("werkruf").is_ok() && named("werkruf_2").is_ok());

@@ -1,4 +1,4 @@
-//! Values on their way into a statement, with the type each is sent as: no statement is prepared beforehand, so nobody else knows.
+//! Parameters of a statement, each with the type it is sent as: statements are not prepared, so the driver does not know the types.
 
 use std::borrow::Cow;
 
@@ -10,61 +10,61 @@ use werkruf_contract::Uuid;
 use super::flush::Param;
 use super::text::clean;
 
-/// A value whose type on the wire follows from its type here.
-pub(super) trait Sent: ToSql + Sync {
+/// A value whose PostgreSQL type follows from its Rust type.
+pub(super) trait Typed: ToSql + Sync {
     const TYPE: Type;
 }
 
-impl Sent for Uuid {
+impl Typed for Uuid {
     const TYPE: Type = Type::UUID;
 }
-impl Sent for i64 {
+impl Typed for i64 {
     const TYPE: Type = Type::INT8;
 }
-impl Sent for bool {
+impl Typed for bool {
     const TYPE: Type = Type::BOOL;
 }
-impl Sent for Timestamp {
+impl Typed for Timestamp {
     const TYPE: Type = Type::TIMESTAMPTZ;
 }
-impl Sent for Date {
+impl Typed for Date {
     const TYPE: Type = Type::DATE;
 }
-impl Sent for Vec<u8> {
+impl Typed for Vec<u8> {
     const TYPE: Type = Type::BYTEA;
 }
-impl Sent for &str {
+impl Typed for &str {
     const TYPE: Type = Type::TEXT;
 }
-impl Sent for Cow<'_, str> {
+impl Typed for Cow<'_, str> {
     const TYPE: Type = Type::TEXT;
 }
-impl<T: Sent> Sent for Option<T> {
+impl<T: Typed> Typed for Option<T> {
     const TYPE: Type = T::TYPE;
 }
-impl Sent for Vec<Uuid> {
+impl Typed for Vec<Uuid> {
     const TYPE: Type = Type::UUID_ARRAY;
 }
-impl Sent for Vec<i64> {
+impl Typed for Vec<i64> {
     const TYPE: Type = Type::INT8_ARRAY;
 }
 
-/// A parameter. Text that comes from outside goes through [`clean`] first.
-pub(super) fn p<T: Sent>(value: &T) -> Param<'_> {
+/// A parameter. Text from outside must go through [`clean`] first.
+pub(super) fn p<T: Typed>(value: &T) -> Param<'_> {
     (value, T::TYPE)
 }
 
-/// Text that may be missing, without what no column can hold.
+/// Optional text, cleaned.
 pub(super) fn clean_or_null(text: Option<&str>) -> Option<Cow<'_, str>> {
     text.map(clean)
 }
 
-/// A time as the tables keep it: whole milliseconds, so that both databases remember the same.
+/// A time as the tables store it: whole milliseconds, so that both databases store the same.
 pub(super) fn ms(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
-/// The same for a time that may be missing.
+/// The same for an optional time.
 pub(super) fn ms_or_null(time: Option<Timestamp>) -> Option<Timestamp> {
     time.map(ms)
 }

@@ -1,6 +1,6 @@
-//! [`People`] on PostgreSQL: who exists, what they may do, which keys there are.
+//! [`People`] on PostgreSQL: tenants, users, their permissions, and keys.
 //!
-//! Nothing is remembered between two questions: another process may have changed it meanwhile, and rights count as they are now.
+//! Nothing is cached between two reads: another process may have changed a row meanwhile, and permissions count as they are now.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
 use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
-/// The person and what they hold, as of one moment. A function, because every request asks and the plan, with the walls of ten tables
-/// in it, takes ten times as long as the answer: a session keeps it.
+/// The user with roles and permissions, of one snapshot. A function, because every request runs it, and planning it, with row-level
+/// security of ten tables, takes ten times as long as running it: a session keeps the plan of a function.
 const PRINCIPAL: &str = "SELECT * FROM principal_of($1, $2, $3)";
 
 impl People for PostgresStore {
@@ -37,13 +37,13 @@ impl People for PostgresStore {
     fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow> {
         Box::pin(async move {
             let (slug, now) = (clean(&slug), ms(now));
-            let made = [p(&id), p(&slug), p(&now)];
+            let values = [p(&id), p(&slug), p(&now)];
             let statements = [
-                Statement { sql: "INSERT INTO tenants (id, slug, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", params: &made },
+                Statement { sql: "INSERT INTO tenants (id, slug, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", params: &values },
                 // Where slug and id name different tenants, the slug is what people type.
                 Statement {
                     sql: "SELECT id, slug FROM tenants WHERE slug = $2 OR id = $1 ORDER BY slug = $2 DESC LIMIT 1",
-                    params: &made[..2],
+                    params: &values[..2],
                 },
             ];
             only(&self.run(DbRole::System, &statements).await?.pop().unwrap_or_default(), tenant)
@@ -106,7 +106,7 @@ impl People for PostgresStore {
             let (scopes, digest) = (scopes.as_str(), key.digest.0.as_str());
             let (user_id, name) = (clean_or_null(key.user_id.as_deref()), clean_or_null(key.name.as_deref()));
             let (expires_at, created_at) = (ms_or_null(key.expires_at), ms(key.created_at));
-            // The id is new: a conflict is this very statement, whose end was not heard.
+            // The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
             let sql = "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
                        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
             let values = [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];

@@ -1,4 +1,4 @@
-//! What changes about people. A batch travels as JSON, one statement per table, however many rows it has.
+//! Writes people. A batch is sent as JSON, one statement per table, however many rows it has.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ macro_rules! user_where {
 pub(super) const BY_EXTERNAL_ID: &str = user_where!("external_id = $2");
 const BY_NUMBER: &str = user_where!("id = $2");
 
-/// Two processes may want the same new number; the one that comes later takes the next.
-pub(super) const MOST_TRIES: usize = 100;
+/// Two processes may choose the same new number; the later one tries the next.
+pub(super) const MAX_ATTEMPTS: usize = 100;
 
-/// Somebody who may be new.
+/// A user who is created unless one exists.
 pub(super) struct Guest {
     pub(super) tenant_id: Uuid,
     pub(super) user_id: Option<i64>,
@@ -35,7 +35,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Somebody already known by the number or the external id is returned as they are.
+    /// A user with the number or the external id is returned unchanged.
     pub(super) async fn make(&self, transaction: &Transaction) -> Result<UserRow, Fault> {
         let Self { tenant_id, user_id, external_id, role } = self;
         make_guest(transaction, *tenant_id, *user_id, external_id.as_deref(), role).await
@@ -50,7 +50,7 @@ async fn make_guest(
     role: &str,
 ) -> Result<UserRow, Fault> {
     let named = "SELECT id FROM roles WHERE tenant_id = $1 AND name = $2 ORDER BY id LIMIT 1";
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         if let Some(number) = user_id
             && let Some(known) = first(&transaction.query(BY_NUMBER, &[p(&tenant_id), p(&number)]).await?, user)?
         {
@@ -66,14 +66,14 @@ async fn make_guest(
         let sql = "INSERT INTO users (tenant_id, id, first_name, last_name, external_id, locale)
                    VALUES ($1, coalesce($2, (SELECT coalesce(max(id), 0) + 1 FROM users WHERE tenant_id = $1)), 'Guest', '', $3, 'en-US')
                    ON CONFLICT DO NOTHING RETURNING id, first_name, last_name, token_roles, token_roles_until";
-        let made = transaction.query(sql, &[p(&tenant_id), p(&user_id), p(&external_id)]).await?;
-        if let Some(made) = first(&made, user)? {
+        let created = transaction.query(sql, &[p(&tenant_id), p(&user_id), p(&external_id)]).await?;
+        if let Some(created) = first(&created, user)? {
             let sql = "INSERT INTO user_roles (tenant_id, user_id, role_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-            transaction.query(sql, &[p(&tenant_id), p(&made.id), p(&role_id)]).await?;
-            return Ok(made);
+            transaction.query(sql, &[p(&tenant_id), p(&created.id), p(&role_id)]).await?;
+            return Ok(created);
         }
     }
-    Err(StoreError::Unavailable("others made users faster than this one could".to_owned()).into())
+    Err(StoreError::Unavailable("other processes took every new user number".to_owned()).into())
 }
 
 const BRANCHES: &str = "INSERT INTO branches (tenant_id, id, name, time_zone)
@@ -108,7 +108,7 @@ const NO_USER_ROLES: &str = "DELETE FROM user_roles WHERE tenant_id = $1
 const USER_ROLES: &str = "INSERT INTO user_roles (tenant_id, user_id, role_id)
     SELECT $1, user_id, role_id FROM json_to_recordset($2::json) AS given (user_id bigint, role_id bigint) ON CONFLICT DO NOTHING";
 
-/// A batch as JSON, table by table, in the order it is written: each may name the ones before.
+/// A batch as JSON, table by table, in the order in which it is written: each may refer to the ones before.
 pub(super) struct People {
     steps: Vec<(&'static str, String)>,
 }
@@ -130,9 +130,10 @@ impl People {
                 "time_zone": user.time_zone, "branch_id": user.branch_id});
             (user.id, row)
         })));
-        let held = last(batch.users.iter().map(|user| (user.id, &user.role_ids)));
-        let held =
-            held.into_iter().flat_map(|(user_id, roles)| roles.iter().map(move |role_id| json!({"user_id": user_id, "role_id": role_id})));
+        let role_ids = last(batch.users.iter().map(|user| (user.id, &user.role_ids)));
+        let user_roles = role_ids
+            .into_iter()
+            .flat_map(|(user_id, roles)| roles.iter().map(move |role_id| json!({"user_id": user_id, "role_id": role_id})));
         Self {
             steps: vec![
                 (BRANCHES, text(last(branches.map(|row| (row["id"].as_i64().unwrap_or(0), row))))),
@@ -141,7 +142,7 @@ impl People {
                 (PERMISSIONS, Value::from_iter(permissions).to_string()),
                 (USERS, users.clone()),
                 (NO_USER_ROLES, users),
-                (USER_ROLES, Value::from_iter(held).to_string()),
+                (USER_ROLES, Value::from_iter(user_roles).to_string()),
             ]
             .into_iter()
             .map(|(sql, rows)| (sql, clean_json(&rows).into_owned()))
@@ -154,7 +155,6 @@ impl People {
         self.steps.iter().map(|(_, rows)| [p(tenant_id), (rows as &(dyn ToSql + Sync), Type::TEXT)]).collect()
     }
 
-    /// What writes it.
     pub(super) fn statements<'a>(&self, params: &'a [[Param<'a>; 2]]) -> Vec<Statement<'a>> {
         self.steps.iter().zip(params).map(|((sql, _), params)| Statement { sql, params }).collect()
     }

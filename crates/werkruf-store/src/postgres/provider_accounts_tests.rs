@@ -1,4 +1,4 @@
-//! The seeds' functions over the token the server keeps, and counting by several processes.
+//! The seeds' functions over the server's token, and a quota shared by several processes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
     let url = fresh_database();
     let store = open(&url).await;
     let client = connect(&url).await;
-    // From another search path, as whoever reads without being the server.
+    // With another search path, as a reader other than the server.
     client.batch_execute("SET search_path TO public; SET ROLE werkruf_operator").await.unwrap();
     let get = || async { client.query_one(GET, &[]).await.unwrap().get::<_, Option<String>>(0) };
     assert_eq!(get().await, None);
@@ -51,7 +51,7 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
     };
     put(sealed, "Bearer", 1799).await.unwrap();
     let stored = store.provider_token(amadeus()).await.unwrap().unwrap();
-    assert_eq!(stored.sealed, token.sealed, "what was read goes back as it was");
+    assert_eq!(stored.sealed, token.sealed, "the token that was read is stored unchanged");
     let lasts = stored.expires_at.duration_since(now);
     assert!(lasts > SignedDuration::from_secs(1790) && lasts < SignedDuration::from_secs(1900), "{lasts:?}");
     for (token, kind, seconds) in
@@ -60,9 +60,9 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
         assert!(put(token, kind, seconds).await.is_err(), "{token} {kind} {seconds}");
     }
     client.batch_execute("SET ROLE werkruf_operator").await.unwrap();
-    assert!(put(sealed, "Bearer", 1799).await.is_err(), "who only reads stores nothing");
+    assert!(put(sealed, "Bearer", 1799).await.is_err(), "a role that only reads stores nothing");
     client.batch_execute("SET ROLE werkruf_app; SET werkruf.tenant TO '00000000-0000-0000-0000-00000000000a'").await.unwrap();
-    assert_eq!(get().await, None, "a tenant has no part in it");
+    assert_eq!(get().await, None, "a tenant does not see the installation's token");
     assert!(put(sealed, "Bearer", 1799).await.is_err());
     assert_eq!(store.provider_token(amadeus()).await.unwrap().unwrap(), stored);
 }

@@ -1,4 +1,4 @@
-//! A wire between a store and its database that a test can cut.
+//! A TCP proxy between a store and its database that a test can cut.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 pub(super) enum Cut {
     /// The commit never reaches the database.
     Before,
-    /// The database has committed, and nobody hears of it.
+    /// The database has committed, and its answer is lost.
     After,
 }
 
@@ -22,7 +22,7 @@ struct State {
     down: AtomicBool,
     cut: Mutex<Option<Cut>>,
     cuts: AtomicU32,
-    fallen: Notify,
+    went_down: Notify,
 }
 
 pub(super) struct Proxy {
@@ -40,7 +40,7 @@ impl Proxy {
         (Self { state, _task: task }, through)
     }
 
-    /// Cuts the next transaction that is committed.
+    /// Cuts the connection at the next commit.
     pub(super) fn cut_next(&self, cut: Cut) {
         *self.state.cut.lock().unwrap() = Some(cut);
     }
@@ -49,25 +49,25 @@ impl Proxy {
         self.state.cuts.load(Ordering::SeqCst)
     }
 
-    /// As a database that is being restarted: what is open breaks, what comes is turned away.
+    /// As a database that is being restarted: open connections break, new ones are refused.
     pub(super) fn set_down(&self, down: bool) {
         self.state.down.store(down, Ordering::SeqCst);
         if down {
-            self.state.fallen.notify_waiters();
+            self.state.went_down.notify_waiters();
         }
     }
 }
 
 async fn accept(listener: TcpListener, server: String, state: Arc<State>) {
-    let mut wires = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         let (client, _) = listener.accept().await.unwrap();
         if !state.down.load(Ordering::SeqCst) {
             let (server, state) = (server.clone(), Arc::clone(&state));
-            wires.spawn(async move {
+            connections.spawn(async move {
                 let Ok(server) = TcpStream::connect(server).await else { return };
                 tokio::select! {
-                    () = state.fallen.notified() => {}
+                    () = state.went_down.notified() => {}
                     () = carry(client, server, &state) => {}
                 }
             });
@@ -75,28 +75,28 @@ async fn accept(listener: TcpListener, server: String, state: Arc<State>) {
     }
 }
 
-/// Both ways, until one side ends or a commit is to be cut.
+/// Copies both ways, until one side ends or a commit is to be cut.
 async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) {
-    let (mut there, mut back) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let (mut sent, mut received) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {
         tokio::select! {
-            read = client.read(&mut there) => {
+            read = client.read(&mut sent) => {
                 let Some(count) = read.ok().filter(|count| *count > 0) else { return };
-                let cut = if holds(&there[..count], b"COMMIT\0") { state.cut.lock().unwrap().take() } else { None };
+                let cut = if contains(&sent[..count], b"COMMIT\0") { state.cut.lock().unwrap().take() } else { None };
                 state.cuts.fetch_add(u32::from(cut.is_some()), Ordering::SeqCst);
-                if cut == Some(Cut::Before) || server.write_all(&there[..count]).await.is_err() {
+                if cut == Some(Cut::Before) || server.write_all(&sent[..count]).await.is_err() {
                     return;
                 }
                 if cut == Some(Cut::After) {
-                    // Until the database says that it has committed; the client hears nothing of it.
-                    let mut said = Vec::new();
-                    while !holds(&said, b"COMMIT\0") && server.read_buf(&mut said).await.is_ok_and(|count| count > 0) {}
+                    // Waits until the database has confirmed the commit; the client receives nothing of it.
+                    let mut answer = Vec::new();
+                    while !contains(&answer, b"COMMIT\0") && server.read_buf(&mut answer).await.is_ok_and(|count| count > 0) {}
                     return;
                 }
             }
-            read = server.read(&mut back) => {
+            read = server.read(&mut received) => {
                 let Some(count) = read.ok().filter(|count| *count > 0) else { return };
-                if client.write_all(&back[..count]).await.is_err() {
+                if client.write_all(&received[..count]).await.is_err() {
                     return;
                 }
             }
@@ -104,6 +104,6 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) {
     }
 }
 
-fn holds(bytes: &[u8], part: &[u8]) -> bool {
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }

@@ -1,4 +1,4 @@
-//! [`Records`] on PostgreSQL: look-ups and lists.
+//! [`Records`] on PostgreSQL: lookups and lists.
 
 use std::borrow::Cow;
 
@@ -101,7 +101,7 @@ impl Records for PostgresStore {
                 self.query(DbRole::System, "SELECT pg_is_in_recovery() FROM (SELECT count(*) FROM settings) AS readable", &[]).await?;
             match first(&rows, |columns| columns.flag())? {
                 Some(false) => Ok(()),
-                _ => Err(StoreError::Unavailable("this PostgreSQL only follows another one; nothing can be written here".to_owned())),
+                _ => Err(StoreError::Unavailable("this PostgreSQL is a standby; nothing can be written here".to_owned())),
             }
         })
     }
@@ -120,23 +120,23 @@ impl PostgresStore {
         first(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, read)
     }
 
-    /// Placed messages by place, those that wait behind them by id; the other way round when newest first.
+    /// Messages with a seq in the order of seq, then waiting ones in the order of id; the other way round when newest first.
     async fn messages_of(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> Result<Vec<MessageRow>, StoreError> {
         let scope = DbRole::Tenant(tenant_id);
-        let place = match page.after {
+        let after = match page.after {
             None => None,
             Some(after) => {
                 let sql = "SELECT seq FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
                 let rows = self.query(scope, sql, &[p(&tenant_id), p(&conversation_id), p(&after)]).await?;
                 match first(&rows, |columns| columns.int_or_null())? {
-                    Some(place) => Some((after, place)),
+                    Some(seq) => Some((after, seq)),
                     None => return Ok(Vec::new()),
                 }
             }
         };
-        let (sql, Stretch { from, to, beyond }) = match page.order {
-            Order::OldestFirst => (messages_sql("ASC", "NULLS LAST", ">"), Stretch::forward(place)),
-            Order::NewestFirst => (messages_sql("DESC", "NULLS FIRST", "<"), Stretch::backward(place)),
+        let (sql, Range { from, to, beyond }) = match page.order {
+            Order::OldestFirst => (messages_sql("ASC", "NULLS LAST", ">"), Range::forward(after)),
+            Order::NewestFirst => (messages_sql("DESC", "NULLS FIRST", "<"), Range::backward(after)),
         };
         let limit = i64::from(page.limit);
         let values = [p(&tenant_id), p(&conversation_id), p(&from), p(&to), p(&beyond), p(&limit)];
@@ -150,7 +150,7 @@ impl PostgresStore {
     }
 }
 
-/// Both stretches in one statement: a message that gets its place meanwhile is seen once.
+/// Both ranges in one statement: a message that gets its seq meanwhile is read once.
 fn messages_sql(direction: &str, nulls: &str, side: &str) -> String {
     let all = "SELECT * FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND";
     format!(
@@ -161,18 +161,18 @@ fn messages_sql(direction: &str, nulls: &str, side: &str) -> String {
     )
 }
 
-/// Which placed messages, and beyond which id those that wait.
-struct Stretch {
+/// The range of seqs, and the id after which waiting messages are read.
+struct Range {
     from: i64,
     to: i64,
     beyond: Uuid,
 }
 
-impl Stretch {
+impl Range {
     fn forward(after: Option<(Uuid, Option<i64>)>) -> Self {
         match after {
             None => Self { from: 0, to: i64::MAX, beyond: Uuid::nil() },
-            Some((_, Some(place))) => Self { from: place + 1, to: i64::MAX, beyond: Uuid::nil() },
+            Some((_, Some(seq))) => Self { from: seq + 1, to: i64::MAX, beyond: Uuid::nil() },
             Some((id, None)) => Self { from: 1, to: 0, beyond: id },
         }
     }
@@ -180,13 +180,13 @@ impl Stretch {
     fn backward(after: Option<(Uuid, Option<i64>)>) -> Self {
         match after {
             None => Self { from: 0, to: i64::MAX, beyond: Uuid::max() },
-            Some((_, Some(place))) => Self { from: 0, to: place - 1, beyond: Uuid::nil() },
+            Some((_, Some(seq))) => Self { from: 0, to: seq - 1, beyond: Uuid::nil() },
             Some((id, None)) => Self { from: 0, to: i64::MAX, beyond: id },
         }
     }
 }
 
-/// The first and the last id that begin so; `None` where none can.
+/// The first and the last id with this prefix; `None` where no id can have it.
 pub(super) fn id_range(prefix: &str) -> Option<(Uuid, Uuid)> {
     const DASHES: [usize; 4] = [8, 13, 18, 23];
     let fits = |(at, byte): (usize, u8)| if DASHES.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() };
@@ -222,7 +222,7 @@ impl Value {
     }
 }
 
-/// A list by id with conditions that are known only when it is asked for.
+/// A list in the order of id, with conditions that are known only at run time.
 pub(super) struct List {
     tenant_id: Uuid,
     sql: Cow<'static, str>,
@@ -235,11 +235,11 @@ impl List {
         Self { tenant_id, sql, values: vec![Value::Id(tenant_id)] }
     }
 
-    /// `condition` ends where the value stands.
+    /// `condition` ends before the value.
     pub(super) fn only(&mut self, condition: &str, value: Value) {
         self.values.push(value);
-        let place = self.values.len();
-        self.sql.to_mut().push_str(&format!(" AND {condition} ${place}"));
+        let number = self.values.len();
+        self.sql.to_mut().push_str(&format!(" AND {condition} ${number}"));
     }
 
     pub(super) async fn page<T>(

@@ -1,5 +1,5 @@
-//! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. What a batch may delete is decided by functions in
-//! the schema (`migrations/*_retention.sql`). Several servers may be at it; each passes by what another one holds.
+//! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. Functions of the schema (`functions/retention.sql`)
+//! decide what a batch may delete. Several processes may sweep at once; each skips what another one has locked.
 
 use werkruf_contract::Uuid;
 
@@ -27,15 +27,15 @@ impl PostgresStore {
     async fn sweep_batch(&self, sweep: Sweep, after: Option<RowKey>) -> Result<Swept, StoreError> {
         let function = match sweep.rows {
             Sweepable::Messages => "sweep_messages",
-            Sweepable::Events => "count_events",
+            Sweepable::Events => "count_old_events",
             Sweepable::Calls => "sweep_calls",
             Sweepable::Usage => "sweep_usage",
         };
-        let sql = format!("SELECT gone, whole, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
+        let sql = format!("SELECT deleted_rows, deleted_conversations, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
         self.with(DbRole::System, move |transaction| {
             let sql = sql.clone();
             Box::pin(async move {
-                // Nothing bears the first of all ids, so whoever begins there misses nothing.
+                // No row has the nil id, so a sweep that starts after it misses nothing.
                 let RowKey { tenant_id, id } = after.unwrap_or(RowKey { tenant_id: Uuid::nil(), id: Uuid::nil() });
                 let (before, now) = (ms(sweep.before), ms(sweep.now));
                 let rows = transaction.query(&sql, &[p(&before), p(&now), p(&tenant_id), p(&id), p(&sweep.dry_run)]).await?;

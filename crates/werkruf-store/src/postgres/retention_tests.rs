@@ -1,4 +1,4 @@
-//! Two servers let go of the same rows while people go on talking.
+//! Two processes sweep the same rows while messages arrive.
 
 use futures_util::future::{join, join_all};
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ async fn sweep(process: &Process, rows: Sweepable, before: Timestamp) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_sweep_at_once_count_every_row_once() {
+async fn two_processes_that_sweep_at_once_count_every_row_once() {
     let (mut here, mut there) = two().await;
     for _ in 0..40 {
         let running = here.talk().await;
@@ -32,16 +32,16 @@ async fn two_that_sweep_at_once_count_every_row_once() {
     there.now = here.now;
     for (rows, expected) in [(Sweepable::Calls, 40), (Sweepable::Messages, 160), (Sweepable::Usage, 80)] {
         let (one, other) = join(sweep(&here, rows, before), sweep(&there, rows, before)).await;
-        // What one held when the other came by is left for the next run.
+        // A row that one process had locked is left for the next run.
         let rest = sweep(&here, rows, before).await;
         assert_eq!(one + other + rest, expected, "{rows:?}: {one} and {other}, then {rest}");
     }
     assert!(here.store.conversations(here.tenant, None, Page::default()).await.unwrap().is_empty());
 }
 
-/// A message meets its conversation whole, or is told that there is none; nothing in between.
+/// A message is stored in a whole conversation, or is refused because there is none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_comes_while_its_conversation_goes_is_kept_or_refused() {
+async fn a_message_that_arrives_during_a_sweep_is_stored_or_refused() {
     let (mut here, mut there) = two().await;
     let mut conversations = Vec::new();
     for _ in 0..60 {
@@ -52,14 +52,14 @@ async fn a_message_that_comes_while_its_conversation_goes_is_kept_or_refused() {
     let before = here.later(1_000);
     there.now = here.now;
     let messages = join_all(conversations.iter().rev().map(|id| there.store.open_turn(existing(&there, *id, "process-2"))));
-    let (gone, opened) = join(sweep(&here, Sweepable::Messages, before), messages).await;
-    let (mut refused, mut kept) = (0, 0);
+    let (deleted, opened) = join(sweep(&here, Sweepable::Messages, before), messages).await;
+    let (mut refused, mut stored) = (0, 0);
     for (id, opened) in conversations.iter().rev().zip(opened) {
         let history = here.store.history(here.tenant, *id).await.unwrap();
         let found = here.store.conversation(here.tenant, *id).await.unwrap();
         match opened.unwrap() {
             Opened::Stored { fence: Some(_), .. } => {
-                kept += 1;
+                stored += 1;
                 assert!(found.is_some());
                 assert_eq!(history.last().map(|message| (message.role.as_str(), message.content.as_str())), Some(("user", "and?")));
                 assert!([1, 3].contains(&history.len()), "whole turns: {history:?}");
@@ -71,6 +71,6 @@ async fn a_message_that_comes_while_its_conversation_goes_is_kept_or_refused() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(kept + refused, 60);
-    assert!(gone >= 2 * refused, "{gone} messages went, {refused} were refused");
+    assert_eq!(stored + refused, 60);
+    assert!(deleted >= 2 * refused, "{deleted} messages were deleted, {refused} refused");
 }

@@ -1,4 +1,4 @@
-//! From PostgreSQL's rows to ours. Columns are read by number; what of, and in which order, is in `reading`.
+//! Reads rows of PostgreSQL into the store's row types. Columns are read by number; `reading` says which, and in which order.
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -88,10 +88,10 @@ impl<'r> Columns<'r> {
         self.value()
     }
 
-    /// A word out of a fixed list.
+    /// Text that `parse` understands.
     pub(super) fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.text()?;
-        parse(&text).ok_or_else(|| self.broken("known word"))
+        parse(&text).ok_or_else(|| self.broken("known value"))
     }
 
     pub(super) fn state(&mut self) -> Result<State, StoreError> {
@@ -109,9 +109,9 @@ pub(super) fn first<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Resu
     rows.first().map(|row| read(&mut Columns::new(row))).transpose()
 }
 
-/// The one row a statement always has.
+/// The one row that a statement always has.
 pub(super) fn only<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-    first(rows, read)?.ok_or_else(|| StoreError::Broken("a statement that always answers has not".to_owned()))
+    first(rows, read)?.ok_or_else(|| StoreError::Broken("a statement that always has a row returned none".to_owned()))
 }
 
 /// Every row through `read`.

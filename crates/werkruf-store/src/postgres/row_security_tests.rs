@@ -1,15 +1,15 @@
-//! The second wall, tried as the roles the server really uses: whatever a query forgets, no row of another tenant is seen or touched.
+//! Row-level security, tested with the roles that the server uses: whatever a query forgets, no row of another tenant is read or changed.
 
 use jiff::Timestamp;
 use tokio_postgres::Client;
 use werkruf_contract::Uuid;
 
-use super::migrate::{MIGRATIONS, migrate};
+use super::migrate::{SCHEMA, migrate};
 use super::story_tests::connect;
 use crate::testbed::fresh_database;
 
 /// Every table with a tenant, with a row of each of two tenants in it.
-struct House {
+struct TwoTenants {
     client: Client,
     tables: Vec<String>,
     a: Uuid,
@@ -39,14 +39,11 @@ const ROWS: &str = "
   INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
-  INSERT INTO boardings VALUES ('$tenant', 'key', '$tenant', now());
-  INSERT INTO outbox (tenant_id, id, turn_id, part, channel, account, recipient, body, status, created_at, updated_at)
-    VALUES ('$tenant', '$tenant', '$tenant', 0, 'whatsapp', 'a', 'r', 'b', 'pending', now(), now());
+  INSERT INTO dedupe_claims VALUES ('$tenant', 'key', '$tenant', now());
   INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, status, created_at, expires_at)
     VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'pending', now(), now());
   INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
-  INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, now());
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
   INSERT INTO provider_quota VALUES ('$tenant', 'p', 'a', '2026-11-15', 1, 0, NULL);
   INSERT INTO provider_answers VALUES ('$tenant', 'd', 'x', now(), now());
@@ -59,28 +56,28 @@ const ROWS: &str = "
   INSERT INTO removed_chunks VALUES ('$tenant', 'c', 1, 0);
 ";
 
-impl House {
+impl TwoTenants {
     async fn open() -> Self {
         let mut client = connect(&fresh_database()).await;
-        migrate(&mut client, "werkruf", MIGRATIONS, Timestamp::UNIX_EPOCH).await.unwrap();
+        migrate(&mut client, "werkruf", SCHEMA, Timestamp::UNIX_EPOCH).await.unwrap();
         let (a, b) = (Uuid::from_u128(0xa), Uuid::from_u128(0xb));
         client.batch_execute("SET search_path TO werkruf").await.unwrap();
         let sql = "SELECT class.relname::text FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid
                    WHERE relnamespace = 'werkruf'::regnamespace AND relkind IN ('r', 'p') AND attname = 'tenant_id' ORDER BY 1";
         let tables = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-        let house = Self { client, tables, a, b };
+        let database = Self { client, tables, a, b };
         for tenant in [a, b] {
-            // As a server writes: through the role, with its tenant; tenants are the system's.
+            // As the server writes: as the app role with its tenant; only the system role creates tenants.
             let (first, rest) = ROWS.trim().split_once(";\n").unwrap();
-            house.be("werkruf_system", None).await;
-            house.client.batch_execute(&first.replace("$tenant", &tenant.to_string())).await.unwrap();
-            house.be("werkruf_app", Some(tenant)).await;
-            house.client.batch_execute(&rest.replace("$tenant", &tenant.to_string())).await.unwrap();
+            database.set_role("werkruf_system", None).await;
+            database.client.batch_execute(&first.replace("$tenant", &tenant.to_string())).await.unwrap();
+            database.set_role("werkruf_app", Some(tenant)).await;
+            database.client.batch_execute(&rest.replace("$tenant", &tenant.to_string())).await.unwrap();
         }
-        house
+        database
     }
 
-    async fn be(&self, role: &str, tenant: Option<Uuid>) {
+    async fn set_role(&self, role: &str, tenant: Option<Uuid>) {
         let tenant = tenant.map(|id| id.to_string()).unwrap_or_default();
         self.client.batch_execute(&format!("SET ROLE {role}; SET werkruf.tenant TO '{tenant}'")).await.unwrap();
     }
@@ -91,80 +88,86 @@ impl House {
 }
 
 #[tokio::test]
-async fn no_query_sees_more_than_its_tenant() {
-    let house = House::open().await;
-    assert!(house.tables.len() > 25, "{:?}", house.tables);
-    for table in &house.tables {
-        for (role, tenant, seen) in [
+async fn no_query_reads_more_than_its_tenant() {
+    let database = TwoTenants::open().await;
+    assert!(database.tables.len() > 25, "{:?}", database.tables);
+    for table in &database.tables {
+        for (role, tenant, visible) in [
             ("werkruf_app", None, 0),
-            ("werkruf_app", Some(house.a), 1),
+            ("werkruf_app", Some(database.a), 1),
             ("werkruf_app", Some(Uuid::from_u128(0xc)), 0),
             ("werkruf_system", None, 2),
             ("werkruf_operator", None, 2),
         ] {
-            house.be(role, tenant).await;
-            assert_eq!(house.count(table).await, seen, "{table} as {role} of {tenant:?}");
+            database.set_role(role, tenant).await;
+            assert_eq!(database.count(table).await, visible, "{table} as {role} of {tenant:?}");
         }
-        house.be("werkruf_app", Some(house.a)).await;
-        let of_b = format!("{table} WHERE tenant_id = '{}'", house.b);
-        assert_eq!(house.count(&of_b).await, 0, "{table}: asked for another tenant by name");
+        database.set_role("werkruf_app", Some(database.a)).await;
+        let of_b = format!("{table} WHERE tenant_id = '{}'", database.b);
+        assert_eq!(database.count(&of_b).await, 0, "{table}: another tenant named in the query");
     }
-    // The views look through the eyes of whoever asks.
+    // The views run with the rights of the caller.
     for view in ["chats", "tool_call", "api_usage_by_chat", "held_roles"] {
-        house.be("werkruf_app", Some(house.a)).await;
-        assert_eq!(house.count(view).await, 1, "{view}");
-        house.be("werkruf_app", None).await;
-        assert_eq!(house.count(view).await, 0, "{view}");
+        database.set_role("werkruf_app", Some(database.a)).await;
+        assert_eq!(database.count(view).await, 1, "{view}");
+        database.set_role("werkruf_app", None).await;
+        assert_eq!(database.count(view).await, 0, "{view}");
     }
 }
 
 #[tokio::test]
 async fn no_write_reaches_another_tenant() {
-    let house = House::open().await;
-    for table in &house.tables {
-        house.be("werkruf_app", Some(house.a)).await;
+    let database = TwoTenants::open().await;
+    for table in &database.tables {
+        database.set_role("werkruf_app", Some(database.a)).await;
         if table == "tenants" {
-            assert!(house.client.execute("DELETE FROM tenants", &[]).await.is_err(), "tenants are not the app's to change");
+            assert!(database.client.execute("DELETE FROM tenants", &[]).await.is_err(), "the app role may not change tenants");
             continue;
         }
-        let stolen =
-            house.client.execute(&format!("UPDATE {table} SET tenant_id = '{}' WHERE tenant_id = '{}'", house.a, house.b), &[]).await;
+        let stolen = database
+            .client
+            .execute(&format!("UPDATE {table} SET tenant_id = '{}' WHERE tenant_id = '{}'", database.a, database.b), &[])
+            .await;
         assert_eq!(stolen.unwrap(), 0, "{table}: a row of another tenant was updated");
-        let given = house.client.execute(&format!("UPDATE {table} SET tenant_id = '{}'", house.b), &[]).await;
+        let given = database.client.execute(&format!("UPDATE {table} SET tenant_id = '{}'", database.b), &[]).await;
         assert!(given.is_err(), "{table}: a row was given to another tenant");
         let copied = format!("INSERT INTO {table} SELECT * FROM {table}");
-        house.be("werkruf_app", None).await;
-        assert_eq!(house.client.execute(&copied, &[]).await.unwrap_or(0), 0, "{table}");
-        house.be("werkruf_operator", None).await;
+        database.set_role("werkruf_app", None).await;
+        assert_eq!(database.client.execute(&copied, &[]).await.unwrap_or(0), 0, "{table}");
+        database.set_role("werkruf_operator", None).await;
         for sql in [format!("DELETE FROM {table}"), format!("UPDATE {table} SET tenant_id = tenant_id")] {
-            assert!(house.client.execute(&sql, &[]).await.is_err(), "{table}: the operator's role only reads");
+            assert!(database.client.execute(&sql, &[]).await.is_err(), "{table}: the operator role only reads");
         }
     }
-    // A new row for somebody else is refused, and so is deleting theirs.
-    house.be("werkruf_app", Some(house.a)).await;
+    // A new row for another tenant is refused, and so is deleting one of its rows.
+    database.set_role("werkruf_app", Some(database.a)).await;
     for line in ROWS.trim().split(";\n").skip(1) {
-        let foreign = line.replace("$tenant", &house.b.to_string());
-        assert!(house.client.batch_execute(&foreign).await.is_err(), "{line}");
+        let foreign = line.replace("$tenant", &database.b.to_string());
+        assert!(database.client.batch_execute(&foreign).await.is_err(), "{line}");
     }
-    let tables: Vec<&String> = house.tables.iter().filter(|table| *table != "tenants").collect();
+    let tables: Vec<&String> = database.tables.iter().filter(|table| *table != "tenants").collect();
     for _ in 0..3 {
         for table in &tables {
-            // What others name goes in a later round.
-            let _ = house.client.execute(&format!("DELETE FROM {table}"), &[]).await;
+            // A row that others refer to is deleted in a later round.
+            let _ = database.client.execute(&format!("DELETE FROM {table}"), &[]).await;
         }
     }
-    house.be("werkruf_system", None).await;
+    database.set_role("werkruf_system", None).await;
     for table in tables {
-        assert_eq!(house.count(&format!("{table} WHERE tenant_id = '{}'", house.b)).await, 1, "{table}: deleted across the wall");
-        assert_eq!(house.count(&format!("{table} WHERE tenant_id = '{}'", house.a)).await, 0, "{table}");
+        assert_eq!(
+            database.count(&format!("{table} WHERE tenant_id = '{}'", database.b)).await,
+            1,
+            "{table}: a row of another tenant was deleted"
+        );
+        assert_eq!(database.count(&format!("{table} WHERE tenant_id = '{}'", database.a)).await, 0, "{table}");
     }
 }
 
 #[tokio::test]
 async fn the_seeds_queries_run_as_they_are_printed() {
-    let house = House::open().await;
-    let id = house.a.to_string();
-    house.be("werkruf_operator", None).await;
+    let database = TwoTenants::open().await;
+    let id = database.a.to_string();
+    database.set_role("werkruf_operator", None).await;
     for sql in [
         "SELECT id, tool_name, status, created_at, started_at, finished_at, error FROM tool_call WHERE chat_id = '<id>' ORDER BY created_at DESC",
         "SELECT request, response, error FROM tool_call WHERE id = '<id>'",
@@ -174,18 +177,18 @@ async fn the_seeds_queries_run_as_they_are_printed() {
         "SELECT * FROM chats WHERE id = '<id>'",
         "SELECT sum(cost_usd) FROM api_usage_by_chat WHERE chat_id = '<id>'",
     ] {
-        house.client.batch_execute(&sql.replace("<id>", &id)).await.unwrap();
+        database.client.batch_execute(&sql.replace("<id>", &id)).await.unwrap();
     }
-    assert_eq!(house.count(&format!("tool_call WHERE chat_id = '{id}'")).await, 1);
+    assert_eq!(database.count(&format!("tool_call WHERE chat_id = '{id}'")).await, 1);
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_tenant_is_not_the_apps() {
-    let house = House::open().await;
-    house.be("werkruf_app", Some(house.a)).await;
+async fn the_app_role_cannot_read_tables_without_a_tenant() {
+    let database = TwoTenants::open().await;
+    database.set_role("werkruf_app", Some(database.a)).await;
     for table in ["settings", "schema_migrations", "embedding_claims"] {
-        assert!(house.client.query(&format!("SELECT * FROM {table}"), &[]).await.is_err(), "{table}");
+        assert!(database.client.query(&format!("SELECT * FROM {table}"), &[]).await.is_err(), "{table}");
     }
-    house.be("werkruf_system", None).await;
-    assert!(house.client.execute("DELETE FROM schema_migrations", &[]).await.is_err());
+    database.set_role("werkruf_system", None).await;
+    assert!(database.client.execute("DELETE FROM schema_migrations", &[]).await.is_err());
 }

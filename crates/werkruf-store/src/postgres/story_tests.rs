@@ -1,4 +1,4 @@
-//! The one story, told on PostgreSQL: each chapter in a database of its own, as the roles the server uses.
+//! The shared store tests on PostgreSQL: each in a database of its own, with the roles that the server uses.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ pub(super) async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
     (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
 }
 
-/// The database as somebody beside the server sees it.
-#[expect(clippy::disallowed_methods, reason = "the connection ends with the test that asked for it")]
+/// A connection beside the store.
+#[expect(clippy::disallowed_methods, reason = "the connection ends with the test that opened it")]
 pub(super) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);

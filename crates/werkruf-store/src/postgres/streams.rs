@@ -10,12 +10,12 @@ use super::row::{self, all, first, only};
 use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams};
 
 impl Streams for PostgresStore {
-    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(async move { self.read_bite(tenant_id, stream_id, after, bite).await })
+    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(async move { self.read_limited(tenant_id, stream_id, after, limit).await })
     }
 
     fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
-        // An empty log begins where its counter stands.
+        // A stream without events begins at its counter.
         let sql = "SELECT coalesce((SELECT min(seq) FROM events WHERE tenant_id = $1 AND conversation_id = $2),
                      (SELECT next_event_seq FROM leases WHERE tenant_id = $1 AND conversation_id = $2), 1)";
         Box::pin(async move {
@@ -34,17 +34,17 @@ impl Streams for PostgresStore {
     }
 
     fn save_partials(&self, partials: Vec<NewPartial>, _now: Timestamp) -> StoreFuture<'_, usize> {
-        Box::pin(async move { self.keep_all(&partials).await })
+        Box::pin(async move { self.put_partials(&partials).await })
     }
 
     fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
-        Box::pin(self.forget(before, after))
+        Box::pin(self.delete_old_events(before, after))
     }
 }
 
 impl PostgresStore {
-    /// The database stops where the bite is full: what is not wanted does not travel.
-    async fn read_bite(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
+    /// The database stops at the limit, so that no further row is sent.
+    async fn read_limited(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
         let sql = format!(
             "SELECT {} FROM (
                SELECT *, coalesce(sum(octet_length(data::text)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
@@ -52,7 +52,7 @@ impl PostgresStore {
              ) AS measured WHERE before < $5 OR before = 0 ORDER BY seq",
             row::EVENT
         );
-        let (rows, bytes) = (i64::from(bite.rows), i64::try_from(bite.bytes).unwrap_or(i64::MAX));
+        let (rows, bytes) = (i64::from(limit.rows), i64::try_from(limit.bytes).unwrap_or(i64::MAX));
         let values = [p(&tenant_id), p(&stream_id), p(&after), p(&rows), p(&bytes)];
         all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::event)
     }

@@ -1,5 +1,5 @@
-//! What concerns all tenants at once, and therefore runs as `werkruf_system`: turns nobody works on, leases, words that come too late,
-//! logs that are too long. Each answers to the process, never to a client.
+//! Operations over all tenants, which therefore run as `werkruf_system`: turns that no process is running, leases, expired approvals, old
+//! events. Their results go to the process, never to a client.
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -13,10 +13,10 @@ use super::row::{self, Columns, all, only};
 use super::text::clean;
 use crate::{DeletedEvents, LeaseReport, NewPartial, StoreError, StreamKey, TurnRow, crash};
 
-/// Turns found by one look. What this process holds comes last: it is nearly always at work on it.
-const LOOK: i64 = 2_000;
+/// Turns that one scan returns. Turns that this process holds come last: it is nearly always running them.
+const SCAN_LIMIT: i64 = 2_000;
 
-/// One that waits for a person's word is left alone until a decision has come for one of its calls. Tenants take turns, oldest first.
+/// A turn that awaits approval is left out until one of its calls is decided. Tenants alternate, oldest turn first.
 fn unfinished_sql() -> String {
     format!(
         "SELECT {} FROM (
@@ -35,7 +35,7 @@ fn unfinished_sql() -> String {
     )
 }
 
-/// Found through the turns at work, which are few; locked in one order, so that two batches never wait for each other.
+/// Found through the running turns, which are few; locked in one order, so that two batches never deadlock.
 const RENEW: &str = "WITH mine AS (
       SELECT leases.tenant_id, leases.conversation_id, turns.id AS turn_id, turns.cancel_requested
       FROM turns JOIN leases ON leases.tenant_id = turns.tenant_id AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
@@ -51,46 +51,47 @@ const RENEW: &str = "WITH mine AS (
         AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
     FROM renewed";
 
-/// The same look, with nothing renewed and nobody waited for.
-const WISHES: &str = "SELECT leases.tenant_id, leases.conversation_id, leases.epoch, CASE WHEN turns.cancel_requested THEN turns.id END,
+/// The same rows, without renewing and without waiting for a lock.
+const CANCEL_REQUESTS: &str =
+    "SELECT leases.tenant_id, leases.conversation_id, leases.epoch, CASE WHEN turns.cancel_requested THEN turns.id END,
       ARRAY(SELECT tool_calls.id FROM tool_calls WHERE tool_calls.tenant_id = turns.tenant_id AND tool_calls.turn_id = turns.id
         AND tool_calls.cancel_requested AND tool_calls.finished_at IS NULL)
     FROM turns JOIN leases ON leases.tenant_id = turns.tenant_id AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)
     WHERE turns.finished_at IS NULL AND turns.status NOT IN ('accepted', 'awaiting_approval') AND leases.owner = $1";
 
-/// Under the leases, which it renews; those whose lease or step has moved on are left out.
-const KEEP: &str = "WITH shown AS (
+/// Renews the leases and stores the texts under them; a text whose lease or step has changed is left out.
+const PUT_PARTIALS: &str = "WITH given AS (
       SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7) AS s (tenant_id, stream_id, owner, epoch, turn_id, step, content)
     ), held AS (
-      SELECT leases.tenant_id, leases.conversation_id FROM leases JOIN shown ON leases.tenant_id = shown.tenant_id
-        AND leases.conversation_id = shown.stream_id AND leases.owner = shown.owner AND leases.epoch = shown.epoch
+      SELECT leases.tenant_id, leases.conversation_id FROM leases JOIN given ON leases.tenant_id = given.tenant_id
+        AND leases.conversation_id = given.stream_id AND leases.owner = given.owner AND leases.epoch = given.epoch
       ORDER BY leases.tenant_id, leases.conversation_id FOR UPDATE OF leases
     ), renewed AS (
       UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $8) FROM held
       WHERE leases.tenant_id = held.tenant_id AND leases.conversation_id = held.conversation_id
       RETURNING leases.tenant_id, leases.conversation_id, leases.owner, leases.epoch
-    ), kept AS (
-      UPDATE turns SET partial = shown.content FROM shown JOIN renewed ON renewed.tenant_id = shown.tenant_id
-        AND renewed.conversation_id = shown.stream_id AND renewed.owner = shown.owner AND renewed.epoch = shown.epoch
-      WHERE turns.tenant_id = shown.tenant_id AND turns.id = shown.turn_id AND turns.step + 1 = shown.step AND turns.finished_at IS NULL
+    ), stored AS (
+      UPDATE turns SET partial = given.content FROM given JOIN renewed ON renewed.tenant_id = given.tenant_id
+        AND renewed.conversation_id = given.stream_id AND renewed.owner = given.owner AND renewed.epoch = given.epoch
+      WHERE turns.tenant_id = given.tenant_id AND turns.id = given.turn_id AND turns.step + 1 = given.step AND turns.finished_at IS NULL
       RETURNING 1
     )
-    SELECT count(*) FROM kept";
+    SELECT count(*) FROM stored";
 
 impl PostgresStore {
     pub(super) async fn unfinished(&self, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
-        all(&self.query(DbRole::System, &unfinished_sql(), &[p(&clean(owner)), p(&LOOK)]).await?, row::turn)
+        all(&self.query(DbRole::System, &unfinished_sql(), &[p(&clean(owner)), p(&SCAN_LIMIT)]).await?, row::turn)
     }
 
     pub(super) async fn renew_all(&self, owner: &str) -> Result<LeaseReport, StoreError> {
-        held(&self.query(DbRole::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
+        lease_report(&self.query(DbRole::System, RENEW, &[p(&clean(owner)), (&self.ttl, Type::FLOAT8)]).await?)
     }
 
-    pub(super) async fn wishes_of(&self, owner: &str) -> Result<LeaseReport, StoreError> {
-        held(&self.query(DbRole::System, WISHES, &[p(&clean(owner))]).await?)
+    pub(super) async fn cancel_requests_of(&self, owner: &str) -> Result<LeaseReport, StoreError> {
+        lease_report(&self.query(DbRole::System, CANCEL_REQUESTS, &[p(&clean(owner))]).await?)
     }
 
-    pub(super) async fn keep_all(&self, partials: &[NewPartial]) -> Result<usize, StoreError> {
+    pub(super) async fn put_partials(&self, partials: &[NewPartial]) -> Result<usize, StoreError> {
         if partials.is_empty() {
             return Ok(0);
         }
@@ -110,12 +111,12 @@ impl PostgresStore {
             (&texts as _, Type::TEXT_ARRAY),
             (&self.ttl as _, Type::FLOAT8),
         ];
-        let rows = self.query(DbRole::System, KEEP, &values).await?;
+        let rows = self.query(DbRole::System, PUT_PARTIALS, &values).await?;
         crash::point("inside_partial");
-        only(&rows, |columns| columns.int()).map(|kept| usize::try_from(kept).unwrap_or(0))
+        only(&rows, |columns| columns.int()).map(|stored| usize::try_from(stored).unwrap_or(0))
     }
 
-    pub(super) async fn forget(&self, before: Timestamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
+    pub(super) async fn delete_old_events(&self, before: Timestamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
         let sql = "SELECT * FROM delete_events($1, $2, $3)";
         let (tenant, stream) = (after.map(|key| key.tenant_id), after.map(|key| key.stream_id));
         self.with(DbRole::System, move |transaction| {
@@ -140,13 +141,13 @@ impl PostgresStore {
     }
 }
 
-fn held(rows: &[Row]) -> Result<LeaseReport, StoreError> {
-    let mut renewed = LeaseReport::default();
+fn lease_report(rows: &[Row]) -> Result<LeaseReport, StoreError> {
+    let mut report = LeaseReport::default();
     for row in rows {
         let mut columns = Columns::new(row);
-        renewed.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));
-        renewed.canceled_turns.extend(columns.id_or_null()?);
-        renewed.canceled_calls.extend(columns.ids()?);
+        report.held.push((StreamKey { tenant_id: columns.id()?, stream_id: columns.id()? }, columns.int()?));
+        report.canceled_turns.extend(columns.id_or_null()?);
+        report.canceled_calls.extend(columns.ids()?);
     }
-    Ok(renewed)
+    Ok(report)
 }

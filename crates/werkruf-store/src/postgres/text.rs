@@ -1,5 +1,5 @@
-//! What PostgreSQL cannot keep, and what it gives back differently: U+0000 becomes U+FFFD on the way in, and `jsonb` loses its
-//! blanks on the way out.
+//! Text that PostgreSQL cannot store or returns differently: U+0000 becomes U+FFFD when it is written, and `jsonb` loses its blanks
+//! when it is read.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -11,7 +11,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
-/// The same for JSON, where it may also be written as an escape; half a surrogate pair is no text either.
+/// The same for JSON, where U+0000 may also be an escape; half a surrogate pair is replaced too.
 pub(super) fn clean_json(json: &str) -> Cow<'_, str> {
     if !json.contains('\0') && !json.contains("\\u") {
         return Cow::Borrowed(json);
@@ -27,7 +27,7 @@ pub(super) fn clean_json(json: &str) -> Cow<'_, str> {
             (Some(0xD800..=0xDBFF), _) if matches!(tail.get(6..).and_then(escape), Some(0xDC00..=0xDFFF)) => (&tail[..12], 12),
             (Some(0xD800..=0xDFFF), _) => ("\\ufffd", 6),
             (Some(_), _) => (&tail[..6], 6),
-            // A backslash and what it escapes, whatever that is.
+            // A backslash and the character that it escapes.
             (None, _) => {
                 let length = tail.chars().take(2).map(char::len_utf8).sum();
                 (&tail[..length], length)
@@ -46,7 +46,7 @@ fn escape(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// JSON without blanks between its parts, as we write it.
+/// JSON without blanks between its tokens, as this program writes it.
 pub(super) fn compact(json: &str) -> String {
     let (mut out, mut inside, mut escaped) = (String::with_capacity(json.len()), false, false);
     for letter in json.chars() {
@@ -63,7 +63,12 @@ pub(super) fn compact(json: &str) -> String {
     out
 }
 
-/// Text out of any column that holds some.
+/// A name as an SQL identifier.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Text of a column of any text or JSON type.
 pub(super) struct Text(pub(super) String);
 
 impl<'a> FromSql<'a> for Text {
@@ -87,7 +92,7 @@ mod tests {
     use super::{clean, clean_json, compact};
 
     #[test]
-    fn nothing_that_cannot_be_stored_is_left() {
+    fn text_that_cannot_be_stored_is_replaced() {
         assert_eq!(clean("a\0b"), "a\u{fffd}b");
         assert_eq!(clean_json("{\"a\":\"x\\u0000y\"}"), "{\"a\":\"x\\ufffdy\"}");
         assert_eq!(
@@ -98,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_go_and_texts_stay() {
+    fn blanks_are_removed_and_strings_kept() {
         assert_eq!(compact(r#"{"a b": [1, "x, \" y", {}], "c": null}"#), r#"{"a b":[1,"x, \" y",{}],"c":null}"#);
         assert_eq!(compact(r#"["\\", " "]"#), r#"["\\"," "]"#);
     }

@@ -1,4 +1,4 @@
-//! What a turn writes, as the documents the schema's functions take. Texts that are JSON stay texts in them.
+//! JSON documents for the schema's functions: the rows that a turn writes. Values that are JSON stay text in them.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate, Replacement, StoreError,
 };
 
-/// A document as it is sent. U+0000 in a text would be an escape by now, so one look cleans them all.
+/// The text of a document. U+0000 in a value is an escape by now, so cleaning the whole text is enough.
 pub(super) fn document(value: &impl Serialize) -> Result<String, StoreError> {
     let text = serde_json::to_string(value).map_err(|error| StoreError::Broken(error.to_string()))?;
     Ok(clean_json(&text).into_owned())
@@ -91,13 +91,13 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Outcome<'a> {
+pub(super) struct CallResult<'a> {
     tool_call_id: &'a str,
     content: &'a str,
     status: &'a str,
 }
 
-impl<'a> From<&'a Replacement> for Outcome<'a> {
+impl<'a> From<&'a Replacement> for CallResult<'a> {
     fn from(result: &'a Replacement) -> Self {
         Self { tool_call_id: &result.tool_call_id, content: &result.content, status: result.status }
     }
@@ -116,7 +116,7 @@ impl From<&CallStart> for Start {
 }
 
 #[derive(Serialize)]
-pub(super) struct Heard<'a> {
+pub(super) struct ProviderUpdate<'a> {
     id: Uuid,
     tool_name: &'a str,
     response_id: Option<&'a str>,
@@ -126,16 +126,16 @@ pub(super) struct Heard<'a> {
     raw_arguments: Option<&'a str>,
 }
 
-impl<'a> From<&'a ProviderCallUpdate> for Heard<'a> {
-    fn from(heard: &'a ProviderCallUpdate) -> Self {
+impl<'a> From<&'a ProviderCallUpdate> for ProviderUpdate<'a> {
+    fn from(update: &'a ProviderCallUpdate) -> Self {
         Self {
-            id: heard.id,
-            tool_name: &heard.tool_name,
-            response_id: heard.response_id.as_deref(),
-            item_id: heard.item_id.as_deref(),
-            call_id: heard.call_id.as_deref(),
-            request: heard.request.as_deref().map(clean_json),
-            raw_arguments: heard.raw_arguments.as_deref(),
+            id: update.id,
+            tool_name: &update.tool_name,
+            response_id: update.response_id.as_deref(),
+            item_id: update.item_id.as_deref(),
+            call_id: update.call_id.as_deref(),
+            request: update.request.as_deref().map(clean_json),
+            raw_arguments: update.raw_arguments.as_deref(),
         }
     }
 }
@@ -197,7 +197,7 @@ impl<'a> From<&'a CallEnd> for End<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Bill<'a> {
+pub(super) struct UsageRow<'a> {
     id: Uuid,
     call_id: Option<Uuid>,
     key_id: Option<Uuid>,
@@ -213,7 +213,7 @@ pub(super) struct Bill<'a> {
     cost_nano_usd: Option<i64>,
 }
 
-impl<'a> From<&'a NewUsage> for Bill<'a> {
+impl<'a> From<&'a NewUsage> for UsageRow<'a> {
     fn from(usage: &'a NewUsage) -> Self {
         Self {
             id: usage.id,
@@ -233,7 +233,7 @@ impl<'a> From<&'a NewUsage> for Bill<'a> {
     }
 }
 
-/// A row of `tool_calls`, whole.
+/// A whole row of `tool_calls`.
 #[derive(Serialize)]
 pub(super) struct Call<'a> {
     id: Uuid,
@@ -323,16 +323,16 @@ impl<'a> From<&'a CallRow> for Call<'a> {
     }
 }
 
-/// A call row belongs to the turn that writes it; another one is a defect of the caller.
-pub(super) fn check_home(calls: &[CallRow], tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
+/// A call row must belong to the turn that writes it; another one is a defect of the caller.
+pub(super) fn check_owner(calls: &[CallRow], tenant_id: Uuid, turn_id: Uuid) -> Result<(), StoreError> {
     match calls.iter().find(|call| call.tenant_id != tenant_id || call.turn_id != turn_id) {
         None => Ok(()),
         Some(call) => Err(StoreError::Broken(format!("call {} was written by turn {turn_id}, to which it does not belong", call.id))),
     }
 }
 
-/// A message outside any conversation has no place it could be read from.
-pub(super) fn check_place(messages: usize, conversation_id: Option<Uuid>, turn_id: Uuid) -> Result<(), StoreError> {
+/// A message must belong to a conversation, or it could never be read.
+pub(super) fn check_conversation(messages: usize, conversation_id: Option<Uuid>, turn_id: Uuid) -> Result<(), StoreError> {
     if messages == 0 || conversation_id.is_some() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Commit A, and the later start of a turn that waited.
+//! Commit A, which stores a turn, and the later start of a turn that waited.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,11 +10,11 @@ use super::flush::DbRole;
 use super::param::ms;
 use super::row::{Columns, only};
 use super::text::{clean, clean_json};
-use super::turn_documents::{Approval, Call, Event, Message, Outcome, check_home, check_place, document};
+use super::turn_documents::{Approval, Call, CallResult, Event, Message, check_conversation, check_owner, document};
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
 
 #[derive(Serialize)]
-struct Opening<'a> {
+struct OpenDocument<'a> {
     tenant_id: Uuid,
     turn_id: Uuid,
     user_id: &'a str,
@@ -33,7 +33,7 @@ struct Opening<'a> {
     sent: Option<&'a str>,
     messages: Vec<Message<'a>>,
     events: Vec<Event<'a>>,
-    // What is left out here is asked for by its name over there.
+    // `open_turn` tests whether these keys exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     inbox: Option<Entry<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -41,11 +41,11 @@ struct Opening<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     approvals: Vec<Approval<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    results: Vec<Outcome<'a>>,
+    results: Vec<CallResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unanswered: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<Uuid>,
+    expected_last_turn: Option<Uuid>,
 }
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ impl<'a> From<&'a InboxEntry> for Entry<'a> {
     }
 }
 
-impl<'a> From<&'a OpenTurn> for Opening<'a> {
+impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
     fn from(open: &'a OpenTurn) -> Self {
         let (conversation_id, existing, any_user, channel, title) = match &open.conversation {
             ConversationRef::New { id, channel, title } => (Some(*id), false, false, Some(channel.as_str()), Some(title.as_str())),
@@ -98,24 +98,24 @@ impl<'a> From<&'a OpenTurn> for Opening<'a> {
             inbox: open.inbox.as_ref().map(Entry::from),
             calls: open.calls.iter().map(Call::from).collect(),
             approvals: open.approvals.iter().map(Approval::from).collect(),
-            results: open.results.iter().map(Outcome::from).collect(),
+            results: open.results.iter().map(CallResult::from).collect(),
             unanswered: open.unanswered.as_deref(),
-            after: open.after.filter(|_| conversation_id.is_some()),
+            expected_last_turn: open.after.filter(|_| conversation_id.is_some()),
         }
     }
 }
 
 impl PostgresStore {
-    /// Inbox, conversation, lease, turn, message, calls and events, or nothing.
+    /// Writes inbox entry, conversation, lease, turn, message, calls and events, or nothing.
     pub(super) async fn accept(&self, open: &OpenTurn) -> Result<Opened, StoreError> {
-        let opening = Opening::from(open);
-        check_home(&open.calls, open.tenant_id, open.turn_id)?;
-        check_place(opening.messages.len(), opening.conversation_id, open.turn_id)?;
-        let stream_id = opening.conversation_id.unwrap_or(open.turn_id);
-        let doc = document(&opening)?;
-        drop(opening);
+        let fields = OpenDocument::from(open);
+        check_owner(&open.calls, open.tenant_id, open.turn_id)?;
+        check_conversation(fields.messages.len(), fields.conversation_id, open.turn_id)?;
+        let stream_id = fields.conversation_id.unwrap_or(open.turn_id);
+        let doc = document(&fields)?;
+        drop(fields);
         let rows = self
-            .tell(
+            .query_once(
                 DbRole::Tenant(open.tenant_id),
                 "SELECT * FROM open_turn($1::text::jsonb, make_interval(secs => $2), $3)",
                 &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)],
@@ -125,10 +125,10 @@ impl PostgresStore {
         only(&rows, |columns| opened(columns, open, stream_id))
     }
 
-    /// A turn that waited begins: lease, place of its message, status.
+    /// A turn that waited starts: lease, seq of its message, status.
     pub(super) async fn start(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> Result<Fence, StoreError> {
         let rows = self
-            .tell(
+            .query_once(
                 DbRole::Tenant(tenant_id),
                 "SELECT * FROM start_turn($1, $2, $3, $4, make_interval(secs => $5), $6)",
                 &[
@@ -146,22 +146,22 @@ impl PostgresStore {
 
 fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result<Opened, StoreError> {
     let outcome = columns.text()?;
-    let (claimed, first_event) = (columns.int_or_null()?, columns.int_or_null()?);
+    let (epoch, first_event) = (columns.int_or_null()?, columns.int_or_null()?);
     let (state, assistant) = (columns.state_or_null()?, columns.text_or_null()?);
-    let (known_turn, known_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
-    match (outcome.as_str(), known_turn) {
+    let (stored_turn, stored_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
+    match (outcome.as_str(), stored_turn) {
         ("stored", _) => Ok(Opened::Stored {
-            fence: claimed.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
+            fence: epoch.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
             event_seqs: (first_event.unwrap_or(1)..).take(open.events.len()).collect(),
             state: state.unwrap_or_else(State::new),
             assistant: assistant.unwrap_or_else(|| open.assistant.clone()),
         }),
         ("duplicate", Some(turn_id)) => {
-            let same_body = known_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
+            let same_body = stored_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
             Ok(Opened::Duplicate { turn_id, same_body })
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
-        ("gone_on", _) => Ok(Opened::Superseded),
-        (other, _) => Err(StoreError::Broken(format!("opening a turn came to {other}"))),
+        ("superseded", _) => Ok(Opened::Superseded),
+        (other, _) => Err(StoreError::Broken(format!("open_turn returned {other}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Commits B, C and D: everything a turn has to say at once, under its fence.
+//! Commits B, C and D: everything that a turn writes at once, under its fence.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,11 +10,13 @@ use super::flush::DbRole;
 use super::param::ms;
 use super::row::only;
 use super::text::clean_json;
-use super::turn_documents::{Approval, Bill, Call, End, Event, Heard, Message, Outcome, Retry, Start, check_home, check_place, document};
+use super::turn_documents::{
+    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, UsageRow, check_conversation, check_owner, document,
+};
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
-struct Writing<'a> {
+struct WriteDocument<'a> {
     id: Uuid,
     tenant_id: Uuid,
     stream_id: Uuid,
@@ -24,13 +26,13 @@ struct Writing<'a> {
     turn_id: Uuid,
     user_id: &'a str,
     now: Timestamp,
-    gives_back: bool,
-    settles_text: bool,
-    // What is empty is not asked for.
+    releases_lease: bool,
+    clears_partial: bool,
+    // `write_turn` skips the keys that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    replacements: Vec<Outcome<'a>>,
+    replacements: Vec<CallResult<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<Call<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,28 +44,28 @@ struct Writing<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     retries: Vec<Retry<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    heard: Vec<Heard<'a>>,
+    provider_updates: Vec<ProviderUpdate<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ends: Vec<End<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     patches: &'a [State],
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    usage: Vec<Bill<'a>>,
-    /// Beside each message its tokens.
+    usage: Vec<UsageRow<'a>>,
+    /// Messages with the number of their tokens.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     counted: &'a [(Uuid, i64)],
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Summed<'a>>,
+    summary: Option<Summary<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<Event<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<Change<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    given_up: Option<u32>,
+    abandoned_step: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Summed<'a> {
+struct Summary<'a> {
     until: i64,
     text: &'a str,
 }
@@ -93,9 +95,9 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
     }
 }
 
-impl<'a> From<&'a TurnWrite> for Writing<'a> {
+impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
     fn from(write: &'a TurnWrite) -> Self {
-        let gives_back = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
+        let releases_lease = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
         Self {
             id: write.id,
             tenant_id: write.fence.tenant_id,
@@ -106,50 +108,50 @@ impl<'a> From<&'a TurnWrite> for Writing<'a> {
             turn_id: write.turn_id,
             user_id: &write.user_id,
             now: ms(write.now),
-            gives_back: write.turn.as_ref().is_some_and(gives_back),
-            settles_text: write.events.iter().any(|event| event.kind.settles_text()),
+            releases_lease: write.turn.as_ref().is_some_and(releases_lease),
+            clears_partial: write.events.iter().any(|event| event.kind.settles_text()),
             messages: write.messages.iter().map(Message::from).collect(),
-            replacements: write.replacements.iter().map(Outcome::from).collect(),
+            replacements: write.replacements.iter().map(CallResult::from).collect(),
             calls: write.calls.iter().map(Call::from).collect(),
             approvals: write.approvals.iter().map(Approval::from).collect(),
             withdrawn: &write.withdrawn,
             starts: write.starts.iter().map(Start::from).collect(),
             retries: write.retries.iter().map(Retry::from).collect(),
-            heard: write.provider_updates.iter().map(Heard::from).collect(),
+            provider_updates: write.provider_updates.iter().map(ProviderUpdate::from).collect(),
             ends: write.ends.iter().map(End::from).collect(),
             patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
-            usage: write.usage.iter().map(Bill::from).collect(),
+            usage: write.usage.iter().map(UsageRow::from).collect(),
             counted: if write.conversation_id.is_some() { &write.counted } else { &[] },
             summary: write
                 .summary
                 .as_ref()
                 .filter(|_| write.conversation_id.is_some())
-                .map(|sum| Summed { until: sum.until, text: &sum.text }),
+                .map(|sum| Summary { until: sum.until, text: &sum.text }),
             events: write.events.iter().map(Event::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
-            given_up: write.given_up,
+            abandoned_step: write.given_up,
         }
     }
 }
 
-/// Takes what [`writing`] makes, and how long the lease stands.
+/// Takes the text of [`write_document`], and for how long the lease is renewed.
 pub(super) const WRITE: &str = "SELECT * FROM write_turn($1::text::jsonb, make_interval(secs => $2))";
 
-/// The document of a write that can be one.
-pub(super) fn writing(write: &TurnWrite) -> Result<String, StoreError> {
-    check_home(&write.calls, write.fence.tenant_id, write.turn_id)?;
-    check_place(write.messages.len(), write.conversation_id, write.turn_id)?;
+/// The document of a write, after checks for defects of the caller.
+pub(super) fn write_document(write: &TurnWrite) -> Result<String, StoreError> {
+    check_owner(&write.calls, write.fence.tenant_id, write.turn_id)?;
+    check_conversation(write.messages.len(), write.conversation_id, write.turn_id)?;
     if let Some(end) = write.ends.iter().find(|end| !end.status.is_terminal()) {
         return Err(StoreError::Broken(format!("call {} cannot end as {}", end.id, end.status)));
     }
-    document(&Writing::from(write))
+    document(&WriteDocument::from(write))
 }
 
 impl PostgresStore {
-    /// Writes it all, or nothing: a lost fence or a row that has moved on is an error. A write that is here already is answered as
-    /// it was the first time.
+    /// Writes everything or nothing: a lost fence or a row in another state is an error. A write that was committed already returns the
+    /// same as the first time.
     pub(super) async fn put_turn(&self, write: &TurnWrite) -> Result<Written, StoreError> {
-        let doc = writing(write)?;
+        let doc = write_document(write)?;
         let rows = self.query(DbRole::Tenant(write.fence.tenant_id), WRITE, &[(&doc, Type::TEXT), (&self.ttl, Type::FLOAT8)]).await?;
         crash::point("inside_write");
         only(&rows, |columns| {

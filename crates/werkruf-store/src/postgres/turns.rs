@@ -33,8 +33,8 @@ impl Turns for PostgresStore {
         let sql = "UPDATE turns SET cancel_requested = true, updated_at = $3
                    WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'canceled') RETURNING true";
         Box::pin(async move {
-            let asked = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&ms(now))]).await?;
-            Ok(asked.len() == 1)
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&ms(now))]).await?;
+            Ok(rows.len() == 1)
         })
     }
 
@@ -51,7 +51,7 @@ impl Turns for PostgresStore {
             let event = document(&[Event::from(&event)])?;
             let (error, code, now) = (clean_json(&error.0), clean(&error.1), ms(now));
             let values = [p(&tenant_id), p(&turn_id), p(&error), p(&code), (&event, Type::TEXT), p(&now)];
-            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &values).await?;
+            let rows = self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?;
             crash::point("inside_cancel");
             only(&rows, |columns| columns.int_or_null())
         })
@@ -79,10 +79,10 @@ impl Turns for PostgresStore {
 
     fn taken_call_ids(&self, tenant_id: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move {
-            let asked: Vec<_> = ids.iter().map(|id| clean(id)).collect();
-            let values = [p(&tenant_id), p(&conversation_id), (&asked as _, Type::TEXT_ARRAY)];
+            let candidates: Vec<_> = ids.iter().map(|id| clean(id)).collect();
+            let values = [p(&tenant_id), p(&conversation_id), (&candidates as _, Type::TEXT_ARRAY)];
             let taken = all(&self.query(DbRole::Tenant(tenant_id), TAKEN, &values).await?, |columns| columns.small())?;
-            // Told as they were asked for.
+            // Returned as the caller wrote them, not as they were cleaned.
             Ok(taken.into_iter().filter_map(|place| ids.get(usize::try_from(place).ok()?.checked_sub(1)?).cloned()).collect())
         })
     }
@@ -105,7 +105,7 @@ impl Turns for PostgresStore {
         Box::pin(async move {
             let name = clean(&owner);
             let values = [p(&tenant_id), p(&turn_id), p(&name), (&self.ttl, Type::FLOAT8)];
-            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &values).await?;
+            let rows = self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?;
             let (stream_id, epoch) = only(&rows, |columns| Ok((columns.id()?, columns.int()?)))?;
             Ok(Fence { tenant_id, stream_id, owner, epoch })
         })
@@ -116,7 +116,7 @@ impl Turns for PostgresStore {
         Box::pin(async move {
             let name = clean(&fence.owner);
             let values = [p(&fence.tenant_id), p(&fence.stream_id), p(&name), p(&fence.epoch)];
-            self.tell(DbRole::Tenant(fence.tenant_id), sql, &values).await.map(drop)
+            self.query_once(DbRole::Tenant(fence.tenant_id), sql, &values).await.map(drop)
         })
     }
 
@@ -139,24 +139,24 @@ impl Turns for PostgresStore {
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool> {
         let sql = "SELECT delete_conversation($1, $2, $3)";
         Box::pin(async move {
-            let rows = self.tell(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
+            let rows = self.query_once(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
             only(&rows, |columns| columns.flag())
         })
     }
 }
 
-const TAKEN: &str = "SELECT asked.n FROM unnest($3) WITH ORDINALITY AS asked (id, n)
-    WHERE EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = asked.id)
-    ORDER BY asked.n";
+const TAKEN: &str = "SELECT candidates.n FROM unnest($3) WITH ORDINALITY AS candidates (id, n)
+    WHERE EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = candidates.id)
+    ORDER BY candidates.n";
 
-/// Sums of bigints are numerics, which nobody here reads.
+/// A sum of bigints is a numeric, which no reader here accepts.
 const USAGE: &str = "SELECT coalesce(sum(tokens_prompt), 0)::bigint, coalesce(sum(tokens_cached), 0)::bigint,
     coalesce(sum(tokens_completion), 0)::bigint, coalesce(sum(tokens_reasoning), 0)::bigint, coalesce(sum(tokens_total), 0)::bigint,
     CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd)::bigint END, count(*)
     FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND operation = 'chat'";
 
-/// The call, whether the conversation has changed the world since, and whether the person has spoken. The newest placed message of
-/// the person stands near the end, so the walk back is short.
+/// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since. The user's newest
+/// message with a seq is near the end, so the backward scan is short.
 fn reusable_sql() -> String {
     format!(
         "SELECT {},

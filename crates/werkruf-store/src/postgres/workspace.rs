@@ -1,4 +1,4 @@
-//! [`Workspace`] on PostgreSQL. Whose rows are seen is decided in the WHERE of every statement, from the [`RowScope`].
+//! [`Workspace`] on PostgreSQL. The WHERE of every statement limits the rows to the [`RowScope`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::flush::{DbRole, Transaction};
 use super::import::Import;
 use super::param::{clean_or_null, ms, p};
-use super::people_write::MOST_TRIES;
+use super::people_write::MAX_ATTEMPTS;
 use super::row::{Columns, all, first};
 use super::text::clean;
 use crate::article_match::{Ranking, Wanted};
@@ -22,7 +22,7 @@ use crate::{
     WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
-/// Articles looked at in one search; a house with more is told that it did not see all.
+/// Articles read in one search; where a tenant has more, the result is marked as truncated.
 const MOST_ARTICLES: u32 = 20_000;
 
 impl Workspace for PostgresStore {
@@ -52,9 +52,9 @@ impl Workspace for PostgresStore {
         Box::pin(self.find_articles(tenant_id, query))
     }
 
-    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
+    fn person(&self, tenant_id: Uuid, scope: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
         Box::pin(async move {
-            let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
+            let Some(Bound { person: Some(id), branch }) = scope.bound() else { return Ok(None) };
             let now = ms(self.clock.now());
             let rows = self.query(DbRole::Tenant(tenant_id), PERSON, &[p(&tenant_id), p(&id), p(&branch), p(&now)]).await?;
             first(&rows, |columns| {
@@ -89,9 +89,9 @@ impl Workspace for PostgresStore {
         now: Timestamp,
     ) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
-            // A large batch takes a while to judge: no serving thread should wait for it.
+            // Checking a large batch takes a while: not on a thread that serves requests.
             let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
-            let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not judged: {error}")))?;
+            let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not checked: {error}")))?;
             let import = Arc::new(Import { batch, faults, new_tenant_id, now });
             self.with(DbRole::System, move |transaction| {
                 let import = Arc::clone(&import);
@@ -102,7 +102,7 @@ impl Workspace for PostgresStore {
     }
 }
 
-/// The statements of a table, by whether a person's or a branch's rows are asked for.
+/// The statements of a table, for the rows of a person or of a branch.
 struct Statements {
     by_person: &'static str,
     by_branch: &'static str,
@@ -114,7 +114,7 @@ impl Statements {
     }
 }
 
-// Every statement takes every parameter, also where its reach needs fewer: `$2` and `$3` always have their type.
+// Every statement takes every parameter, also where its scope needs fewer: `$2` and `$3` always have their type.
 macro_rules! requests {
     ($reach:literal) => {
         concat!(
@@ -197,7 +197,7 @@ async fn create_request(
     }
     let (title, description, now) = (clean(&draft.title), clean_or_null(draft.description.as_deref()), ms(now));
     let (no_branch, no_status, no_day): (Option<i64>, Option<&str>, Option<Date>) = (None, None, None);
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let sql = "INSERT INTO requests (tenant_id, id, title, description, status, due_date, requester_id, responsible_id, branch_id,
                      created_at)
                    VALUES ($1, (SELECT coalesce(max(id), 0) + 1 FROM requests WHERE tenant_id = $1), $2, $3, 'open', $4, $5, $6, $7, $8)
@@ -212,20 +212,20 @@ async fn create_request(
             p(&draft.branch_id),
             p(&now),
         ];
-        let made = transaction.query(sql, &values).await?;
-        if let Some(id) = first(&made, |columns| columns.int())? {
+        let created = transaction.query(sql, &values).await?;
+        if let Some(id) = first(&created, |columns| columns.int())? {
             let values = [p(&tenant_id), p(&id), p(&no_branch), p(&no_status), p(&no_day), p(&no_day), p(&1_i64)];
             return Ok(first(&transaction.query(REQUEST, &values).await?, work_row)?);
         }
     }
-    Err(StoreError::Unavailable("others wrote requests faster than this one could".to_owned()).into())
+    Err(StoreError::Unavailable("other processes took every new request number".to_owned()).into())
 }
 
 fn nothing<T>() -> Listing<T> {
     Listing { rows: Vec::new(), truncated: false }
 }
 
-/// One row more than asked for was read, to know whether there are more.
+/// One row more than the limit was read, to know whether there are more.
 fn cut<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let truncated = rows.len() > limit;
@@ -263,7 +263,7 @@ impl PostgresStore {
         let (every_branch, limit) = (query.reach.grant == Scope::All, i64::from(MOST_ARTICLES) + 1);
         let values = [p(&tenant_id), p(&every_branch), p(&query.reach.caller_branch), p(&limit)];
         let rows = self.query(DbRole::Tenant(tenant_id), ARTICLES, &values).await?;
-        // Ranking thousands of texts is work: not on a thread that serves requests.
+        // Ranking thousands of texts takes a while: not on a thread that serves requests.
         let ranking = tokio::task::spawn_blocking(move || rank(&rows, &query));
         ranking.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?
     }

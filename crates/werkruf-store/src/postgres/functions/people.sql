@@ -1,9 +1,8 @@
--- Nothing is found by it: which ids of a conversation are taken, its messages say.
-DROP INDEX tool_calls_by_wire_id;
+-- People.
 
--- A person, their roles and their rights at a time, in one statement and therefore of one snapshot.
-CREATE FUNCTION principal_of(the_tenant uuid, the_user bigint, the_time timestamptz)
-RETURNS TABLE (given text, family text, branch bigint, tongue text, zone text, tenant text, held json, rights json)
+-- A user with their roles and permissions at a time, in one statement and therefore of one snapshot.
+CREATE OR REPLACE FUNCTION principal_of(the_tenant uuid, the_user bigint, the_time timestamptz)
+RETURNS TABLE (given_name text, family_name text, home_branch bigint, language text, zone text, tenant_slug text, role_list json, permission_list json)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY SELECT users.first_name, users.last_name, users.branch_id, users.locale,

@@ -1,4 +1,4 @@
-//! What the network and the database do at bad moments.
+//! Failures of the network and of the database at bad moments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::{Approvals, ConversationRef, DecisionOutcome, NewApproval, NewEvent, 
 
 type Process = World<PostgresStore>;
 
-/// One store on a wire that can be cut; it neither knocks nor listens, so every commit is an operation's.
-async fn on_a_wire(pool_size: usize) -> (Process, Proxy) {
+/// One store behind a proxy that can be cut; without LISTEN and NOTIFY, so that every commit is one of an operation.
+async fn behind_proxy(pool_size: usize) -> (Process, Proxy) {
     let clock = Clock::system(0);
     let (proxy, url) = Proxy::before(&fresh_database()).await;
     let options = PostgresOptions { pool_size, poll_only: true, ..PostgresOptions::new(url) };
@@ -29,7 +29,7 @@ fn event(kind: EventType) -> NewEvent {
     NewEvent { kind, data: "{}".to_owned() }
 }
 
-/// Runs it with its first commit cut off, and makes sure that it was.
+/// Runs the operation with its first commit cut, and asserts that it was cut.
 async fn cut<T>(proxy: &Proxy, at: Cut, operation: impl Future<Output = Result<T, StoreError>>) -> T {
     let before = proxy.cuts();
     proxy.cut_next(at);
@@ -39,9 +39,9 @@ async fn cut<T>(proxy: &Proxy, at: Cut, operation: impl Future<Output = Result<T
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_whose_commits_were_not_heard_is_written_once() {
+async fn a_turn_whose_commits_lost_their_answers_is_written_once() {
     for at in [Cut::Before, Cut::After] {
-        let (world, proxy) = on_a_wire(2).await;
+        let (world, proxy) = behind_proxy(2).await;
         let mut open = world.opening(world.new_conversation(), "hello");
         (open.inbox, open.events) = (Some(world.inbox("k", "body")), vec![event(EventType::Init), event(EventType::Debug)]);
         let turn = open.turn_id;
@@ -76,25 +76,25 @@ async fn a_turn_whose_commits_were_not_heard_is_written_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_turn_is_known_even_after_the_next_one_wrote() {
-    let (world, _proxy) = on_a_wire(2).await;
+async fn the_end_of_a_turn_is_recognised_after_the_next_turn_has_written() {
+    let (world, _proxy) = behind_proxy(2).await;
     let first = world.talk().await;
     let mut end = world.to_write(&first);
     end.events = vec![event(EventType::Final)];
     end.turn = Some(TurnChange { status: TurnStatus::Completed, step: 1, error: None, message: None, transcript_digest: None });
-    let told = world.store.write(end.clone()).await.unwrap();
+    let first_answer = world.store.write(end.clone()).await.unwrap();
     let next = world.begin(world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "next")).await;
     world.store.write(world.to_write(&next)).await.unwrap();
-    assert_eq!(world.store.write(end.clone()).await.unwrap(), told, "the same write again");
+    assert_eq!(world.store.write(end.clone()).await.unwrap(), first_answer, "the same write again");
     end.id = world.id();
     end.now = world.now.checked_add(SignedDuration::from_millis(1)).unwrap();
-    assert!(matches!(world.store.write(end).await, Err(StoreError::Fenced)), "another one is none");
+    assert!(matches!(world.store.write(end).await, Err(StoreError::Fenced)), "another write is fenced");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_beside_a_turn_is_done_once_too() {
+async fn operations_outside_a_running_turn_are_done_once_too() {
     for at in [Cut::Before, Cut::After] {
-        let (world, proxy) = on_a_wire(2).await;
+        let (world, proxy) = behind_proxy(2).await;
         let first = world.talk().await;
         let wait = async || {
             let mut open = world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "and?");
@@ -111,7 +111,7 @@ async fn what_is_done_beside_a_turn_is_done_once_too() {
         cut(&proxy, at, world.store.release(first.fence.clone())).await;
         let fence = cut(&proxy, at, world.store.take_over(world.tenant, first.turn, "me".to_owned(), world.now)).await;
         let row = world.store.turn(world.tenant, first.turn).await.unwrap().unwrap();
-        assert_eq!(row.takeovers, 0, "{at:?}: it was given back");
+        assert_eq!(row.takeovers, 0, "{at:?}: it was released");
         world.complete(&Running { fence, ..first.clone() }).await;
         let fence = cut(&proxy, at, world.store.start_turn(world.tenant, third, "me", world.now)).await;
         world.complete(&Running { fence, turn: third, ..first.clone() }).await;
@@ -120,12 +120,12 @@ async fn what_is_done_beside_a_turn_is_done_once_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_word_that_was_not_heard_counts_once() {
+async fn a_decision_whose_answer_was_lost_counts_once() {
     for at in [Cut::Before, Cut::After] {
-        let (world, proxy) = on_a_wire(2).await;
+        let (world, proxy) = behind_proxy(2).await;
         let running = world.talk().await;
         let call = world.call(&running, 0);
-        let wish = NewApproval {
+        let approval = NewApproval {
             id: world.id(),
             call_id: call.id,
             tool_name: "send".to_owned(),
@@ -136,18 +136,18 @@ async fn a_word_that_was_not_heard_counts_once() {
             expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
         };
         let mut write = world.to_write(&running);
-        (write.calls, write.approvals) = (vec![call], vec![wish.clone()]);
+        (write.calls, write.approvals) = (vec![call], vec![approval.clone()]);
         world.store.write(write).await.unwrap();
-        let decide = || world.store.decide(world.tenant, wish.id, ApprovalStatus::Approved, "2".to_owned(), world.now);
+        let decide = || world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now);
         let decided = cut(&proxy, at, decide()).await;
         assert!(matches!(decided, Some(DecisionOutcome::Now(_))), "{at:?}: {decided:?}");
-        assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::Before(_))), "asked again it was before");
+        assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::Before(_))), "a second decision finds the first");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_goes_away_is_said_soon_and_found_again_soon() {
-    let (world, proxy) = on_a_wire(4).await;
+async fn a_database_that_goes_away_is_reported_and_found_again_soon() {
+    let (world, proxy) = behind_proxy(4).await;
     let running = world.talk().await;
     for _ in 0..3 {
         proxy.set_down(true);
@@ -165,11 +165,10 @@ async fn a_database_that_goes_away_is_said_soon_and_found_again_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_connections_are_replaced_and_nobody_notices() {
-    let (world, _proxy) = on_a_wire(4).await;
+async fn killed_connections_are_replaced_without_errors() {
+    let (world, _proxy) = behind_proxy(4).await;
     let running = world.talk().await;
     for _ in 0..10 {
-        // Also the one it runs on itself; so its own answer is lost, and asked for again.
         let kill =
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
         let admin = world.store.acquire().await.unwrap();
@@ -183,8 +182,8 @@ async fn killed_connections_are_replaced_and_nobody_notices() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_pool_is_said_within_two_seconds() {
-    let (world, _proxy) = on_a_wire(1).await;
+async fn a_full_pool_is_reported_within_two_seconds() {
+    let (world, _proxy) = behind_proxy(1).await;
     let running = world.talk().await;
     let held = world.store.acquire().await.unwrap();
     let answer = timeout(Duration::from_secs(2), world.store.write(world.to_write(&running))).await;
@@ -195,11 +194,11 @@ async fn a_full_pool_is_said_within_two_seconds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_loses_a_deadlock_is_tried_again() {
-    let (world, _proxy) = on_a_wire(4).await;
+    let (world, _proxy) = behind_proxy(4).await;
     let running = world.talk().await;
     let rival = world.store.acquire().await.unwrap();
     let schema = &world.store.options.schema;
-    // Patient, so that the other one is the victim.
+    // With a long deadlock timeout, so that the other transaction is the victim.
     rival
         .batch_execute(&format!("SET deadlock_timeout = '1min'; SET search_path TO {schema}; SET ROLE werkruf_system; BEGIN"))
         .await
@@ -221,7 +220,7 @@ async fn a_write_that_loses_a_deadlock_is_tried_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_fails_whole_and_leaves_its_connection_clean() {
-    let (world, _proxy) = on_a_wire(1).await;
+    let (world, _proxy) = behind_proxy(1).await;
     let running = world.talk().await;
     let statements = [
         Statement { sql: "DELETE FROM messages WHERE conversation_id = $1", params: &[p(&running.conversation)] },
@@ -230,7 +229,7 @@ async fn a_transaction_fails_whole_and_leaves_its_connection_clean() {
     let failed = world.store.run(DbRole::Tenant(world.tenant), &statements).await;
     assert!(matches!(failed, Err(StoreError::Broken(_))), "{failed:?}");
     assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 1);
-    // An operation nobody waits for any more ends all the same, and the next one finds the connection as it should be.
+    // An operation whose future is dropped ends all the same, and the next one finds a clean connection.
     for _ in 0..20 {
         drop(timeout(Duration::from_micros(1), world.store.write(world.to_write(&running))).await);
     }
@@ -238,7 +237,7 @@ async fn a_transaction_fails_whole_and_leaves_its_connection_clean() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_is_said_at_once() {
+async fn a_missing_server_is_reported_at_once() {
     let clock = Clock::system(0);
     let open = PostgresStore::open(PostgresOptions::new("postgres://me:secret@127.0.0.1:1/nothing"), &clock);
     let refused = timeout(Duration::from_secs(2), open).await.expect("an answer within two seconds");

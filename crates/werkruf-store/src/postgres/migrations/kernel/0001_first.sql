@@ -1,7 +1,8 @@
--- The first schema, the same tables as SQLite has. Runs with the schema first in the search path, so nothing names it.
--- Every key begins with the tenant: the tables distribute by tenant_id, and the wall of `walls.sql` costs no extra look.
--- jsonb where people query; json, which keeps the exact text, where a program reads it back. Whole numbers are bigint.
--- No foreign key to tenants: the tenant comes from the credential, which was read from there.
+-- The kernel's first schema: tenants, people, conversations, turns, calls, usage. SQLite has the same tables.
+-- It runs with the schema first in the search path, so nothing here names the schema.
+-- Every key begins with the tenant: the tables can be distributed by tenant_id, and the row-level security of `row_security.sql`
+-- is answered by the same index. jsonb where people query; json, which keeps the exact text, where a program reads the value back.
+-- Whole numbers are bigint. No foreign key to tenants: the tenant comes from the credential, which was read from there.
 
 CREATE TABLE settings (
   name  text NOT NULL PRIMARY KEY,
@@ -45,7 +46,7 @@ CREATE TABLE permissions (
   FOREIGN KEY (tenant_id, role_id) REFERENCES roles (tenant_id, id) ON DELETE CASCADE
 );
 
--- token_roles: what the last token said about roles, {"names": [...], "only": true|false}, and until when it stands.
+-- token_roles: the roles of the user's last token, {"names": [...], "only": true|false}. They count until token_roles_until.
 CREATE TABLE users (
   tenant_id         uuid NOT NULL,
   id                bigint NOT NULL,
@@ -78,8 +79,8 @@ CREATE TABLE user_roles (
 );
 CREATE INDEX user_roles_by_role ON user_roles (tenant_id, role_id);
 
--- The roles a person really holds at a time T: those with since <= T AND T < until. Names the tenant does not have count as
--- not said; where none is left, user_roles stands, unless the token allows these only.
+-- The roles that a user has at a time T: those with since <= T AND T < until. A role name of the token that the tenant does not have is
+-- ignored. Where no name is left, user_roles counts, unless the token allows its own roles only.
 CREATE VIEW held_roles (tenant_id, user_id, role_id, since, until) WITH (security_invoker = true) AS
 SELECT users.tenant_id, users.id, roles.id, '-infinity'::timestamptz, users.token_roles_until
 FROM users JOIN roles ON roles.tenant_id = users.tenant_id
@@ -104,62 +105,6 @@ CREATE TABLE api_keys (
   PRIMARY KEY (tenant_id, id)
 );
 
--- ---------------------------------------------------------------- workspace
-
-CREATE TABLE requests (
-  tenant_id      uuid NOT NULL,
-  id             bigint NOT NULL,
-  title          text NOT NULL,
-  description    text,
-  status         text NOT NULL,
-  due_date       date,
-  requester_id   bigint NOT NULL,
-  responsible_id bigint,
-  branch_id      bigint,
-  created_at     timestamptz,
-  PRIMARY KEY (tenant_id, id)
-);
-CREATE INDEX requests_by_requester ON requests (tenant_id, requester_id);
-CREATE INDEX requests_by_responsible ON requests (tenant_id, responsible_id);
-CREATE INDEX requests_by_branch ON requests (tenant_id, branch_id);
-
-CREATE TABLE tasks (
-  tenant_id   uuid NOT NULL,
-  id          bigint NOT NULL,
-  title       text NOT NULL,
-  description text,
-  status      text NOT NULL,
-  due_date    date,
-  user_id     bigint NOT NULL,
-  branch_id   bigint,
-  created_at  timestamptz,
-  PRIMARY KEY (tenant_id, id)
-);
-CREATE INDEX tasks_by_user ON tasks (tenant_id, user_id);
-CREATE INDEX tasks_by_branch ON tasks (tenant_id, branch_id);
-
-CREATE TABLE worktimes (
-  tenant_id  uuid NOT NULL,
-  id         bigint NOT NULL,
-  user_id    bigint NOT NULL,
-  branch_id  bigint,
-  started_at timestamptz NOT NULL,
-  ended_at   timestamptz,
-  PRIMARY KEY (tenant_id, id)
-);
-CREATE INDEX worktimes_by_user ON worktimes (tenant_id, user_id, started_at);
-CREATE INDEX worktimes_by_branch ON worktimes (tenant_id, branch_id, started_at);
-
-CREATE TABLE cerebro_articles (
-  tenant_id uuid NOT NULL,
-  id        bigint NOT NULL,
-  title     text NOT NULL,
-  content   text NOT NULL,
-  tags      json NOT NULL DEFAULT '[]',
-  branch_id bigint,
-  PRIMARY KEY (tenant_id, id)
-);
-
 -- ---------------------------------------------------------------- conversations
 
 CREATE TABLE conversations (
@@ -172,15 +117,16 @@ CREATE TABLE conversations (
   state      jsonb NOT NULL DEFAULT '{}',
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL,
-  -- What was said before the part that is still sent to the model, and the place it reaches to.
+  -- Summary of the messages that are no longer sent to the model, and the seq up to which it reaches.
   summary       text,
   summary_until bigint,
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
 
--- conversation_id is the stream: the conversation, or the turn where a turn has none. Written with every commit and bare of
--- further indexes, so that an update stays on its page. last_write: the newest write that went through under this lease.
+-- conversation_id is the id of the stream: the conversation, or the turn where a turn has no conversation. Every commit updates a row
+-- here, so the table has no further index and free space in each page: the update stays on its page. last_write: id of the newest
+-- write that was committed under this lease.
 CREATE TABLE leases (
   tenant_id        uuid NOT NULL,
   conversation_id  uuid NOT NULL,
@@ -216,7 +162,8 @@ CREATE UNIQUE INDEX messages_by_call ON messages (tenant_id, conversation_id, to
 CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status = 'pending';
 CREATE INDEX messages_waiting ON messages (tenant_id, conversation_id) WHERE status = 'pending';
 
--- client, seen, sent: what a client of the OpenAI doors brought with its turn, what it has seen after it, and what it had sent.
+-- client: the request of an OpenAI client. seen: digest of the transcript that this client has after the turn. sent: digest of the
+-- request, so that the same request is recognised.
 CREATE TABLE turns (
   tenant_id        uuid NOT NULL,
   id               uuid NOT NULL,
@@ -245,10 +192,12 @@ CREATE TABLE turns (
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 85);
 CREATE INDEX turns_by_conversation ON turns (tenant_id, conversation_id, id);
-CREATE INDEX turns_by_sight ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
+CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
 CREATE INDEX turns_by_request ON turns (tenant_id, user_id, sent) WHERE sent IS NOT NULL;
--- Small and hot: what a look for work must see, however many turns are done.
+-- Small however many turns have ended: the search for work reads it.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
+-- The queued and the running turns of one conversation.
+CREATE INDEX turns_open_by_conversation ON turns (tenant_id, conversation_id, id) WHERE finished_at IS NULL;
 
 CREATE TABLE tool_calls (
   tenant_id        uuid NOT NULL,
@@ -296,10 +245,9 @@ CREATE TABLE tool_calls (
 ) WITH (fillfactor = 85);
 CREATE UNIQUE INDEX tool_calls_by_place ON tool_calls (tenant_id, turn_id, step, output_index);
 CREATE INDEX tool_calls_by_item ON tool_calls (tenant_id, conversation_id, item_id) WHERE item_id IS NOT NULL;
-CREATE INDEX tool_calls_by_wire_id ON tool_calls (tenant_id, conversation_id, call_id) WHERE call_id IS NOT NULL;
 CREATE INDEX tool_calls_by_key ON tool_calls (tenant_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
 CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_id, id);
--- Reads never enter it: it answers "has anything changed the world since".
+-- Reads are not in it: it answers whether a call of the conversation has had an effect since a time.
 CREATE INDEX tool_calls_effects ON tool_calls (tenant_id, conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
 
 CREATE TABLE call_attempts (
@@ -314,7 +262,7 @@ CREATE TABLE call_attempts (
   FOREIGN KEY (tenant_id, call_id) REFERENCES tool_calls (tenant_id, id) ON DELETE CASCADE
 );
 
--- conversation_id is the stream, as in leases.
+-- conversation_id is the id of the stream, as in leases.
 CREATE TABLE events (
   conversation_id uuid NOT NULL,
   seq             bigint NOT NULL,
@@ -339,32 +287,6 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_by_turn ON inbox (tenant_id, turn_id);
 
--- held: a message that a restored backup would send again waits for the operator's word, and is no longer due.
-CREATE TABLE outbox (
-  tenant_id       uuid NOT NULL,
-  id              uuid NOT NULL,
-  conversation_id uuid,
-  turn_id         uuid NOT NULL,
-  part            bigint NOT NULL,
-  channel         text NOT NULL,
-  account         text NOT NULL,
-  recipient       text NOT NULL,
-  body            text NOT NULL,
-  status          text NOT NULL CHECK (status IN ('pending', 'sending', 'sent', 'delivered', 'read', 'dead')),
-  attempts        bigint NOT NULL DEFAULT 0,
-  ambiguous       boolean NOT NULL DEFAULT false,
-  error_code      text,
-  external_id     text,
-  next_at         timestamptz,
-  created_at      timestamptz NOT NULL,
-  updated_at      timestamptz NOT NULL,
-  held            boolean NOT NULL DEFAULT false,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, turn_id, part)
-);
-CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id);
-CREATE INDEX outbox_due ON outbox (next_at) WHERE status IN ('pending', 'sending') AND NOT held;
-
 CREATE TABLE approvals (
   tenant_id        uuid NOT NULL,
   id               uuid NOT NULL,
@@ -388,7 +310,17 @@ CREATE INDEX approvals_by_conversation ON approvals (tenant_id, conversation_id)
 CREATE INDEX approvals_by_turn ON approvals (tenant_id, turn_id);
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
 
--- ---------------------------------------------------------------- money
+-- Equal calls outside any conversation: which of them runs, before it has a row in tool_calls. Once it has one, that row decides.
+CREATE TABLE dedupe_claims (
+  tenant_id  uuid NOT NULL,
+  dedupe_key text NOT NULL,
+  call_id    uuid NOT NULL,
+  claimed_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, dedupe_key)
+);
+CREATE INDEX dedupe_claims_by_age ON dedupe_claims (tenant_id, claimed_at);
+
+-- ---------------------------------------------------------------- usage and provider tokens
 
 CREATE TABLE api_usage (
   id                uuid NOT NULL,
@@ -414,18 +346,7 @@ CREATE TABLE api_usage (
 );
 CREATE INDEX api_usage_by_turn ON api_usage (tenant_id, turn_id);
 
-CREATE TABLE budgets (
-  tenant_id   uuid NOT NULL,
-  id          uuid NOT NULL,
-  scope       text NOT NULL CHECK (scope IN ('tenant', 'user', 'key')),
-  subject     text,
-  period      text NOT NULL CHECK (period IN ('day', 'month')),
-  unit        text NOT NULL CHECK (unit IN ('tokens', 'nano_usd', 'model_calls')),
-  "limit"     bigint NOT NULL,
-  created_at  timestamptz NOT NULL,
-  PRIMARY KEY (tenant_id, id)
-);
-
+-- sealed: the token, encrypted with WERKRUF_SECRET_KEY. tenant_id is the nil id where the row belongs to the installation.
 CREATE TABLE provider_tokens (
   tenant_id  uuid NOT NULL,
   provider   text NOT NULL,
@@ -437,38 +358,14 @@ CREATE TABLE provider_tokens (
   PRIMARY KEY (tenant_id, provider, account)
 );
 
--- ---------------------------------------------------------------- knowledge
-
-CREATE TABLE documents (
-  tenant_id        uuid NOT NULL,
-  id               uuid NOT NULL,
-  collection       text NOT NULL,
-  document_id      text NOT NULL,
-  title            text NOT NULL,
-  text             text NOT NULL,
-  language         text,
-  metadata         json NOT NULL DEFAULT '{}',
-  digest           text NOT NULL,
-  ingestion_run_id text NOT NULL,
-  created_at       timestamptz NOT NULL,
-  updated_at       timestamptz NOT NULL,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, collection, document_id)
-);
-
-CREATE TABLE chunks (
-  tenant_id       uuid NOT NULL,
-  id              uuid NOT NULL,
-  document        uuid NOT NULL,
-  position        bigint NOT NULL,
-  content         text NOT NULL,
-  embedding       bytea,
-  embedding_model text,
-  status          text NOT NULL CHECK (status IN ('pending', 'embedded', 'failed')),
-  created_at      timestamptz NOT NULL,
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, document, position),
-  FOREIGN KEY (tenant_id, document) REFERENCES documents (tenant_id, id) ON DELETE CASCADE
+-- Which process is fetching a token.
+CREATE TABLE provider_claims (
+  tenant_id  uuid NOT NULL,
+  provider   text NOT NULL,
+  account    text NOT NULL,
+  owner      uuid NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, provider, account)
 );
 
 -- ---------------------------------------------------------------- names of the seeds
