@@ -12,12 +12,12 @@ mod server;
 mod request;
 
 #[cfg(test)]
-#[path = "http_tool/answer.rs"]
-mod answer;
+#[path = "http_tool/response.rs"]
+mod response;
 
 #[cfg(test)]
-#[path = "http_tool/trouble.rs"]
-mod trouble;
+#[path = "http_tool/faults.rs"]
+mod faults;
 
 #[cfg(test)]
 mod declared {

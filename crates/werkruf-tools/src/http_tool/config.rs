@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape};
 
 /// Headers the tool writes itself; a second value would make the request ambiguous.
-const OURS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
+const RESERVED_HEADERS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
 
 /// One `[[tools]]` entry with `kind = "http"`.
 #[derive(Clone, Deserialize)]
@@ -190,7 +190,7 @@ impl HttpToolConfig {
             let path = format!("/headers/{name}");
             let name =
                 HeaderName::try_from(name).map_err(|_| ConfigFault::new(&path, "is not a header name; use letters, digits and `-`"))?;
-            if OURS.contains(&name.as_str()) {
+            if RESERVED_HEADERS.contains(&name.as_str()) {
                 return Err(ConfigFault::new(&path, "is written by the server itself; remove it"));
             }
             let expanded = expand(text, env).map_err(|message| ConfigFault::new(&path, message))?;

@@ -4,8 +4,8 @@
 //! what came back. Retries, approvals and records belong to the corridor; here a failure only says honestly whether the
 //! effect may have happened.
 
-mod answer;
 mod config;
+mod response;
 mod send;
 
 use std::borrow::Cow;
@@ -63,7 +63,7 @@ impl ToolObject for HttpTool {
     }
 
     fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
-        fill(&mut args, &self.parameters);
+        fill_defaults(&mut args, &self.parameters);
         let violations = self.shape.violations(&args);
         if violations.is_empty() { Ok(args) } else { Err(violations) }
     }
@@ -82,20 +82,20 @@ impl ToolObject for HttpTool {
 }
 
 /// Fills in the schema's defaults, here and in the objects that are there.
-fn fill(value: &mut Value, schema: &Value) {
+fn fill_defaults(value: &mut Value, schema: &Value) {
     let (Some(object), Some(properties)) = (value.as_object_mut(), schema.get("properties").and_then(Value::as_object)) else { return };
     for (name, property) in properties {
         if object.get(name).is_some_and(Value::is_null) && is_optional(schema, name) && refuses_null(property) {
             // Strict function calling has no absent arguments: a model says null where it means none.
             object.shift_remove(name);
         }
-        fill_one(object, name, property);
+        fill_property(object, name, property);
     }
 }
 
-fn fill_one(object: &mut Map<String, Value>, name: &str, property: &Value) {
+fn fill_property(object: &mut Map<String, Value>, name: &str, property: &Value) {
     if let Some(inner) = object.get_mut(name) {
-        fill(inner, property);
+        fill_defaults(inner, property);
     } else if let Some(default) = property.get("default") {
         object.insert(name.to_owned(), default.clone());
     }

@@ -14,13 +14,13 @@ use sha2::Sha256;
 use werkruf_contract::{Deadline, Failure, Invocation, Reply, ToolErrorType};
 use werkruf_llm::in_time;
 
-use super::answer::{self, Answered};
 use super::config::{ConfigFault, HttpToolConfig};
+use super::response::{self, ResponseHead};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-werkruf-signature-256");
 /// How long a refusal's own words are waited for; its status is already known.
-const EXCERPT_PATIENCE: Duration = Duration::from_secs(1);
+const EXCERPT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where a tool's requests go, and with what.
 pub(super) struct Target {
@@ -59,18 +59,18 @@ impl Target {
     pub(super) async fn send(&self, args: &Value, invocation: &Invocation, timeout: Duration) -> Result<Reply, Failure> {
         let deadline = Deadline::after(timeout).earlier(invocation.deadline);
         if invocation.cancel.is_raised() {
-            return Err(self.at(canceled().nothing_happened()));
+            return Err(self.with_endpoint(canceled().nothing_happened()));
         }
         if deadline.passed() {
-            return Err(self.at(timed_out().nothing_happened()));
+            return Err(self.with_endpoint(timed_out().nothing_happened()));
         }
         let request = self.request(args, invocation)?;
         let exchange = in_time(deadline, self.exchange(request, invocation));
         // A result that is already here wins over a cancel: the outcome is known.
         tokio::select! {
             biased;
-            outcome = exchange => outcome.unwrap_or_else(|| Err(self.at(timed_out()))),
-            () = invocation.cancel.raised() => Err(self.at(canceled())),
+            outcome = exchange => outcome.unwrap_or_else(|| Err(self.with_endpoint(timed_out()))),
+            () = invocation.cancel.raised() => Err(self.with_endpoint(canceled())),
         }
     }
 
@@ -104,26 +104,26 @@ impl Target {
     }
 
     async fn exchange(&self, request: Request, invocation: &Invocation) -> Result<Reply, Failure> {
-        let response = self.client.execute(request).await.map_err(|error| self.lost(error, None))?;
-        let head = Answered::new(&response, invocation.context.now_iso);
+        let response = self.client.execute(request).await.map_err(|error| self.transport_failure(error, None))?;
+        let head = ResponseHead::new(&response, invocation.context.now_iso);
         if !response.status().is_success() {
-            let words = tokio::time::timeout(EXCERPT_PATIENCE, excerpt(response)).await.unwrap_or_default();
-            return Err(self.at(head.refusal(&words)));
+            let words = tokio::time::timeout(EXCERPT_TIMEOUT, excerpt(response)).await.unwrap_or_default();
+            return Err(self.with_endpoint(head.refusal(&words)));
         }
         let body = self.body(response).await?;
-        head.reply(&body).map_err(|failure| self.at(failure))
+        head.reply(&body).map_err(|failure| self.with_endpoint(failure))
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
         let status = response.status().as_u16();
-        let most = usize::try_from(self.max_response_bytes).unwrap_or(usize::MAX);
+        let max_bytes = usize::try_from(self.max_response_bytes).unwrap_or(usize::MAX);
         if response.content_length().is_some_and(|length| length > self.max_response_bytes) {
-            return Err(self.at(answer::too_large(status, most)));
+            return Err(self.with_endpoint(response::too_large(status, max_bytes)));
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error, Some(status)))? {
-            if body.len() + chunk.len() > most {
-                return Err(self.at(answer::too_large(status, most)));
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport_failure(error, Some(status)))? {
+            if body.len() + chunk.len() > max_bytes {
+                return Err(self.with_endpoint(response::too_large(status, max_bytes)));
             }
             body.extend_from_slice(&chunk);
         }
@@ -131,15 +131,15 @@ impl Target {
     }
 
     /// A failure of the transport: before anything left, or after.
-    fn lost(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
+    fn transport_failure(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
         let failure = if error.is_connect() {
             Failure::upstream("upstream_unreachable", "The service behind this tool could not be reached.").nothing_happened()
         } else if error.is_timeout() {
             timed_out()
         } else if error.is_builder() {
             unsendable(String::new())
-        } else if is_garbled(&error) {
-            answer::bad_response("The service behind this tool sent an answer that could not be read.")
+        } else if is_undecodable(&error) {
+            response::bad_response("The service behind this tool sent an answer that could not be read.")
         } else {
             Failure::upstream("upstream_error", "The connection to the service behind this tool was lost before its answer was complete.")
                 .may_have_happened()
@@ -147,7 +147,7 @@ impl Target {
         failure.because(chain(error)).from_upstream(status, &self.endpoint)
     }
 
-    fn at(&self, mut failure: Failure) -> Failure {
+    fn with_endpoint(&self, mut failure: Failure) -> Failure {
         failure.endpoint = Some(self.endpoint.clone());
         failure
     }
@@ -209,17 +209,17 @@ fn add_query(url: &mut Url, args: &Value) {
 /// The first bytes of a refusal, for the log.
 async fn excerpt(mut response: Response) -> String {
     let mut bytes = Vec::new();
-    while bytes.len() < answer::EXCERPT_BYTES {
+    while bytes.len() < response::EXCERPT_BYTES {
         match response.chunk().await {
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
             Ok(None) | Err(_) => break,
         }
     }
-    answer::cut(&bytes)
+    response::cut(&bytes)
 }
 
 /// Whether the bytes arrived but could not be unpacked; the client calls a lost connection a decoding error too.
-fn is_garbled(error: &reqwest::Error) -> bool {
+fn is_undecodable(error: &reqwest::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
@@ -240,5 +240,5 @@ fn chain(error: reqwest::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    answer::cut(text.as_bytes())
+    response::cut(text.as_bytes())
 }

@@ -6,9 +6,9 @@
 use werkruf_store::knowledge::Hit;
 
 /// Texts that cover at least this share of the question's weight are evidence alone.
-const COVERED: f32 = 0.38;
+const SUFFICIENT_COVERAGE: f32 = 0.38;
 /// With a cosine that says nothing against it, this share is enough.
-const HALF_COVERED: f32 = 0.25;
+const PARTIAL_COVERAGE: f32 = 0.25;
 
 /// Where a model's cosines begin to mean something, and where they prove it. A model that does not know the language finds any two
 /// texts in it alike.
@@ -25,8 +25,8 @@ pub(super) fn is_answerable(hit: &Hit, model: Option<&str>, knows_language: bool
     let openai = model.is_some_and(|model| model.contains("text-embedding-3"));
     let (hint, proof) = cosines(openai, knows_language);
     match hit.similarity {
-        Some(cosine) => cosine >= proof || hit.coverage >= COVERED || (hit.coverage >= HALF_COVERED && cosine >= hint),
-        None => hit.coverage >= COVERED,
+        Some(cosine) => cosine >= proof || hit.coverage >= SUFFICIENT_COVERAGE || (hit.coverage >= PARTIAL_COVERAGE && cosine >= hint),
+        None => hit.coverage >= SUFFICIENT_COVERAGE,
     }
 }
 

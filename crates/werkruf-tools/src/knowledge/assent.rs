@@ -40,22 +40,23 @@ const YES: &[&str] = &[
     "machs",
 ];
 /// These may be said beside it.
-const BESIDE: &[&str] = &[
+const FILLERS: &[&str] = &[
     "mach", "das", "mal", "na", "doch", "sehr", "tu", "es", "in", "ordnung", "danke", "of", "course", "ahead", "do", "it", "that",
     "thanks", "thank", "you", "por", "favor", "que", "de", "acuerdo", "gracias", "supuesto", "seguro", "such", "suche", "search", "busca",
 ];
 /// Whole messages that need no word of the first list.
-const WHOLE: &[&str] = &["in ordnung", "of course", "do it", "de acuerdo", "por favor", "por supuesto", "mach das", "mach mal", "mach es"];
+const WHOLE_MESSAGES: &[&str] =
+    &["in ordnung", "of course", "do it", "de acuerdo", "por favor", "por supuesto", "mach das", "mach mal", "mach es"];
 /// A longer message says more than yes.
-const MOST_WORDS: usize = 7;
+const MAX_WORDS: usize = 7;
 
 pub(super) fn is_assent(message: &str) -> bool {
     let words = words(message);
-    if words.is_empty() || words.len() > MOST_WORDS {
+    if words.is_empty() || words.len() > MAX_WORDS {
         return false;
     }
-    let known = |word: &String| YES.contains(&word.as_str()) || BESIDE.contains(&word.as_str());
-    WHOLE.contains(&words.join(" ").as_str()) || (words.iter().all(known) && words.iter().any(|word| YES.contains(&word.as_str())))
+    let known = |word: &String| YES.contains(&word.as_str()) || FILLERS.contains(&word.as_str());
+    WHOLE_MESSAGES.contains(&words.join(" ").as_str()) || (words.iter().all(known) && words.iter().any(|word| YES.contains(&word.as_str())))
 }
 
 fn words(message: &str) -> Vec<String> {

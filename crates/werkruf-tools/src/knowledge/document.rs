@@ -69,9 +69,9 @@ mod tests {
         let plain = Document { title: "a".to_owned(), text: "b".to_owned(), ..Document::default() };
         let digest = plain.clone().cut(&clock).digest;
         assert_eq!(plain.clone().cut(&clock).digest, digest);
-        let moved = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
-        let spoken = Document { language: Some("de".to_owned()), ..plain };
-        for other in [moved, spoken] {
+        let moved_text = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
+        let with_language = Document { language: Some("de".to_owned()), ..plain };
+        for other in [moved_text, with_language] {
             assert_ne!(other.cut(&clock).digest, digest);
         }
     }

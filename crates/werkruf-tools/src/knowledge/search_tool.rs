@@ -14,10 +14,10 @@ use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 
 /// Where an offer waits for a yes.
 pub(super) const PENDING: &str = "pending_gpt_query";
-const USUAL: i64 = 6;
-const MOST: i64 = 20;
+const DEFAULT_TOP_K: i64 = 6;
+const MAX_TOP_K: i64 = 20;
 /// Letters of a snippet in the text for people.
-const SNIPPET: usize = 240;
+const SNIPPET_CHARS: usize = 240;
 
 pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
 
@@ -71,7 +71,7 @@ impl Tool for SearchKnowledgeBase {
         if query.is_empty() {
             return Err(Failure::validation("empty_query", "The query is empty. Say what to look for."));
         }
-        let top_k = args.top_k.unwrap_or(USUAL).clamp(1, MOST);
+        let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let request = SearchRequest {
             tenant_id: invocation.principal.tenant_id,
             user_id: invocation.principal.user_id.clone(),
@@ -81,20 +81,20 @@ impl Tool for SearchKnowledgeBase {
             mode: SearchMode::Hybrid,
         };
         let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
-        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let texts = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
         let sources = sources(&answer);
-        let nothing = sources.is_empty();
-        let message = message(&words, &sources);
+        let is_empty = sources.is_empty();
+        let message = message(&texts, &sources);
         let asked_at = self.0.clock().now().to_string();
-        let pending = if nothing { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
+        let pending = if is_empty { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
         let mut reply = Reply::new(Passages {
-            kind: if nothing { "nothing" } else { "docs" },
-            mode: if nothing { "rag_no_results" } else { "rag_docs" },
+            kind: if is_empty { "nothing" } else { "docs" },
+            mode: if is_empty { "rag_no_results" } else { "rag_docs" },
             message: message.clone(),
             query,
             top_k,
             sources,
-            suggested_tool: nothing.then_some("ask_gpt"),
+            suggested_tool: is_empty.then_some("ask_gpt"),
         });
         reply.message = Some(message);
         reply.routing = Some(routing(&answer));
@@ -115,9 +115,9 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
     let model = answer.embedding_model.as_deref();
     // The floor is for the whole answer; behind a passage that passes it, near ones are worth reading too.
     let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
-    let worth =
+    let relevant =
         answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
-    worth
+    relevant
         .map(|(row, hit)| Source {
             id: row.id.to_string(),
             document_id: row.document_id.clone(),
@@ -140,13 +140,13 @@ pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     routing
 }
 
-fn message(words: &Texts, sources: &[Source]) -> String {
+fn message(texts: &Texts, sources: &[Source]) -> String {
     if sources.is_empty() {
-        return words.text("knowledge-none", &[]);
+        return texts.text("knowledge-none", &[]);
     }
-    let mut lines = vec![words.text("knowledge-found", &[("count", sources.len().into())])];
+    let mut lines = vec![texts.text("knowledge-found", &[("count", sources.len().into())])];
     for (at, source) in sources.iter().enumerate() {
-        let short: String = source.snippet.chars().take(SNIPPET).collect();
+        let short: String = source.snippet.chars().take(SNIPPET_CHARS).collect();
         let more = if short.len() < source.snippet.len() { "…" } else { "" };
         let title = if source.title.is_empty() { &source.document_id } else { &source.title };
         lines.push(format!("**{}.** {title}: {short}{more}", at + 1));

@@ -190,7 +190,7 @@ impl Args {
     }
 
     /// As the session state and the answer tell it.
-    pub(super) fn told(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!(self)
     }
 }

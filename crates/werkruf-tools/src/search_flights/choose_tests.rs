@@ -5,13 +5,13 @@ use werkruf_contract::Texts;
 use super::{awards, cash};
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Award, Cash, Itinerary, Place};
-use crate::search_flights::request::{Read, Request};
+use crate::search_flights::request::{ParsedRequest, Request};
 
 fn request(mut change: Value) -> Request {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     match Request::read(serde_json::from_value(whole).unwrap(), date(2026, 11, 15), &Texts::of("en")) {
-        Ok(Read::Whole(request)) => *request,
+        Ok(ParsedRequest::Complete(request)) => *request,
         _ => panic!("it is whole"),
     }
 }

@@ -6,19 +6,19 @@ use reqwest::RequestBuilder;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::trouble::{Reason, Trouble};
+use super::provider_error::{ProviderError, Reason};
 
 /// The largest answer that is read; the largest one seen had 11.5 MB.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// An answer, whatever its status.
-pub(super) struct Heard {
+pub(super) struct ProviderResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
-impl Heard {
+impl ProviderResponse {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -43,21 +43,21 @@ impl Heard {
 }
 
 /// Sends once.
-pub(super) async fn exchange(request: RequestBuilder) -> Result<Heard, Trouble> {
-    let mut response = request.send().await.map_err(|error| lost(&error))?;
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+pub(super) async fn exchange(request: RequestBuilder) -> Result<ProviderResponse, ProviderError> {
+    let mut incoming = request.send().await.map_err(|error| lost(&error))?;
+    let (status, headers) = (incoming.status().as_u16(), incoming.headers().clone());
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| lost(&error).with_status(status))? {
-        if body.len() + chunk.len() > MOST_BYTES {
-            return Err(Trouble::new(Reason::BadResponse, format!("more than {MOST_BYTES} bytes")).with_status(status));
+    while let Some(chunk) = incoming.chunk().await.map_err(|error| lost(&error).with_status(status))? {
+        if body.len() + chunk.len() > MAX_BYTES {
+            return Err(ProviderError::new(Reason::BadResponse, format!("more than {MAX_BYTES} bytes")).with_status(status));
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Heard { status, headers, body })
+    Ok(ProviderResponse { status, headers, body })
 }
 
 /// A broken connection, or an answer that cannot be unpacked. Addresses are left out: they may carry a key.
-fn lost(error: &reqwest::Error) -> Trouble {
+fn lost(error: &reqwest::Error) -> ProviderError {
     let mut cause = String::new();
     let mut source: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = source {
@@ -65,8 +65,8 @@ fn lost(error: &reqwest::Error) -> Trouble {
         source = inner.source();
     }
     if error.is_timeout() {
-        return Trouble::new(Reason::Timeout, format!("the connection took too long: {cause}"));
+        return ProviderError::new(Reason::Timeout, format!("the connection took too long: {cause}"));
     }
     let reason = if error.is_decode() { Reason::BadResponse } else { Reason::Upstream };
-    Trouble::new(reason, format!("the exchange broke off: {cause}"))
+    ProviderError::new(reason, format!("the exchange broke off: {cause}"))
 }

@@ -14,6 +14,8 @@ mod exchange;
 mod flights;
 mod functions;
 mod inspect;
+mod last_results;
+mod legacy;
 mod money;
 mod offer;
 mod phrase_days;
@@ -21,16 +23,14 @@ mod price;
 mod programs;
 mod propose;
 mod provider;
+mod provider_error;
 mod query;
 mod request;
 mod sandbox;
 mod seal;
 mod seatsaero;
-mod seed;
-mod shown;
-mod text;
+mod summary;
 mod tool;
-mod trouble;
 
 use std::sync::Arc;
 
@@ -42,9 +42,9 @@ pub use duffel::DuffelConfig;
 pub use flights::{Flights, FlightsConfig};
 pub use functions::Caller;
 pub use inspect::{ProviderName, inspect};
+pub(crate) use last_results::LAST_RESULTS;
 pub use seal::Seal;
 pub use seatsaero::SeatsaeroConfig;
-pub(crate) use shown::SHOWN;
 
 use crate::remember::Remember;
 use crate::select_itinerary::SelectItinerary;

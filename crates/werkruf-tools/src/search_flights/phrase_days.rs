@@ -24,7 +24,7 @@ const MONTHS: [&[&str]; 12] = [
 /// The days named, in the order of the sentence. A day without a year is the next one of its date.
 pub(super) fn days(folded: &str, language: Language, locale: &str, today: Date) -> Vec<Date> {
     let mut found: Vec<(usize, Date)> = Vec::new();
-    let tokens = placed(folded);
+    let tokens = words_with_positions(folded);
     let mut at = 0;
     while at < tokens.len() {
         let rest = &tokens[at..];
@@ -44,7 +44,7 @@ pub(super) fn days(folded: &str, language: Language, locale: &str, today: Date) 
 }
 
 /// Pieces between spaces with their places, without the marks around them.
-fn placed(folded: &str) -> Vec<(usize, &str)> {
+fn words_with_positions(folded: &str) -> Vec<(usize, &str)> {
     let mut out = Vec::new();
     let mut at = 0;
     for piece in folded.split_inclusive(char::is_whitespace) {

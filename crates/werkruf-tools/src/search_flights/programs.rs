@@ -54,10 +54,10 @@ const ALLIANCES: &[(&str, &[&str], &[&str])] = &[
 
 /// The program people mean, by its name at Seats.aero.
 pub(super) fn source(text: &str) -> Option<&'static str> {
-    let said = squeeze(text);
+    let wanted = normalized(text);
     PROGRAMS
         .iter()
-        .find(|(source, label, aliases)| *source == said || squeeze(label) == said || aliases.contains(&said.as_str()))
+        .find(|(source, label, aliases)| *source == wanted || normalized(label) == wanted || aliases.contains(&wanted.as_str()))
         .map(|(source, _, _)| *source)
 }
 
@@ -68,8 +68,8 @@ pub(super) fn label(source: &str) -> &str {
 
 /// The airlines of an alliance; `None` where there is no such alliance.
 pub(super) fn members(alliance: &str) -> Option<&'static [&'static str]> {
-    let said = squeeze(alliance);
-    ALLIANCES.iter().find(|(name, aliases, _)| *name == said || aliases.contains(&said.as_str())).map(|(_, _, members)| *members)
+    let wanted = normalized(alliance);
+    ALLIANCES.iter().find(|(name, aliases, _)| *name == wanted || aliases.contains(&wanted.as_str())).map(|(_, _, members)| *members)
 }
 
 /// All names at Seats.aero, for a refusal that helps.
@@ -77,7 +77,7 @@ pub(super) fn sources() -> Vec<&'static str> {
     PROGRAMS.iter().map(|(source, _, _)| *source).collect()
 }
 
-fn squeeze(text: &str) -> String {
+fn normalized(text: &str) -> String {
     fold(text).chars().filter(|c| c.is_alphanumeric() || *c == '&').collect()
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn people_need_not_know_the_names_of_sources() {
-        for (said, meant) in [
+        for (name, meant) in [
             ("Miles & More", "lufthansa"),
             ("miles and more", "lufthansa"),
             ("Aeroplan", "aeroplan"),
@@ -97,7 +97,7 @@ mod tests {
             ("Flying Blue", "flyingblue"),
             ("SAS EuroBonus", "eurobonus"),
         ] {
-            assert_eq!(source(said), Some(meant), "{said}");
+            assert_eq!(source(name), Some(meant), "{name}");
         }
         assert_eq!(source("Payback"), None);
         assert!(members("Star Alliance").is_some_and(|codes| codes.contains(&"LH")));

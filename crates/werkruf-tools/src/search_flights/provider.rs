@@ -5,12 +5,12 @@ use serde_json::Value;
 use werkruf_contract::{BoxFuture, Deadline};
 
 use super::offer::{Award, BookingLink, Cash, Segment};
+use super::provider_error::{ProviderError, Reason};
 use super::query::Query;
-use super::trouble::{Reason, Trouble};
 
 /// What a provider deals in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum OfferKind {
     Awards,
     Cash,
     /// The sandbox has both.
@@ -20,18 +20,18 @@ pub enum Side {
 /// A place that knows flights. It counts its own quota and never waits beyond the deadline on purpose; whoever asks cuts it off.
 pub trait FlightProvider: Send + Sync {
     fn name(&self) -> &'static str;
-    fn side(&self) -> Side;
-    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>>;
+    fn offer_kind(&self) -> OfferKind;
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>>;
 
     /// More about an award it found: where it is booked, and every flight of this trip. `None` where a search says all there is.
-    fn details<'a>(&'a self, _award: &'a str, _trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
+    fn details<'a>(&'a self, _award: &'a str, _trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, ProviderError>>> {
         None
     }
 }
 
 /// What a provider found, normalised.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FlightResults {
     #[serde(default)]
     pub awards: Vec<Award>,
     #[serde(default)]
@@ -46,10 +46,10 @@ pub struct Found {
     pub has_more: bool,
     /// One direction failed while the other was found. Never kept.
     #[serde(skip)]
-    pub lacking: Option<Trouble>,
+    pub partial_error: Option<ProviderError>,
 }
 
-impl Found {
+impl FlightResults {
     /// How many flights these are.
     pub fn count(&self) -> usize {
         self.awards.len() + self.awards_return.len() + self.cash.len()

@@ -2,11 +2,11 @@ use jiff::civil::{Date, date};
 use serde_json::{Value, json};
 use werkruf_contract::{Failure, Texts, ToolErrorType};
 
-use super::{Read, Request};
+use super::{ParsedRequest, Request};
 
 const TODAY: Date = date(2026, 11, 15);
 
-fn read(mut change: Value) -> Result<Read, Failure> {
+fn read(mut change: Value) -> Result<ParsedRequest, Failure> {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Texts::of("de"))
@@ -25,8 +25,8 @@ fn code(change: &Value) -> String {
 
 fn whole(change: Value) -> Request {
     match read(change) {
-        Ok(Read::Whole(request)) => *request,
-        Ok(Read::Lacking { missing, .. }) => panic!("{missing:?} is missing"),
+        Ok(ParsedRequest::Complete(request)) => *request,
+        Ok(ParsedRequest::Incomplete { missing, .. }) => panic!("{missing:?} is missing"),
         Err(failure) => panic!("{failure:?}"),
     }
 }
@@ -71,11 +71,12 @@ fn programs_and_places_get_their_proper_names() {
 
 #[test]
 fn what_is_missing_is_named_in_order() {
-    let Ok(Read::Lacking { known, missing }) = read(json!({"cabin": null, "origin": null, "depart_date": null, "pax": 2})) else {
+    let Ok(ParsedRequest::Incomplete { known, missing }) = read(json!({"cabin": null, "origin": null, "depart_date": null, "pax": 2}))
+    else {
         panic!("it is not whole")
     };
     assert_eq!(missing, ["origin", "depart_date", "cabin"]);
-    assert_eq!(known.told(), json!({"destination": "JFK", "pax": 2}));
+    assert_eq!(known.to_json(), json!({"destination": "JFK", "pax": 2}));
 }
 
 #[test]
@@ -83,5 +84,5 @@ fn the_state_remembers_the_seeds_fields() {
     let request = whole(json!({"award_only": true}));
     let wanted = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "return_date": null, "cabin": "BUSINESS", "pax": 1, "award_only": true});
     assert_eq!(request.remembered(), wanted);
-    assert_eq!(request.told()["currency"], "EUR");
+    assert_eq!(request.to_json()["currency"], "EUR");
 }

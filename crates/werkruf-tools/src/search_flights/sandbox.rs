@@ -5,9 +5,9 @@ use werkruf_contract::{BoxFuture, Deadline};
 
 use super::money::Money;
 use super::offer::{Award, Cash, Itinerary, Place, Trip};
-use super::provider::{FlightProvider, Found, Side};
+use super::provider::{FlightProvider, FlightResults, OfferKind};
+use super::provider_error::ProviderError;
 use super::query::{Days, Query};
-use super::trouble::Trouble;
 
 /// Program, airline, flight number, miles in economy, taxes in US cents, minutes after midnight, stops.
 const AWARDS: [(&str, &str, u32, i64, i64, i64, i64); 4] = [
@@ -29,15 +29,15 @@ impl FlightProvider for Sandbox {
         "sandbox"
     }
 
-    fn side(&self) -> Side {
-        Side::Both
+    fn offer_kind(&self) -> OfferKind {
+        OfferKind::Both
     }
 
-    fn search<'a>(&'a self, query: &'a Query, _: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+    fn search<'a>(&'a self, query: &'a Query, _: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>> {
         let awards = awards(query, &query.origin, &query.destination, query.out);
         let awards_return = query.back.map(|days| awards_back(query, days)).unwrap_or_default();
         let cash = FARES.iter().filter(|fare| !query.nonstop || fare.5 == 0).map(|fare| cash(query, fare)).collect();
-        Box::pin(std::future::ready(Ok(Found { awards, awards_return, cash, ..Found::default() })))
+        Box::pin(std::future::ready(Ok(FlightResults { awards, awards_return, cash, ..FlightResults::default() })))
     }
 }
 

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
 use werkruf_store::{RequestDraft, StoreError};
 
+use super::access::{WorkspaceAccess, denied, spec, texts};
 use super::days::Day;
-use super::desk::{Desk, denied, spec, words};
 use super::phrase::Phrase;
 use super::render;
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
 
 /// Characters of a title and of a description; more is a document.
-const LONGEST_TITLE: usize = 200;
-const LONGEST_TEXT: usize = 10_000;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 10_000;
 
-pub(super) struct CreateRequest(pub(super) Desk);
+pub(super) struct CreateRequest(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +33,7 @@ pub(super) struct Args {
     due_date: Option<String>,
     /// Id of the user who is to do it; leave it out when nobody was named
     #[serde(rename = "responsibleId", skip_serializing_if = "Option::is_none")]
-    responsible_id: Option<Whole>,
+    responsible_id: Option<WholeNumber>,
 }
 
 /// The request as it was written.
@@ -65,24 +65,24 @@ impl Tool for CreateRequest {
         let principal = &invocation.principal;
         let Ok(requester_id) = principal.user_id.parse::<i64>() else { return Err(denied(&invocation)) };
         let title = render::line(&args.title);
-        check_length("title", &title, 1, LONGEST_TITLE)?;
-        check_length("description", args.description.as_deref().unwrap_or_default(), 0, LONGEST_TEXT)?;
+        check_length("title", &title, 1, MAX_TITLE_CHARS)?;
+        check_length("description", args.description.as_deref().unwrap_or_default(), 0, MAX_DESCRIPTION_CHARS)?;
         let due = args.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
         let draft = RequestDraft {
             title,
             description: args.description.filter(|text| !text.trim().is_empty()),
             due_date: due.map(|day| day.days(self.0.today(&invocation)).to),
             requester_id,
-            responsible_id: args.responsible_id.map(|Whole(id)| id),
+            responsible_id: args.responsible_id.map(|WholeNumber(id)| id),
             branch_id: principal.branch_id,
         };
         let written = self.0.workspace.create_request(principal.tenant_id, draft, self.0.clock.now()).await;
-        let Some(row) = written.map_err(|error| not_written(&error))? else {
+        let Some(row) = written.map_err(|error| write_failed(&error))? else {
             let message = "responsibleId names nobody. Leave it out, or ask the person who is to do it.";
             return Err(Failure::validation("invalid_arguments", message));
         };
-        let words = words(&invocation);
-        let message = words.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
+        let texts = texts(&invocation);
+        let message = texts.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
         let mut reply = Reply::new(Created {
             id: row.id,
             title: row.title,
@@ -111,7 +111,7 @@ fn check_length(field: &str, text: &str, least: usize, most: usize) -> Result<()
 }
 
 /// A writer that did not answer may have written.
-fn not_written(error: &StoreError) -> Failure {
+fn write_failed(error: &StoreError) -> Failure {
     let message = "The request could not be written.";
     let failure = match error {
         StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message).may_have_happened(),

@@ -73,14 +73,14 @@ impl Day {
     pub(super) fn days(self, today: Date) -> Days {
         match self {
             Self::Today => Days::one(today),
-            Self::Tomorrow => Days::one(moved(today, 1.day())),
-            Self::Yesterday => Days::one(moved(today, -1.day())),
+            Self::Tomorrow => Days::one(shifted(today, 1.day())),
+            Self::Yesterday => Days::one(shifted(today, -1.day())),
             Self::ThisWeek => week(today),
-            Self::NextWeek => week(moved(today, 7.days())),
-            Self::LastWeek => week(moved(today, -7.days())),
+            Self::NextWeek => week(shifted(today, 7.days())),
+            Self::LastWeek => week(shifted(today, -7.days())),
             Self::ThisMonth => month(today),
-            Self::NextMonth => month(moved(today.first_of_month(), 1.month())),
-            Self::LastMonth => month(moved(today.first_of_month(), -1.month())),
+            Self::NextMonth => month(shifted(today.first_of_month(), 1.month())),
+            Self::LastMonth => month(shifted(today.first_of_month(), -1.month())),
             Self::On(date) => Days::one(date),
         }
     }
@@ -94,8 +94,8 @@ impl Days {
 
 fn week(date: Date) -> Days {
     let since_monday = date.weekday().since(Weekday::Monday);
-    let monday = moved(date, -i64::from(since_monday).days());
-    Days { from: monday, to: moved(monday, 6.days()) }
+    let monday = shifted(date, -i64::from(since_monday).days());
+    Days { from: monday, to: shifted(monday, 6.days()) }
 }
 
 fn month(date: Date) -> Days {
@@ -103,7 +103,7 @@ fn month(date: Date) -> Days {
 }
 
 /// At the end of all time the days stand still.
-pub(super) fn moved(date: Date, span: Span) -> Date {
+pub(super) fn shifted(date: Date, span: Span) -> Date {
     date.saturating_add(span)
 }
 

@@ -4,43 +4,43 @@
 //! `message`: the whole answer for a person, in their language. `phrase` and its neighbours say what a sentence asks
 //! for, so that a planner that is no language model can use the tools.
 
+mod access;
 mod create_request;
 mod days;
-mod desk;
 mod get_cerebro_articles;
 mod get_requests;
 mod get_todos;
 mod get_user_info;
 mod get_worktime;
-mod moment;
 mod phrase;
 mod phrase_articles;
 mod phrase_request;
+mod phrase_status;
+mod phrase_time;
 mod phrase_user;
 mod render;
-mod state;
-mod stretch;
 mod token;
 mod vocabulary;
-mod whole;
+mod whole_number;
 mod work_list;
+mod work_period;
 
 use std::sync::Arc;
 
 use werkruf_contract::{Clock, ToolObject, Typed};
 use werkruf_store::Workspace;
 
-use desk::Desk;
+use access::WorkspaceAccess;
 
 /// All of them, ready for the registry.
 pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
-    let desk = Desk { workspace, clock };
+    let access = WorkspaceAccess { workspace, clock };
     vec![
-        Arc::new(Typed::new(get_requests::GetRequests(desk.clone()))),
-        Arc::new(Typed::new(get_todos::GetTodos(desk.clone()))),
-        Arc::new(Typed::new(get_worktime::GetWorktime(desk.clone()))),
-        Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(desk.clone()))),
-        Arc::new(Typed::new(get_user_info::GetPerson(desk.clone()))),
-        Arc::new(Typed::new(create_request::CreateRequest(desk))),
+        Arc::new(Typed::new(get_requests::GetRequests(access.clone()))),
+        Arc::new(Typed::new(get_todos::GetTodos(access.clone()))),
+        Arc::new(Typed::new(get_worktime::GetWorktime(access.clone()))),
+        Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(access.clone()))),
+        Arc::new(Typed::new(get_user_info::GetPerson(access.clone()))),
+        Arc::new(Typed::new(create_request::CreateRequest(access))),
     ]
 }

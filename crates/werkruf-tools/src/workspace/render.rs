@@ -6,7 +6,7 @@ use werkruf_store::Target;
 use super::days::Days;
 
 /// Characters of a text that stand in a line.
-const EXCERPT: usize = 280;
+const EXCERPT_CHARS: usize = 280;
 
 /// " (a, b)", or nothing.
 pub(super) fn brackets(parts: &[String]) -> String {
@@ -14,24 +14,24 @@ pub(super) fn brackets(parts: &[String]) -> String {
 }
 
 /// Whose rows, where they are not the caller's own.
-pub(super) fn whose(words: &Texts, target: Target) -> Option<String> {
+pub(super) fn owner(texts: &Texts, target: Target) -> Option<String> {
     match target {
         Target::Own => None,
-        Target::User(id) => Some(words.text("filter-user", &[("id", id.to_string().into())])),
-        Target::Branch(id) => Some(words.text("filter-branch", &[("id", id.to_string().into())])),
+        Target::User(id) => Some(texts.text("filter-user", &[("id", id.to_string().into())])),
+        Target::Branch(id) => Some(texts.text("filter-branch", &[("id", id.to_string().into())])),
     }
 }
 
 /// `<key>-day` or `<key>-span`.
-pub(super) fn days(words: &Texts, key: &str, days: Days, more: &[(&str, TextArg<'_>)]) -> String {
-    let (from, to) = (words.date(days.from), words.date(days.to));
+pub(super) fn days(texts: &Texts, key: &str, days: Days, more: &[(&str, TextArg<'_>)]) -> String {
+    let (from, to) = (texts.date(days.from), texts.date(days.to));
     let mut parts: Vec<(&str, TextArg<'_>)> = more.to_vec();
     if days.from == days.to {
         parts.push(("day", from.into()));
-        return words.text(&format!("{key}-day"), &parts);
+        return texts.text(&format!("{key}-day"), &parts);
     }
     parts.extend([("from", from.into()), ("to", to.into())]);
-    words.text(&format!("{key}-span"), &parts)
+    texts.text(&format!("{key}-span"), &parts)
 }
 
 /// A row's text on one line.
@@ -42,7 +42,7 @@ pub(super) fn line(text: &str) -> String {
 /// The beginning of a long text, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let line = line(text);
-    match line.char_indices().nth(EXCERPT) {
+    match line.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
         None => line,
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use werkruf_contract::fold;
 
-use super::vocabulary::AND;
+use super::vocabulary::AND_WORDS;
 
 /// One word, where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn clauses(tokens: &[Token<'_>]) -> Vec<Range<usize>> {
     let mut clauses = Vec::new();
     let mut start = 0;
     for (at, token) in tokens.iter().enumerate() {
-        if AND.contains(token.folded.as_str()) {
+        if AND_WORDS.contains(token.folded.as_str()) {
             clauses.push(start..at);
             start = at + 1;
         }
@@ -59,7 +59,7 @@ pub(super) fn is_ending(rest: &str) -> bool {
 }
 
 /// One letter left out, doubled or swapped with its neighbour; never one for another, which makes other words.
-pub(super) fn is_slip(word: &str, meant: &str) -> bool {
+pub(super) fn is_typo(word: &str, meant: &str) -> bool {
     let (word, meant): (Vec<char>, Vec<char>) = (word.chars().collect(), meant.chars().collect());
     if word == meant || word.first() != meant.first() {
         return false;

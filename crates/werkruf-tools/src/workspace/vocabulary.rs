@@ -36,7 +36,7 @@ pub(super) const WORKTIME_PAIRS: &[[&str; 2]] = &[
 ];
 pub(super) const WORKTIME_TRIPLES: &[[&str; 3]] = &[["horas", "de", "trabajo"], ["tiempo", "de", "trabajo"]];
 /// Nouns whose one-letter slips are forgiven.
-pub(super) const SLIPS: &[(&str, &str)] = &[
+pub(super) const TYPOS: &[(&str, &str)] = &[
     ("anfragen", "anfrage"),
     ("requests", "request"),
     ("solicitudes", "solicitud"),
@@ -72,7 +72,7 @@ pub(super) const FIRST_PERSON: List = List(
 );
 pub(super) const POSSESSIVE: List = List("mein meine meinen meiner meinem meines my mi mis mine our unsere unseren nuestras nuestros");
 /// Somebody else's, or the assistant's own.
-pub(super) const OTHERS: List = List(
+pub(super) const OTHER_OWNERS: List = List(
     "dein deine deinen deiner your yours tu tus sein seine seinen seiner ihre ihren ihrer his her hers their theirs su sus dessen \
     deren whose vuestras",
 );
@@ -90,7 +90,7 @@ pub(super) const ASKING: List = List(
 );
 
 /// Deeds these tools do not do.
-pub(super) const DEEDS: List = List(
+pub(super) const ACTIONS: List = List(
     "erstelle erstellen erstell anlegen lege leg hinzufugen fuge losche loschen losch andere andern zuweisen weise schreibe \
     schreib schreiben kaufe kaufen bestelle bestellen buche buchen schicke schicken sende senden markiere schliesse schliessen \
     storniere stornieren erinnere ubersetze stelle stellen drucke create add make delete remove write buy order book send mark \
@@ -100,14 +100,14 @@ pub(super) const DEEDS: List = List(
 );
 
 /// Topics of other people's assistants.
-pub(super) const FOREIGN: List = List(
+pub(super) const OTHER_TOPICS: List = List(
     "flug fluge flugen flight flights vuelo vuelos wetter weather clima rezept rezepte recipe recipes receta recetas witz joke \
     jokes chiste hotel hotels film filme movie movies pelicula song lied cancion fussball football futbol mathe math maths \
     matematicas http api curl",
 );
 
 /// Function words and courtesies: they carry no topic.
-pub(super) const STOP: List = List(
+pub(super) const STOP_WORDS: List = List(
     "erledigen anything wann when cuando der die das den dem des ein eine einen einem einer und oder aber auch mal bitte denn noch schon so eben gerade jetzt nun alle \
     allen aller alles ist sind war waren kann kannst konntest konnen du sie es man in im am an auf bei beim mit fur fuer von vom \
     zu zum zur nach uber ueber aus bis seit vor ab um dir uns ihr euch dazu hallo hi hey moin servus guten tag danke dank vielen \
@@ -123,29 +123,29 @@ pub(super) const STOP: List = List(
 );
 
 /// What stands before a topic.
-pub(super) const ABOUT: List = List(
+pub(super) const ABOUT_WORDS: List = List(
     "zu zum zur uber ueber bezuglich betreffend nach fur fuer von mit about on regarding concerning for with of sobre de del para \
     con",
 );
 /// What stands before somebody.
-pub(super) const OF: List = List("von vom of from de del des for fur fuer para by");
+pub(super) const OF_WORDS: List = List("von vom of from de del des for fur fuer para by");
 pub(super) const DETERMINERS: List = List("der dem den die das the el la los las a einem einer un una");
 /// What stands before a person's number.
-pub(super) const PERSONS: List = List(
+pub(super) const PERSON_NOUNS: List = List(
     "user users userid benutzer benutzerin nutzer nutzerin anwender usuario usuaria person persona mitarbeiter mitarbeiterin \
     employee empleado empleada kollege kollegen kollegin colleague companero companera",
 );
-pub(super) const NUMBER_SIGNS: List = List("id nr nummer number numero no num");
-pub(super) const TAGS: List = List("tag tags tagged schlagwort schlagworter schlagwortern hashtag etiqueta etiquetas etiquetados");
+pub(super) const NUMBER_LABELS: List = List("id nr nummer number numero no num");
+pub(super) const TAG_WORDS: List = List("tag tags tagged schlagwort schlagworter schlagwortern hashtag etiqueta etiquetas etiquetados");
 /// Where one wish ends and the next begins.
-pub(super) const AND: List = List("und and y sowie plus ademas ausserdem");
+pub(super) const AND_WORDS: List = List("und and y sowie plus ademas ausserdem");
 /// What follows `todo` when it means "all".
 pub(super) const TODO_ALL: List = List(
     "bien va esta listo claro normal perfecto tranquilo igual mundo dia tiempo el la lo los las mal genial correcto en eso esto \
     fue",
 );
 /// Beginnings of a working day.
-pub(super) const BEGUN: List = List("angefangen begonnen arbeiten start started begin began clock empece empezado empezar trabajar");
+pub(super) const WORK_START: List = List("angefangen begonnen arbeiten start started begin began clock empece empezado empezar trabajar");
 /// "To do", in so many words.
 pub(super) const DUTIES: &[[&str; 2]] = &[
     ["zu", "tun"],
@@ -160,7 +160,7 @@ pub(super) const DUTIES: &[[&str; 2]] = &[
 ];
 
 /// What is asked about a person.
-pub(super) const FACTS: &[&str] = &[
+pub(super) const PROFILE_WORDS: &[&str] = &[
     "rolle",
     "rollen",
     "role",

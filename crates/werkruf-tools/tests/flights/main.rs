@@ -5,10 +5,10 @@
 mod support;
 
 mod answers;
+mod behavior;
 mod budget;
 mod faults;
-mod house;
+mod fixture;
 mod payloads;
 mod questions;
 mod stubs;
-mod weather;

@@ -28,10 +28,10 @@ pub fn page(rows: &[Value]) -> String {
 }
 
 /// An offer of Amadeus for a request of these parameters; a return makes it a round trip.
-pub fn offer(id: &str, total: &str, each: &str, flight: &str, asked: &HashMap<String, String>) -> Value {
-    let (from, to, day) = (&asked["originLocationCode"], &asked["destinationLocationCode"], &asked["departureDate"]);
-    let adults: usize = asked["adults"].parse().unwrap();
-    let back = asked.get("returnDate");
+pub fn offer(id: &str, total: &str, each: &str, flight: &str, params: &HashMap<String, String>) -> Value {
+    let (from, to, day) = (&params["originLocationCode"], &params["destinationLocationCode"], &params["departureDate"]);
+    let adults: usize = params["adults"].parse().unwrap();
+    let back = params.get("returnDate");
     let leg = |id: &str, from: &str, to: &str, day: &str| {
         json!({"duration": "PT8H45M", "segments": [{"id": id, "carrierCode": &flight[..2], "number": &flight[2..], "numberOfStops": 0,
             "operating": {"carrierCode": "LH"}, "departure": {"iataCode": from, "at": format!("{day}T10:30:00")},
@@ -57,7 +57,7 @@ pub fn duffel() -> String {
 }
 
 /// What is behind an availability of a program.
-pub fn behind(program: &str) -> String {
+pub fn trip_details(program: &str) -> String {
     let segment = |order: i64, flight: &str, from: &str, to: &str| {
         json!({"Order": order, "FlightNumber": flight, "OriginAirport": from, "DestinationAirport": to, "AircraftName": "Airbus A340",
             "DepartsAt": "2026-12-01T10:30:00Z", "ArrivesAt": "2026-12-01T13:15:00Z"})

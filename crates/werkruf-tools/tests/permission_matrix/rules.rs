@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::house::World;
+use crate::fixture::Dataset;
 
 /// Eight kinds of people: name, tenant, id.
 pub const PEOPLE: [(&str, &str, i64); 8] = [
@@ -17,7 +17,7 @@ pub const PEOPLE: [(&str, &str, i64); 8] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum May {
+enum Right {
     Nothing,
     Own,
     Branch,
@@ -25,13 +25,13 @@ enum May {
 }
 
 /// Written out by hand: what each person's roles come to, for tables and for articles.
-const fn rights(caller: i64) -> (May, May) {
+const fn rights(caller: i64) -> (Right, Right) {
     match caller {
-        1 => (May::All, May::All),
-        2 | 7 => (May::Branch, May::Branch),
-        3 | 4 | 6 | 9 => (May::Own, May::Own),
-        5 => (May::Nothing, May::Own),
-        _ => (May::Nothing, May::Nothing),
+        1 => (Right::All, Right::All),
+        2 | 7 => (Right::Branch, Right::Branch),
+        3 | 4 | 6 | 9 => (Right::Own, Right::Own),
+        5 => (Right::Nothing, Right::Own),
+        _ => (Right::Nothing, Right::Nothing),
     }
 }
 
@@ -60,7 +60,7 @@ enum Named {
 }
 
 pub struct Rules<'a> {
-    world: &'a World,
+    dataset: &'a Dataset,
     tenant: &'a str,
     caller: i64,
 }
@@ -70,8 +70,8 @@ fn belongs(row: &Value, person: i64) -> bool {
 }
 
 impl<'a> Rules<'a> {
-    pub const fn of(world: &'a World, tenant: &'a str, caller: i64) -> Self {
-        Self { world, tenant, caller }
+    pub const fn of(dataset: &'a Dataset, tenant: &'a str, caller: i64) -> Self {
+        Self { dataset, tenant, caller }
     }
 
     pub fn expect(&self, tool: &str, args: &Value) -> Expected {
@@ -85,25 +85,25 @@ impl<'a> Rules<'a> {
     }
 
     fn named(&self, args: &Value) -> Named {
-        let (may, caller) = (rights(self.caller).0, self.caller);
+        let (right, caller) = (rights(self.caller).0, self.caller);
         let own_branch = branch_of(caller).unwrap();
         let person = args["userId"].as_f64().map(|id| serde_json::from_str::<i64>(&format!("{id:.0}")).unwrap());
         let branch = args["branchId"].as_i64();
-        match (may, person, branch) {
-            (May::Nothing, _, _) => Named::No(DENIED),
+        match (right, person, branch) {
+            (Right::Nothing, _, _) => Named::No(DENIED),
             (_, None, None) => Named::Rows(Box::new(move |row| belongs(row, caller))),
             (_, Some(person), None) if person == caller => Named::Rows(Box::new(move |row| belongs(row, caller))),
-            (May::Own, _, _) => Named::No(DENIED),
+            (Right::Own, _, _) => Named::No(DENIED),
             (_, Some(_), Some(_)) => Named::No(Expected::Refused("invalid_arguments")),
-            (May::Branch, Some(person), None) if branch_of(person) == Some(own_branch) => {
+            (Right::Branch, Some(person), None) if branch_of(person) == Some(own_branch) => {
                 Named::Rows(Box::new(move |row| belongs(row, person) && row["branch_id"] == json!(own_branch)))
             }
-            (May::Branch, None, Some(branch)) if branch == own_branch => {
+            (Right::Branch, None, Some(branch)) if branch == own_branch => {
                 Named::Rows(Box::new(move |row| row["branch_id"] == json!(branch)))
             }
-            (May::Branch, _, _) => Named::No(DENIED),
-            (May::All, Some(person), None) => Named::Rows(Box::new(move |row| belongs(row, person))),
-            (May::All, None, Some(branch)) => Named::Rows(Box::new(move |row| row["branch_id"] == json!(branch))),
+            (Right::Branch, _, _) => Named::No(DENIED),
+            (Right::All, Some(person), None) => Named::Rows(Box::new(move |row| belongs(row, person))),
+            (Right::All, None, Some(branch)) => Named::Rows(Box::new(move |row| row["branch_id"] == json!(branch))),
         }
     }
 
@@ -117,7 +117,7 @@ impl<'a> Rules<'a> {
             let due = args.get("dueDate").is_none_or(|due| row["due_date"] == *due);
             rows(row) && status && due
         };
-        let mut found: Vec<&Value> = self.world.rows(self.tenant, table).iter().filter(wanted).collect();
+        let mut found: Vec<&Value> = self.dataset.rows(self.tenant, table).iter().filter(wanted).collect();
         found.sort_by_key(|row| std::cmp::Reverse((row["created_at"].as_str().unwrap().to_owned(), row["id"].as_i64())));
         let name = |id: &Value| id.as_i64().map(|id| format!("First{id} Last{id}"));
         let item = |row: &&Value| {
@@ -140,7 +140,7 @@ impl<'a> Rules<'a> {
             let day = &row["started_at"].as_str().unwrap()[..10];
             args.get("date").map_or_else(|| args.get("startDate").is_some(), |date| date == day)
         };
-        let mut found: Vec<&Value> = self.world.rows(self.tenant, "worktimes").iter().filter(|row| rows(row) && inside(row)).collect();
+        let mut found: Vec<&Value> = self.dataset.rows(self.tenant, "worktimes").iter().filter(|row| rows(row) && inside(row)).collect();
         found.sort_by_key(|row| (row["started_at"].as_str().unwrap().to_owned(), row["id"].as_i64()));
         let item = |row: &&Value| {
             let start = row["started_at"].as_str().unwrap();
@@ -154,29 +154,29 @@ impl<'a> Rules<'a> {
     }
 
     fn articles(&self, args: &Value) -> Expected {
-        let may = rights(self.caller).1;
-        if may == May::Nothing {
+        let right = rights(self.caller).1;
+        if right == Right::Nothing {
             return DENIED;
         }
         let limit = usize::try_from(args["limit"].as_i64().unwrap_or(10).clamp(1, 20)).unwrap();
         let wanted = |row: &&Value| {
-            let reachable = may == May::All || row["branch_id"].is_null() || row["branch_id"] == json!(branch_of(self.caller));
+            let reachable = right == Right::All || row["branch_id"].is_null() || row["branch_id"] == json!(branch_of(self.caller));
             let term = args["searchTerm"].as_str().is_none_or(|term| row["content"].as_str().unwrap().contains(term));
             let tagged = args.get("tags").is_none_or(|tags| tags[0] == row["tags"][0]);
             reachable && term && tagged
         };
         let item = |row: &Value| json!({"id": row["id"], "title": row["title"], "content": row["content"], "tags": row["tags"]});
-        Expected::Items(self.world.rows(self.tenant, "cerebro_articles").iter().filter(wanted).take(limit).map(item).collect())
+        Expected::Items(self.dataset.rows(self.tenant, "cerebro_articles").iter().filter(wanted).take(limit).map(item).collect())
     }
 
     fn person(&self, args: &Value) -> Expected {
         let asked = args["userId"].as_f64().map_or(self.caller, |id| serde_json::from_str::<i64>(&format!("{id:.0}")).unwrap());
-        let may = rights(self.caller).0;
-        let allowed = asked == self.caller || may == May::All || (may == May::Branch && branch_of(asked) == branch_of(self.caller));
+        let right = rights(self.caller).0;
+        let allowed = asked == self.caller || right == Right::All || (right == Right::Branch && branch_of(asked) == branch_of(self.caller));
         if !allowed {
             return DENIED;
         }
-        let Some(row) = self.world.rows(self.tenant, "users").iter().find(|row| row["id"] == json!(asked)) else {
+        let Some(row) = self.dataset.rows(self.tenant, "users").iter().find(|row| row["id"] == json!(asked)) else {
             return Expected::Refused("unknown_user");
         };
         let roles: Vec<&str> = match asked {
@@ -195,26 +195,26 @@ impl<'a> Rules<'a> {
 }
 
 /// Every row a person can come to see, whatever they ask.
-pub struct Seen<'a> {
+pub struct VisibleRows<'a> {
     tenant: &'a str,
     rows: Vec<(&'static str, i64)>,
 }
 
-impl<'a> Seen<'a> {
-    pub fn by(world: &World, tenant: &'a str, caller: i64) -> Self {
+impl<'a> VisibleRows<'a> {
+    pub fn by(dataset: &Dataset, tenant: &'a str, caller: i64) -> Self {
         let ((tables, articles), own_branch) = (rights(caller), branch_of(caller));
         let mut rows = Vec::new();
         for table in ["requests", "tasks", "worktimes", "cerebro_articles", "users"] {
-            for row in world.rows(tenant, table) {
+            for row in dataset.rows(tenant, table) {
                 let in_branch = row["branch_id"] == json!(own_branch);
                 let visible = match (table, tables, articles) {
-                    ("cerebro_articles", _, May::Nothing) => false,
-                    ("cerebro_articles", _, may) => may == May::All || row["branch_id"].is_null() || in_branch,
-                    ("users", May::Nothing | May::Own, _) => row["id"] == json!(caller),
-                    (_, May::Nothing, _) => false,
-                    (_, May::Own, _) => belongs(row, caller),
-                    (_, May::Branch, _) => in_branch || belongs(row, caller),
-                    (_, May::All, _) => true,
+                    ("cerebro_articles", _, Right::Nothing) => false,
+                    ("cerebro_articles", _, right) => right == Right::All || row["branch_id"].is_null() || in_branch,
+                    ("users", Right::Nothing | Right::Own, _) => row["id"] == json!(caller),
+                    (_, Right::Nothing, _) => false,
+                    (_, Right::Own, _) => belongs(row, caller),
+                    (_, Right::Branch, _) => in_branch || belongs(row, caller),
+                    (_, Right::All, _) => true,
                 };
                 if visible {
                     rows.push((table, row["id"].as_i64().unwrap()));

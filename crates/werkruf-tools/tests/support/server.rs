@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 
 /// One request as it arrived.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// A header as text.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
@@ -29,7 +29,7 @@ impl Seen {
 /// A running server; it stops when dropped.
 pub struct Server {
     pub url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     arrived: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
@@ -39,10 +39,10 @@ impl Server {
     pub async fn answering(status: u16, headers: &[(&'static str, &str)], body: impl Into<Bytes>) -> Self {
         let headers: Vec<(&'static str, String)> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let body: Bytes = body.into();
-        let (seen, arrived) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Notify>::default());
-        let log = Arc::clone(&seen);
+        let (requests, arrived) = (Arc::<Mutex<Vec<ReceivedRequest>>>::default(), Arc::<Notify>::default());
+        let log = Arc::clone(&requests);
         let handler = move |method, uri, sent: HeaderMap, bytes| async move {
-            log.lock().unwrap().push(Seen { method, uri, headers: sent, body: bytes });
+            log.lock().unwrap().push(ReceivedRequest { method, uri, headers: sent, body: bytes });
             let builder = headers.iter().fold(Response::builder().status(status), |builder, (name, value)| builder.header(*name, value));
             builder.body(Body::from(body)).unwrap()
         };
@@ -50,14 +50,14 @@ impl Server {
         let url = format!("http://{}/tool", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await.unwrap() });
-        Self { url, seen, arrived, _tasks: tasks }
+        Self { url, requests, arrived, _tasks: tasks }
     }
 
     /// Reads a request, writes these bytes and then closes, or keeps the connection open for ever.
     pub async fn raw(bytes: &'static [u8], then_hang: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/tool", listener.local_addr().unwrap());
-        let (seen, arrived) = (Arc::default(), Arc::<Notify>::default());
+        let (requests, arrived) = (Arc::default(), Arc::<Notify>::default());
         let signal = Arc::clone(&arrived);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -76,7 +76,7 @@ impl Server {
                 }
             }
         });
-        Self { url, seen, arrived, _tasks: tasks }
+        Self { url, requests, arrived, _tasks: tasks }
     }
 
     /// Waits until a raw server has read a request.
@@ -85,9 +85,9 @@ impl Server {
     }
 
     /// The only request there was.
-    pub fn only(&self) -> Seen {
-        let seen = self.seen.lock().unwrap();
-        assert_eq!(seen.len(), 1, "exactly one request per call");
-        seen[0].clone()
+    pub fn only_request(&self) -> ReceivedRequest {
+        let requests = self.requests.lock().unwrap();
+        assert_eq!(requests.len(), 1, "exactly one request per call");
+        requests[0].clone()
     }
 }

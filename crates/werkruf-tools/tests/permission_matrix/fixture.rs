@@ -8,10 +8,10 @@ use werkruf_contract::{Cancel, Clock, Deadline, Invocation, Scope, State, ToolCo
 use werkruf_store::{People, SqliteStore, Workspace, WorkspaceBatch};
 use werkruf_tools::workspace_tools;
 
-use crate::rules::Seen;
+use crate::rules::VisibleRows;
 
 /// Two tenants with the same ids and different rows.
-pub struct World {
+pub struct Dataset {
     pub tenants: Vec<(&'static str, Value)>,
 }
 
@@ -100,7 +100,7 @@ fn tenant(name: &str, offset: i64) -> Value {
     })
 }
 
-impl World {
+impl Dataset {
     pub fn new() -> Self {
         Self { tenants: vec![("alpha", tenant("alpha", 0)), ("beta", tenant("beta", 1000))] }
     }
@@ -111,13 +111,13 @@ impl World {
     }
 
     /// The same world with every unseen row changed in all that a tool could show; and how many there were.
-    pub fn alter(&self, seen: &Seen) -> (Self, usize) {
+    pub fn alter(&self, visible: &VisibleRows) -> (Self, usize) {
         let mut altered = 0;
         let mut tenants = self.tenants.clone();
         for (tenant, data) in &mut tenants {
             for table in ["requests", "tasks", "worktimes", "cerebro_articles", "users"] {
                 for row in data[table].as_array_mut().unwrap() {
-                    if seen.contains(tenant, table, row["id"].as_i64().unwrap()) {
+                    if visible.contains(tenant, table, row["id"].as_i64().unwrap()) {
                         continue;
                     }
                     altered += 1;
@@ -142,19 +142,19 @@ impl World {
     }
 }
 
-pub struct House {
+pub struct Fixture {
     store: Arc<SqliteStore>,
     tools: Vec<Arc<dyn ToolObject>>,
     clock: Clock,
     _folder: tempfile::TempDir,
 }
 
-impl House {
-    pub async fn open(world: &World) -> Self {
+impl Fixture {
+    pub async fn open(dataset: &Dataset) -> Self {
         let clock = Clock::system(0);
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
-        for (_, data) in &world.tenants {
+        for (_, data) in &dataset.tenants {
             let batch: WorkspaceBatch = serde_json::from_value(data.clone()).unwrap();
             store.import(batch, clock.new_id(), clock.now()).await.unwrap().unwrap();
         }

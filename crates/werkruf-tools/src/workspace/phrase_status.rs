@@ -4,7 +4,7 @@ use super::token::Token;
 
 /// A status as people say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PhraseStatus {
     Open,
     InProgress,
     Improval,
@@ -14,21 +14,21 @@ pub(super) enum State {
 }
 
 /// The one state the words name; two different ones name none.
-pub(super) fn states(tokens: &[Token<'_>]) -> Option<Option<State>> {
+pub(super) fn status_in(tokens: &[Token<'_>]) -> Option<Option<PhraseStatus>> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.folded.as_str());
-    let mut found: Vec<State> = Vec::new();
+    let mut found: Vec<PhraseStatus> = Vec::new();
     for at in 0..tokens.len() {
         let pair = (word(at), word(at + 1));
-        let state = match pair {
-            ("in", "arbeit" | "bearbeitung" | "progress") | ("en", "curso" | "progreso" | "proceso") => Some(State::InProgress),
-            ("quality", "control") => Some(State::QualityControl),
-            ("control", "de") if word(at + 2) == "calidad" => Some(State::QualityControl),
-            ("sin" | "por", "hacer" | "terminar" | "cerrar" | "resolver" | "completar") => Some(State::Open),
-            _ => state_of(word(at)),
+        let status = match pair {
+            ("in", "arbeit" | "bearbeitung" | "progress") | ("en", "curso" | "progreso" | "proceso") => Some(PhraseStatus::InProgress),
+            ("quality", "control") => Some(PhraseStatus::QualityControl),
+            ("control", "de") if word(at + 2) == "calidad" => Some(PhraseStatus::QualityControl),
+            ("sin" | "por", "hacer" | "terminar" | "cerrar" | "resolver" | "completar") => Some(PhraseStatus::Open),
+            _ => status_of(word(at)),
         };
         let denied = at > 0 && ["nicht", "not", "no", "yet"].contains(&word(at - 1));
-        let state = if state == Some(State::Done) && denied { Some(State::Open) } else { state };
-        found.extend(state.filter(|state| !found.contains(state)));
+        let status = if status == Some(PhraseStatus::Done) && denied { Some(PhraseStatus::Open) } else { status };
+        found.extend(status.filter(|status| !found.contains(status)));
     }
     match found.as_slice() {
         [] => None,
@@ -37,27 +37,27 @@ pub(super) fn states(tokens: &[Token<'_>]) -> Option<Option<State>> {
     }
 }
 
-pub(super) fn state_of(word: &str) -> Option<State> {
+pub(super) fn status_of(word: &str) -> Option<PhraseStatus> {
     let begins = |stems: &[&str]| stems.iter().any(|stem| word.starts_with(stem));
     if ["open", "pending", "outstanding", "unfinished", "unresolved"].contains(&word)
         || begins(&["offen", "abiert", "pendient", "ausstehend", "unerledigt"])
     {
         // "offensichtlich" is not open.
-        return (!begins(&["offensi", "offenba"])).then_some(State::Open);
+        return (!begins(&["offensi", "offenba"])).then_some(PhraseStatus::Open);
     }
     if ["ongoing", "running"].contains(&word) || begins(&["laufend", "angefangen", "begonnen"]) {
-        return Some(State::InProgress);
+        return Some(PhraseStatus::InProgress);
     }
     if ["done", "finished", "completed", "closed", "resolved", "hecho", "hechos", "hecha", "hechas"].contains(&word)
         || begins(&["erledigt", "fertig", "abgeschlossen", "geschlossen", "terminad", "completad", "cerrad", "finalizad", "resuelt"])
     {
-        return Some(State::Done);
+        return Some(PhraseStatus::Done);
     }
     if ["cancelled", "canceled"].contains(&word) || begins(&["storniert", "abgebrochen", "cancelad", "anulad", "abgesagt"]) {
-        return Some(State::Cancelled);
+        return Some(PhraseStatus::Cancelled);
     }
     if begins(&["nachbesserung", "improval", "improvement", "mejora", "verbesserung"]) {
-        return Some(State::Improval);
+        return Some(PhraseStatus::Improval);
     }
-    begins(&["qualitatskontroll", "qualitatspruf"]).then_some(State::QualityControl)
+    begins(&["qualitatskontroll", "qualitatspruf"]).then_some(PhraseStatus::QualityControl)
 }

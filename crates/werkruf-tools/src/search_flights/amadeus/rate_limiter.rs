@@ -6,16 +6,16 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 /// Whose turn it is, and when.
-pub(super) struct Pace {
-    between: Duration,
+pub(super) struct RateLimiter {
+    interval: Duration,
     next: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimiter {
     /// Ten a second in the test environment, forty in production; a little slower, because networks squeeze requests together.
     pub(super) fn for_environment(environment: &str) -> Self {
-        let between = Duration::from_millis(if environment == "test" { 110 } else { 27 });
-        Self { between, next: Mutex::default() }
+        let interval = Duration::from_millis(if environment == "test" { 110 } else { 27 });
+        Self { interval, next: Mutex::default() }
     }
 
     /// Resolves when a request may leave. First come, first served.
@@ -24,11 +24,11 @@ impl Pace {
         if let Some(at) = *next {
             sleep_until(at).await;
         }
-        let earliest = next.map_or_else(|| self.after_this_one(), |at| (at + self.between).max(self.after_this_one()));
+        let earliest = next.map_or_else(|| self.one_interval_from_now(), |at| (at + self.interval).max(self.one_interval_from_now()));
         *next = Some(earliest);
     }
 
-    fn after_this_one(&self) -> Instant {
-        werkruf_contract::Deadline::after(self.between).instant().into()
+    fn one_interval_from_now(&self) -> Instant {
+        werkruf_contract::Deadline::after(self.interval).instant().into()
     }
 }

@@ -20,12 +20,12 @@ pub(super) const EXCERPT_BYTES: usize = 512;
 const MESSAGE_CHARS: usize = 2_000;
 
 /// The head of an answer.
-pub(super) struct Answered {
+pub(super) struct ResponseHead {
     status: StatusCode,
     retry_after: Option<Duration>,
 }
 
-impl Answered {
+impl ResponseHead {
     pub(super) fn new(response: &Response, now: Timestamp) -> Self {
         Self { status: response.status(), retry_after: retry_after(response.headers(), now) }
     }
@@ -96,9 +96,9 @@ fn envelope(mut object: Map<String, Value>) -> Reply {
     let meta = object.get("meta");
     Reply {
         message,
-        source_counts: part::<BTreeMap<String, u64>>(meta, "source_counts"),
-        routing: part(meta, "routing"),
-        token_usage: part::<BTreeMap<String, i64>>(meta, "token_usage"),
+        source_counts: meta_field::<BTreeMap<String, u64>>(meta, "source_counts"),
+        routing: meta_field(meta, "routing"),
+        token_usage: meta_field::<BTreeMap<String, i64>>(meta, "token_usage"),
         ..Reply::new(data)
     }
 }
@@ -110,7 +110,7 @@ fn refused(error: &Value) -> Failure {
         return bad_response("The service behind this tool answered with an error of no known type.")
             .because(cut(error.to_string().as_bytes()));
     };
-    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| usual_code(kind)).to_owned();
+    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| default_code(kind)).to_owned();
     let message: String = field("message").unwrap_or("The tool failed and gave no reason.").chars().take(MESSAGE_CHARS).collect();
     // A service that answers FATAL has refused; one that does not know says `outcome_unknown`.
     let refused = kind == ToolErrorType::Fatal && code != "outcome_unknown";
@@ -127,7 +127,7 @@ fn is_code(code: &str) -> bool {
     !code.is_empty() && code.len() <= 64 && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-const fn usual_code(kind: ToolErrorType) -> &'static str {
+const fn default_code(kind: ToolErrorType) -> &'static str {
     match kind {
         ToolErrorType::RateLimit => "rate_limited",
         ToolErrorType::Timeout => "tool_timeout",
@@ -137,10 +137,10 @@ const fn usual_code(kind: ToolErrorType) -> &'static str {
 }
 
 /// The answer is longer than the declaration allows; asking again would not make it shorter.
-pub(super) fn too_large(status: u16, most: usize) -> Failure {
+pub(super) fn too_large(status: u16, max_bytes: usize) -> Failure {
     let mut failure = Failure::fatal(
         "response_too_large",
-        format!("The answer of the service behind this tool is longer than the allowed {most} bytes."),
+        format!("The answer of the service behind this tool is longer than the allowed {max_bytes} bytes."),
     );
     failure.upstream_status = Some(status);
     failure
@@ -163,18 +163,18 @@ fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
     object.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn part<T: DeserializeOwned>(meta: Option<&Value>, name: &str) -> Option<T> {
+fn meta_field<T: DeserializeOwned>(meta: Option<&Value>, name: &str) -> Option<T> {
     serde_json::from_value(meta?.get(name)?.clone()).ok()
 }
 
 /// Seconds, or a date compared with the other side's own clock where it tells it.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let wish = header(RETRY_AFTER)?;
-    if let Ok(seconds) = wish.parse() {
+    let value = header(RETRY_AFTER)?;
+    if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let until = rfc2822::parse(wish).ok()?.timestamp();
+    let until = rfc2822::parse(value).ok()?.timestamp();
     let from = header(DATE).and_then(|date| rfc2822::parse(date).ok()).map_or(now, |date| date.timestamp());
     Some(Duration::try_from(until.duration_since(from)).unwrap_or_default())
 }

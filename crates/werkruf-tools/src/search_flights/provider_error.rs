@@ -24,7 +24,7 @@ pub enum Reason {
 
 /// A provider's failure: the reason is for everybody, the cause for the operator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ProviderError {
     pub reason: Reason,
     pub cause: String,
     /// The same request may succeed later.
@@ -33,18 +33,18 @@ pub struct Trouble {
     pub status: Option<u16>,
 }
 
-impl Trouble {
+impl ProviderError {
     pub(crate) fn new(reason: Reason, cause: impl Into<String>) -> Self {
         let retryable = matches!(reason, Reason::Timeout | Reason::Upstream | Reason::BadResponse);
         Self { reason, cause: cause.into(), retryable, retry_after: None, status: None }
     }
 
-    pub(crate) fn final_one(mut self) -> Self {
+    pub(crate) fn not_retryable(mut self) -> Self {
         self.retryable = false;
         self
     }
 
-    pub(crate) fn worth_another(mut self, after: Option<Duration>) -> Self {
+    pub(crate) fn retryable_after(mut self, after: Option<Duration>) -> Self {
         self.retryable = true;
         self.retry_after = after;
         self

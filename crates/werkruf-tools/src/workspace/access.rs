@@ -8,23 +8,23 @@ use jiff::tz::TimeZone;
 use werkruf_contract::{Clock, Effect, Failure, Invocation, Need, Scope, Texts, ToolErrorType, ToolSpec};
 use werkruf_store::{RowScope, StoreError, Target, Workspace};
 
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
 
 /// The workspace as a tool sees it.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct WorkspaceAccess {
     pub(super) workspace: Arc<dyn Workspace>,
     pub(super) clock: Clock,
 }
 
 /// Whose rows the arguments name.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Whose {
-    pub(super) user_id: Option<Whole>,
-    pub(super) branch_id: Option<Whole>,
+pub(super) struct OwnerFilter {
+    pub(super) user_id: Option<WholeNumber>,
+    pub(super) branch_id: Option<WholeNumber>,
 }
 
-impl Desk {
+impl WorkspaceAccess {
     /// Today where the person is.
     pub(super) fn today(&self, invocation: &Invocation) -> Date {
         self.clock.now().to_zoned(zone(invocation)).date()
@@ -32,33 +32,33 @@ impl Desk {
 
     /// Whose rows may be asked for, or the one refusal there is: its words are the same for a person outside the
     /// scope and for one that does not exist.
-    pub(super) async fn reach(&self, invocation: &Invocation, grant: Scope, whose: Whose) -> Result<RowScope, Failure> {
+    pub(super) async fn row_scope(&self, invocation: &Invocation, grant: Scope, owner: OwnerFilter) -> Result<RowScope, Failure> {
         let principal = &invocation.principal;
         let Ok(caller) = principal.user_id.parse::<i64>() else { return Err(denied(invocation)) };
-        let reach = |target| RowScope { caller, caller_branch: principal.branch_id, grant, target };
-        let target = match (whose.user_id, whose.branch_id) {
+        let row_scope = |target| RowScope { caller, caller_branch: principal.branch_id, grant, target };
+        let target = match (owner.user_id, owner.branch_id) {
             (None, None) => Target::Own,
-            (Some(Whole(user)), None) if user == caller => Target::Own,
-            (Some(Whole(user)), None) => {
-                self.may_see(invocation, &reach(Target::User(user))).await?;
+            (Some(WholeNumber(user)), None) if user == caller => Target::Own,
+            (Some(WholeNumber(user)), None) => {
+                self.check_user(invocation, &row_scope(Target::User(user))).await?;
                 Target::User(user)
             }
-            (None, Some(Whole(branch))) => {
-                may_list(invocation, grant, branch)?;
+            (None, Some(WholeNumber(branch))) => {
+                check_branch(invocation, grant, branch)?;
                 Target::Branch(branch)
             }
             (Some(_), Some(_)) if grant == Scope::Own => return Err(denied(invocation)),
             (Some(_), Some(_)) => return Err(Failure::validation("invalid_arguments", "Give userId or branchId, not both.")),
         };
-        Ok(reach(target))
+        Ok(row_scope(target))
     }
 
     /// Another person's rows need a scope that covers that person.
-    async fn may_see(&self, invocation: &Invocation, reach: &RowScope) -> Result<(), Failure> {
-        let covered = match reach.grant {
+    async fn check_user(&self, invocation: &Invocation, row_scope: &RowScope) -> Result<(), Failure> {
+        let covered = match row_scope.grant {
             Scope::Own => false,
             Scope::Branch => {
-                self.workspace.person(invocation.principal.tenant_id, reach.clone()).await.map_err(|error| failed(&error))?.is_some()
+                self.workspace.person(invocation.principal.tenant_id, row_scope.clone()).await.map_err(|error| failed(&error))?.is_some()
             }
             Scope::All => true,
         };
@@ -66,7 +66,7 @@ impl Desk {
     }
 }
 
-fn may_list(invocation: &Invocation, grant: Scope, branch: i64) -> Result<(), Failure> {
+fn check_branch(invocation: &Invocation, grant: Scope, branch: i64) -> Result<(), Failure> {
     let covered = match grant {
         Scope::Own => false,
         Scope::Branch => invocation.principal.branch_id == Some(branch),
@@ -77,11 +77,11 @@ fn may_list(invocation: &Invocation, grant: Scope, branch: i64) -> Result<(), Fa
 
 /// The refusal. It says nothing about what there would have been to see.
 pub(super) fn denied(invocation: &Invocation) -> Failure {
-    Failure::fatal("permission_denied", words(invocation).text("call-permission_denied", &[])).nothing_happened()
+    Failure::fatal("permission_denied", texts(invocation).text("call-permission_denied", &[])).nothing_happened()
 }
 
 /// The person's words.
-pub(super) fn words(invocation: &Invocation) -> Texts {
+pub(super) fn texts(invocation: &Invocation) -> Texts {
     Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
 }
 

@@ -15,7 +15,7 @@ use crate::stubs::{SEATS_KEY, Stub, Stubs};
 use crate::support::invocation;
 
 /// Providers on loopback and a store; tools are made on top of them.
-pub struct House {
+pub struct Fixture {
     pub stubs: Stubs,
     pub store: Arc<SqliteStore>,
     pub clock: Clock,
@@ -24,7 +24,7 @@ pub struct House {
 }
 
 /// What a test changes.
-pub struct Change {
+pub struct Options {
     pub deadline: Duration,
     pub cache: Duration,
     pub quota: u32,
@@ -32,13 +32,13 @@ pub struct Change {
     pub duffel: bool,
 }
 
-impl Default for Change {
+impl Default for Options {
     fn default() -> Self {
         Self { deadline: Duration::from_secs(5), cache: Duration::ZERO, quota: 1000, amadeus: true, duffel: false }
     }
 }
 
-impl House {
+impl Fixture {
     pub async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Time of the calendar stands still; deadlines run.
@@ -52,7 +52,7 @@ impl House {
     }
 
     /// One process with these providers.
-    pub fn tools(&self, change: &Change) -> Tools {
+    pub fn tools(&self, change: &Options) -> Tools {
         let url = self.stubs.url.clone();
         let seatsaero =
             Some(SeatsaeroConfig { key: SecretString::from(SEATS_KEY), base_url: format!("{url}/partnerapi"), daily_quota: change.quota });
@@ -69,7 +69,7 @@ impl House {
     }
 
     /// A process without any key.
-    pub fn bare_tools(&self) -> Tools {
+    pub fn tools_without_keys(&self) -> Tools {
         let flights = Flights::new(FlightsConfig::default(), &self.client, Arc::clone(&self.store) as _, None, self.clock.clone());
         Tools { list: flight_tools(Arc::new(flights), self.clock.clone()), invocation: invocation() }
     }
@@ -109,19 +109,19 @@ impl Tools {
 }
 
 /// The request most tests make.
-pub fn whole() -> Value {
+pub fn base_args() -> Value {
     json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"})
 }
 
 /// The same with some fields changed.
-pub fn with(mut change: Value) -> Value {
-    let mut args = whole();
+pub fn args_with(mut change: Value) -> Value {
+    let mut args = base_args();
     args.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     args
 }
 
 /// How a provider did: status and reason.
-pub fn did(reply: &Reply, name: &str) -> (String, String) {
+pub fn provider_status(reply: &Reply, name: &str) -> (String, String) {
     let report = reply.data["providers"].as_array().unwrap().iter().find(|report| report["name"] == name).unwrap();
     (report["status"].as_str().unwrap().to_owned(), report["reason"].as_str().unwrap_or("").to_owned())
 }

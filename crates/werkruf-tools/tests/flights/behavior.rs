@@ -12,48 +12,48 @@ use futures_util::stream;
 
 /// One answer's weather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
-    Fine,
+pub enum Behavior {
+    Normal,
     /// No answer, ever.
     Hangs,
     /// Head and half a body, then nothing.
-    HangsInside,
+    HangsMidBody,
     /// Half a body, then the connection is gone.
-    Cut,
+    Truncated,
     Status(u16),
     /// Maintenance with status 200.
     Html,
     /// JSON that ends too early.
-    Garbage,
+    InvalidJson,
     BadGzip,
     /// JSON of another shape.
     OtherShape,
     /// The plain-text refusal of a key.
     BadKey,
     /// Too fast: come back in so many seconds.
-    Burst(u32),
+    RateLimited(u32),
     /// The day is over.
-    Gone,
+    QuotaExhausted,
     /// Fine, but only after so many milliseconds.
-    Late(u64),
+    Delayed(u64),
 }
 
-impl Weather {
+impl Behavior {
     pub const ALL: [Self; 14] = [
-        Self::Fine,
+        Self::Normal,
         Self::Hangs,
-        Self::HangsInside,
-        Self::Cut,
+        Self::HangsMidBody,
+        Self::Truncated,
         Self::Status(500),
         Self::Status(503),
         Self::Status(404),
         Self::Html,
-        Self::Garbage,
+        Self::InvalidJson,
         Self::BadGzip,
         Self::OtherShape,
         Self::BadKey,
-        Self::Burst(7),
-        Self::Late(20),
+        Self::RateLimited(7),
+        Self::Delayed(20),
     ];
 
     /// The answer, with this body where the weather lets it through.
@@ -66,18 +66,18 @@ impl Weather {
         let start = body.as_bytes()[..half].to_vec();
         let json = "application/json";
         match self {
-            Self::Fine => return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap(),
-            Self::Late(ms) => {
+            Self::Normal => return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap(),
+            Self::Delayed(ms) => {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap();
             }
             Self::Hangs => std::future::pending().await,
-            Self::HangsInside => {
+            Self::HangsMidBody => {
                 use futures_util::StreamExt;
                 let chunks = stream::iter([Ok::<_, Infallible>(start)]).chain(stream::pending());
                 builder(200, json).body(Body::from_stream(chunks))
             }
-            Self::Cut => {
+            Self::Truncated => {
                 let chunks = stream::iter([Ok(start), Err(std::io::Error::other("cut"))]);
                 builder(200, json).body(Body::from_stream(chunks))
             }
@@ -85,12 +85,14 @@ impl Weather {
                 builder(status, json).body(Body::from(r#"{"errors":[{"status":500,"code":38189,"title":"Internal error"}]}"#))
             }
             Self::Html => builder(200, "text/html").body(Body::from("<html>maintenance</html>")),
-            Self::Garbage => builder(200, json).body(Body::from(start)),
+            Self::InvalidJson => builder(200, json).body(Body::from(start)),
             Self::BadGzip => builder(200, json).header("content-encoding", "gzip").body(Body::from("this is no gzip")),
             Self::OtherShape => builder(200, json).body(Body::from(r#"{"success": false, "error": "unsupported"}"#)),
             Self::BadKey => builder(401, "text/plain").body(Body::from("bad_partner_key")),
-            Self::Burst(seconds) => builder(429, "text/plain").header("retry-after", seconds.to_string()).body(Body::from("rate limited")),
-            Self::Gone => builder(429, "text/plain").body(Body::from("rate limited")),
+            Self::RateLimited(seconds) => {
+                builder(429, "text/plain").header("retry-after", seconds.to_string()).body(Body::from("rate limited"))
+            }
+            Self::QuotaExhausted => builder(429, "text/plain").body(Body::from("rate limited")),
         }
         .unwrap()
     }
