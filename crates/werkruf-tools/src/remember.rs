@@ -1,4 +1,4 @@
-//! `remember`: a sentence the person wants kept, in the conversation's memory. It reaches the prompt of later turns.
+//! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
 const MEMORY: &str = "memory";
-/// The oldest go first.
+/// Beyond this number the oldest notes are deleted.
 const MAX_NOTES: usize = 50;
 const MAX_CHARS: usize = 500;
 const OPENINGS: [&str; 9] = [
@@ -57,7 +57,7 @@ impl Tool for Remember {
         let trimmed = text.trim();
         let folded = fold(trimmed);
         let opening = OPENINGS.iter().filter(|opening| folded.starts_with(**opening)).max_by_key(|opening| opening.len())?;
-        // Folding keeps the number of characters here: none of the beginnings has an accent or an ß.
+        // Folding does not change the number of characters here, because no opening contains an accent or an ß.
         let rest: String = trimmed.chars().skip(opening.chars().count()).collect();
         let rest = rest.trim_start_matches([':', ',', ' ']);
         let content = ["dass ", "daß ", "that ", "que "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest).trim();

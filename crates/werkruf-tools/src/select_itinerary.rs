@@ -1,6 +1,6 @@
-//! `select_itinerary`: "nimm den zweiten" puts a flight that was shown into the conversation's choice.
+//! `select_itinerary`: adds one of the flights shown last to the conversation's selected itineraries ("take the second one").
 //!
-//! Of an award it also looks up where it is booked and its single flights, which a search does not tell.
+//! For an award flight the tool also looks up booking links and segments, which a search does not return.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Text
 use crate::search_flights::{Flights, LAST_RESULTS};
 
 const SELECTED: &str = "selected_itineraries";
-/// A choice is a handful; the state stays small.
+/// Keeps the session state small.
 const MAX_SELECTED: usize = 20;
-/// Where an award is booked is worth a short wait.
+/// The longest wait for the details of an award. The selection succeeds without the details too.
 const DETAILS_TIMEOUT: Duration = Duration::from_secs(5);
 const VERBS: [&str; 16] = [
     "nimm", "nehm", "nehme", "nehmen", "wahle", "waehle", "buche", "take", "choose", "pick", "select", "toma", "tomo", "elijo", "elige",
@@ -45,7 +45,6 @@ pub(crate) struct Args {
     index: i64,
 }
 
-/// The choice as it is now.
 #[derive(Debug, Serialize)]
 pub(crate) struct Selected {
     selected: Value,
@@ -99,7 +98,7 @@ fn list(invocation: &Invocation, name: &str) -> Vec<Value> {
     invocation.state.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// The flight that was shown under this number.
+/// Finds the flight that was shown under this number.
 fn shown(index: i64, invocation: &Invocation, texts: &Texts) -> Result<Value, Failure> {
     let shown = list(invocation, LAST_RESULTS);
     let found = shown.iter().find(|entry| entry["index"].as_i64() == Some(index)).cloned();

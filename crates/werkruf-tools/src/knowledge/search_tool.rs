@@ -1,4 +1,4 @@
-//! `search_knowledge_base`: the customer's own documents, or an offer to look elsewhere.
+//! `search_knowledge_base`: searches the customer's own documents. If nothing is found, it offers `ask_gpt`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use werkruf_store::StoreError;
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 
-/// Where an offer waits for a yes.
+/// The session state field of an offer that waits for the user's "yes".
 pub(super) const PENDING: &str = "pending_gpt_query";
 const DEFAULT_TOP_K: i64 = 6;
 const MAX_TOP_K: i64 = 20;
-/// Letters of a snippet in the text for people.
+/// Characters of a snippet in the message.
 const SNIPPET_CHARS: usize = 240;
 
 pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
@@ -26,7 +26,7 @@ pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
 pub(super) struct Args {
     /// What to look for, as a question or as words
     query: String,
-    /// How many passages at most, 1 to 20; 6 where nothing is said
+    /// How many passages at most, 1 to 20; 6 by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     top_k: Option<i64>,
 }
@@ -107,13 +107,13 @@ impl Tool for SearchKnowledgeBase {
     }
 }
 
-/// The passages that say something about the question; none when even the best does not.
+/// The relevant passages; none if not even the best passage is evidence for an answer.
 fn sources(answer: &SearchAnswer) -> Vec<Source> {
     if answer.nothing_found {
         return Vec::new();
     }
     let model = answer.embedding_model.as_deref();
-    // The floor is for the whole answer; behind a passage that passes it, near ones are worth reading too.
+    // The threshold applies to the whole answer: if one passage passes it, passages with a similar score are included too.
     let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
     let relevant =
         answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
@@ -129,7 +129,7 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
         .collect()
 }
 
-/// How it was searched, for `meta.routing`.
+/// How the search was done, for `meta.routing`.
 pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
@@ -154,7 +154,7 @@ fn message(texts: &Texts, sources: &[Source]) -> String {
     lines.join("\n\n")
 }
 
-/// A store that fails changed nothing: a search only reads.
+/// The failure of a search: it only reads, so nothing was changed.
 pub(super) fn failed(error: &StoreError) -> Failure {
     let message = "The knowledge base cannot be read right now.";
     let failure = match error {

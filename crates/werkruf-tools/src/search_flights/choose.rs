@@ -1,11 +1,11 @@
-//! Which of the flights found are shown: those that meet the wishes, the cheapest first, each flight once.
+//! Selects the flights to show: those that meet the constraints, the cheapest first, each flight once.
 //!
-//! What is not published never rules a flight out; it stays and says that it could not be checked.
+//! A value that a provider does not publish never excludes a flight. The flight is kept and lists the constraint as unchecked.
 
 use super::offer::{Award, Cash};
 use super::request::Request;
 
-/// Awards that fit, by miles.
+/// Awards that meet the constraints, ordered by miles.
 pub(super) fn awards(found: Vec<Award>, request: &Request) -> Vec<Award> {
     let mut kept: Vec<Award> = found.into_iter().filter_map(|award| matching(award, request)).collect();
     kept.sort_by_key(|award| (award.miles, award.date));
@@ -32,7 +32,8 @@ fn matching(mut award: Award, request: &Request) -> Option<Award> {
     Some(award)
 }
 
-/// Flights for money that fit, by price; those in the wanted currency first, because others cannot be compared.
+/// Cash flights that meet the constraints, ordered by price. Prices in the requested currency come first, because prices in
+/// different currencies cannot be compared.
 pub(super) fn cash(found: Vec<Cash>, request: &Request) -> Vec<Cash> {
     let query = &request.query;
     let fits = |offer: &Cash| {
@@ -55,7 +56,7 @@ fn includes_member<'a>(members: Option<&[&str]>, mut airlines: impl Iterator<Ite
     members.is_none_or(|members| airlines.any(|airline| members.contains(&airline.as_str())))
 }
 
-/// One aircraft sold under two numbers is one flight; the cheaper offer stays and names the other.
+/// Merges codeshares: the cheaper offer is kept and lists the other flight numbers. Expects the cheapest offers first.
 fn merge_codeshares(offers: Vec<Cash>) -> Vec<Cash> {
     let mut kept: Vec<Cash> = Vec::new();
     for offer in offers {

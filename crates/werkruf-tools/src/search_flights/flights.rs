@@ -1,6 +1,6 @@
-//! All providers together: asked at once, under one deadline, each for itself.
+//! Searches all configured providers concurrently, under one deadline.
 //!
-//! Invariant: one provider hanging, failing or sending nonsense changes nothing for the others and never the time of the answer.
+//! Invariant: a provider that hangs, fails or sends invalid data affects neither the results of the others nor the time of the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use super::sandbox::Sandbox;
 use super::seal::Seal;
 use super::seatsaero::{Seatsaero, SeatsaeroConfig};
 
-/// The providers this release knows, in the order they are named.
+/// All supported providers, in the order of the reports.
 const PROVIDERS: [&str; 3] = ["seatsaero", "amadeus", "duffel"];
-/// A larger answer is not worth keeping for minutes.
+/// A larger result is not cached.
 const MAX_CACHED_BYTES: usize = 4 * 1024 * 1024;
-/// How long an answer is held up by keeping it.
+/// The longest delay of an answer by the write to the cache.
 const CACHE_WRITE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// What the operator decided about flights.
+/// The `[flights]` configuration.
 #[derive(Debug, Clone)]
 pub struct FlightsConfig {
     pub seatsaero: Option<SeatsaeroConfig>,
     pub amadeus: Option<AmadeusConfig>,
     pub duffel: Option<DuffelConfig>,
-    /// For all providers together.
+    /// The deadline of a search, for all providers together.
     pub deadline: Duration,
-    /// How long answers are kept; zero keeps none.
+    /// How long results are cached; zero disables the cache.
     pub cache: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Default for FlightsConfig {
     }
 }
 
-/// Every configured provider, or the sandbox where there is none.
+/// The configured providers, or the sandbox if none is configured.
 pub struct Flights {
     providers: Vec<Arc<dyn FlightProvider>>,
     accounts: Arc<dyn ProviderAccounts>,
@@ -54,12 +54,12 @@ pub struct Flights {
     cache: Duration,
 }
 
-/// What a search brought: flights of all providers, and how each did.
+/// The flights of all providers, and a report per provider.
 #[derive(Debug, Default)]
 pub struct CombinedResults {
     pub results: Vec<(&'static str, FlightResults)>,
     pub reports: Vec<Report>,
-    /// The flights are made up.
+    /// Whether the flights are made-up sample data.
     pub sandbox: bool,
 }
 
@@ -87,7 +87,7 @@ impl Flights {
         Self { providers, accounts, clock, deadline: config.deadline, cache: config.cache }
     }
 
-    /// How long a search may take.
+    /// The longest duration of a search.
     pub const fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -96,12 +96,12 @@ impl Flights {
         &self.clock
     }
 
-    /// Whether there is a real provider of flights for money.
+    /// Whether a provider of cash flights is configured; the sandbox counts.
     pub(super) fn has_cash(&self) -> bool {
         self.providers.iter().any(|provider| provider.offer_kind() != OfferKind::Awards)
     }
 
-    /// Asks everybody who is wanted; never fails and never takes longer than the deadline.
+    /// Searches all relevant providers. Never fails and never takes longer than the deadline.
     pub(super) async fn search(&self, tenant_id: Uuid, query: &Query, award_only: bool, deadline: Deadline) -> CombinedResults {
         let wanted = |provider: &Arc<dyn FlightProvider>| !(award_only && provider.offer_kind() == OfferKind::Cash);
         let searches = self
@@ -133,7 +133,7 @@ impl Flights {
         combined
     }
 
-    /// One provider alone, by name; the sandbox stands in for all where no key is set.
+    /// Searches one provider by name. Without any configured key the sandbox is searched instead.
     pub(super) async fn search_one(
         &self,
         name: &str,
@@ -152,7 +152,7 @@ impl Flights {
         }
     }
 
-    /// More about an award that was chosen. A provider that fails or takes too long only means that there is no more.
+    /// The details of a selected award; `None` if the provider fails or takes too long.
     pub(crate) async fn details(&self, award: &str, trip: Option<&str>, deadline: Deadline) -> Option<Details> {
         let lookup = self.providers.iter().find_map(|provider| provider.details(award, trip))?;
         match tokio::time::timeout_at(deadline.instant().into(), lookup).await {
@@ -187,7 +187,7 @@ impl Flights {
                 let status = if found.count() > 0 { Status::Ok } else { Status::Empty };
                 let status = if status == Status::Empty && partial_error.is_some() { Status::Failed } else { status };
                 if let Some(error) = &found.partial_error {
-                    tracing::warn!(provider = name, reason = ?error.reason, cause = %error.cause, "half of a flight search failed");
+                    tracing::warn!(provider = name, reason = ?error.reason, cause = %error.cause, "one direction of a flight search failed");
                 }
                 let report = report(status, partial_error, found.count(), cached);
                 (name, Some(found), report)
@@ -199,7 +199,7 @@ impl Flights {
         }
     }
 
-    /// Kept, or asked for and then kept. Only whole answers are.
+    /// Reads the result from the cache, or searches the provider and caches the result. Partial results are not cached.
     async fn cached_search(
         &self,
         provider: &dyn FlightProvider,
@@ -222,13 +222,13 @@ impl Flights {
             && !cached
             && found.partial_error.is_none()
         {
-            // Nobody waits long for it; the store finishes what it was given.
+            // The answer does not wait long for the write. The store completes the write in any case.
             let _ = tokio::time::timeout(CACHE_WRITE_TIMEOUT, self.write_cache(tenant_id, key, &found)).await;
         }
         Ok((found, cached))
     }
 
-    /// What an answer is kept under; `None` where answers are not kept.
+    /// The cache key of a search; `None` if its result is not cached.
     fn cache_key(&self, provider: &dyn FlightProvider, query: &Query) -> Option<String> {
         if self.cache.is_zero() || provider.offer_kind() == OfferKind::Both {
             return None;
@@ -250,7 +250,7 @@ impl Flights {
             return;
         }
         if let Err(error) = self.accounts.cache_answer(tenant_id, key, answer, until, now).await {
-            tracing::warn!(%error, "a provider's answer could not be kept");
+            tracing::warn!(%error, "the result of a flight provider could not be cached");
         }
     }
 }

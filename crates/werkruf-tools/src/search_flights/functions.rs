@@ -1,4 +1,4 @@
-//! The two functions older programs call directly: one provider each, in the seed's words.
+//! The endpoints `seatsaero-flight-search` and `amadeus-flight-search`: one provider each, in the legacy request and response format.
 
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::provider_error::{ProviderError, Reason};
 use super::request::{ParsedRequest, Request};
 use super::{choose, legacy};
 
-/// The body of both; what it does not name is taken from the defaults, what it names beyond this is ignored.
+/// The request body of both endpoints. Missing fields get defaults; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Body {
@@ -33,7 +33,7 @@ struct Body {
     currency_code: Option<String>,
 }
 
-/// Who calls, where it is today, and in which words they are answered.
+/// The caller's tenant, current date and texts.
 pub struct Caller {
     pub tenant_id: Uuid,
     pub today: Date,
@@ -61,7 +61,7 @@ impl Flights {
         let found = self.search_one("amadeus", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
         match found {
             Ok((found, false)) => Ok(legacy::amadeus_result(&found, request.max_results)),
-            // Made-up flights cannot be offers "as received".
+            // Sandbox flights have no offers as received from Amadeus.
             Ok((_, true)) => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.words)),
             Err(error) => Err(failure(error, &caller.words)),
         }
@@ -98,7 +98,7 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
     }
 }
 
-/// A provider's failure for a caller who asked for nobody else.
+/// Converts a provider error into a failure of the whole call, because only one provider was searched.
 fn failure(error: ProviderError, texts: &Texts) -> Failure {
     let (kind, code) = match error.reason {
         Reason::Quota => (ToolErrorType::RateLimit, "quota"),
@@ -109,6 +109,6 @@ fn failure(error: ProviderError, texts: &Texts) -> Failure {
         Reason::Upstream => (ToolErrorType::Upstream, "upstream_error"),
     };
     let message = texts.text(super::summary::reason_key(error.reason), &[]);
-    tracing::warn!(reason = ?error.reason, cause = %error.cause, "a flight function failed");
+    tracing::warn!(reason = ?error.reason, cause = %error.cause, "a flight search endpoint failed");
     Failure::new(kind, code, message).because(error.cause).retry_after(error.retry_after)
 }

@@ -1,11 +1,11 @@
-//! `flights inspect`: what a recorded payload means, read by the same code a search uses.
+//! `flights inspect`: parses a recorded provider payload with the code that a search uses.
 
 use serde_json::{Map, Value, json};
 
 use super::cabin::Cabin;
 use super::{amadeus, duffel, seatsaero};
 
-/// Whose payload it is.
+/// The provider of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderName {
     Seatsaero,
@@ -13,7 +13,7 @@ pub enum ProviderName {
     Duffel,
 }
 
-/// `{offers, trips}` and whatever else the payload tells; the error says why it is none of the provider's answers.
+/// `{offers, trips}` and further fields of the payload. The error states why the payload is not a response of the provider.
 pub fn inspect(provider: ProviderName, bytes: &[u8], cabin: Option<Cabin>) -> Result<Value, String> {
     let body: Value = serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
     let mut output = match (provider, body.as_array()) {
@@ -56,8 +56,8 @@ fn seatsaero_body(body: &Value, cabin: Option<Cabin>) -> Result<Map<String, Valu
 
 fn offers(offers: Vec<super::offer::Cash>, cabin: Option<Cabin>) -> Map<String, Value> {
     let wanted = |cash: &super::offer::Cash| {
-        let flown = cash.itineraries.iter().flat_map(|one| &one.cabins).flatten();
-        cabin.is_none_or(|cabin| flown.into_iter().any(|word| word == cabin.upper()))
+        let cabins = cash.itineraries.iter().flat_map(|one| &one.cabins).flatten();
+        cabin.is_none_or(|cabin| cabins.into_iter().any(|word| word == cabin.upper()))
     };
     let kept: Vec<_> = offers.into_iter().filter(wanted).collect();
     Map::from_iter([("offers".to_owned(), json!(kept))])
@@ -74,9 +74,9 @@ fn token(body: &Value) -> Map<String, Value> {
     ["access_token", "expires_in"].into_iter().map(|name| (name.to_owned(), body[name].clone())).collect()
 }
 
-/// A list of answers that are none: how each would be taken.
+/// A list of error responses: the reason and whether each is retryable.
 fn errors(provider: ProviderName, list: &[Value]) -> Map<String, Value> {
-    let judged: Vec<Value> = list
+    let errors: Vec<Value> = list
         .iter()
         .map(|entry| {
             let status = entry["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
@@ -84,7 +84,7 @@ fn errors(provider: ProviderName, list: &[Value]) -> Map<String, Value> {
             let after = after.map(std::time::Duration::from_secs);
             let body = entry["body_text"].as_str().map_or_else(|| entry["body"].to_string(), str::to_owned);
             let error = match provider {
-                // An empty page is an answer, not an error.
+                // An empty page is a valid response, not an error.
                 ProviderName::Seatsaero if status == 200 && seatsaero::search_page(&entry["body"]).is_ok() => None,
                 ProviderName::Seatsaero => Some(seatsaero::refusal(status, after, &body)),
                 ProviderName::Amadeus | ProviderName::Duffel => Some(amadeus::refusal(status, after, &body).into_error()),
@@ -93,7 +93,7 @@ fn errors(provider: ProviderName, list: &[Value]) -> Map<String, Value> {
             json!({"name": entry["name"], "status": status, "reason": reason, "retryable": error.is_some_and(|one| one.retryable)})
         })
         .collect();
-    Map::from_iter([("errors".to_owned(), Value::Array(judged))])
+    Map::from_iter([("errors".to_owned(), Value::Array(errors))])
 }
 
 #[cfg(test)]

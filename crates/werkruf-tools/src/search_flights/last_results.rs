@@ -1,4 +1,4 @@
-//! What was shown last, numbered as it was shown, so that "the second one" means something.
+//! The flights shown last, with their numbers, so that `select_itinerary` can resolve "the second one".
 
 use serde_json::{Value, json};
 use werkruf_contract::Texts;
@@ -6,10 +6,10 @@ use werkruf_contract::Texts;
 use super::offer::{Award, Cash};
 use super::summary::{SearchSummary, award_line, cash_line};
 
-/// Where it stands in the session state.
+/// The session state field.
 pub(crate) const LAST_RESULTS: &str = "last_flight_results";
 
-/// Small: it travels with the conversation's state.
+/// The list for the session state. It is kept small, because it is part of every session state.
 pub(super) fn list(summary: &SearchSummary<'_>, texts: &Texts) -> Value {
     let query = &summary.request.query;
     let awards = |kind: &'static str, awards: &[Award], days| -> Vec<Value> {

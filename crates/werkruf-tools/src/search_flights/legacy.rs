@@ -1,4 +1,4 @@
-//! The shapes older programs read: `FlightResult` per award, and offers as they were received.
+//! The legacy result format for older clients: a `FlightResult` per award, and Amadeus offers as received.
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::Texts;
@@ -20,7 +20,7 @@ pub(super) fn seats_result(awards: &[Award], back: &[Award], query: &Query, has_
     output
 }
 
-/// `{success, results: {count, flights}, dictionaries}`: at most so many offers, as they came.
+/// `{success, results: {count, flights}, dictionaries}`: at most `most` offers, as received.
 pub(super) fn amadeus_result(found: &FlightResults, most: usize) -> Value {
     let received = found.received.as_ref();
     let offers: Vec<Value> =

@@ -1,10 +1,10 @@
-//! Prices as people write them.
+//! Formats prices in the user's language.
 
 use werkruf_contract::{Language, Texts};
 
 use super::money::Money;
 
-/// Signs that mean one currency only; others are written as their code.
+/// Unambiguous currency signs. Other currencies are written as their code.
 const SIGNS: [(&str, &str); 8] =
     [("USD", "$"), ("EUR", "€"), ("GBP", "£"), ("JPY", "¥"), ("CAD", "CA$"), ("AUD", "A$"), ("BRL", "R$"), ("INR", "₹")];
 
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_currency_without_a_sign_is_named() {
+    fn a_currency_without_a_sign_is_written_as_its_code() {
         let francs = Money::new("1234.50", Some("CHF"));
         assert_eq!(money(&Texts::of("de"), &francs), "1.234,50 CHF");
         assert_eq!(money(&Texts::of("en"), &francs), "CHF 1,234.50");

@@ -1,8 +1,8 @@
-//! Loyalty programs and alliances: what people call them, and what Seats.aero and the airlines do.
+//! Loyalty programs and alliances: common names, names at Seats.aero and airline codes.
 
 use werkruf_contract::fold;
 
-/// One program: its name at Seats.aero, its own name, and what else people say. Compared without case, accents and spaces.
+/// A program: its name at Seats.aero, its official name, and aliases. Names are compared without case, accents and spaces.
 type Program = (&'static str, &'static str, &'static [&'static str]);
 
 const PROGRAMS: &[Program] = &[
@@ -52,7 +52,7 @@ const ALLIANCES: &[(&str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// The program people mean, by its name at Seats.aero.
+/// The Seats.aero name of the program with this name or alias.
 pub(super) fn source(text: &str) -> Option<&'static str> {
     let wanted = normalized(text);
     PROGRAMS
@@ -61,18 +61,18 @@ pub(super) fn source(text: &str) -> Option<&'static str> {
         .map(|(source, _, _)| *source)
 }
 
-/// What a program calls itself; an unknown one as it came.
+/// The official name of a program; an unknown program is returned unchanged.
 pub(super) fn label(source: &str) -> &str {
     PROGRAMS.iter().find(|(known, _, _)| *known == source).map_or(source, |(_, label, _)| *label)
 }
 
-/// The airlines of an alliance; `None` where there is no such alliance.
+/// The airlines of an alliance; `None` for an unknown alliance.
 pub(super) fn members(alliance: &str) -> Option<&'static [&'static str]> {
     let wanted = normalized(alliance);
     ALLIANCES.iter().find(|(name, aliases, _)| *name == wanted || aliases.contains(&wanted.as_str())).map(|(_, _, members)| *members)
 }
 
-/// All names at Seats.aero, for a refusal that helps.
+/// All names at Seats.aero, for error messages.
 pub(super) fn sources() -> Vec<&'static str> {
     PROGRAMS.iter().map(|(source, _, _)| *source).collect()
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::{members, source};
 
     #[test]
-    fn people_need_not_know_the_names_of_sources() {
+    fn programs_are_found_by_common_names() {
         for (name, meant) in [
             ("Miles & More", "lufthansa"),
             ("miles and more", "lufthansa"),

@@ -1,4 +1,4 @@
-//! What a sentence asks for, for a planner that is no language model: places, days, cabin, people, wishes.
+//! Derives search arguments from a sentence, for a planner without a language model: places, days, cabin, people, constraints.
 
 use jiff::civil::Date;
 use werkruf_contract::{Language, fold};
@@ -8,12 +8,12 @@ use super::cabin::Cabin;
 use super::{airports, phrase_days, programs};
 
 const FLIGHT_STEMS: [&str; 7] = ["flug", "flueg", "flieg", "flight", "vuelo", "volar", "vuela"];
-/// Texts about other things that fly into such sentences.
+/// Stems of words that mean that the sentence is about something else.
 const OTHER_TOPICS: [&str; 12] =
     ["flughafen", "artikel", "article", "articulo", "anfrage", "request", "solicitud", "aufgabe", "todo", "task", "tarea", "cerebro"];
 const FROM: [&str; 6] = ["von", "ab", "aus", "from", "desde", "de"];
 const TO: [&str; 7] = ["nach", "to", "a", "hasta", "hacia", "para", "into"];
-/// Codes of airports that are words first.
+/// Airport codes that are also common words.
 const COMMON_WORDS: [&str; 48] = [
     "the", "our", "los", "las", "una", "uno", "der", "die", "das", "den", "dem", "ein", "mir", "uns", "new", "san", "and", "for", "por",
     "con", "mit", "hin", "two", "all", "his", "her", "any", "mis", "fly", "see", "get", "buy", "use", "pay", "ask", "you", "him", "put",
@@ -48,7 +48,7 @@ const COUNTS: [(&str, u32); 24] = [
 const ADULTS: [&str; 9] = ["person", "personen", "people", "persons", "personas", "adult", "passeng", "erwachsen", "pasajer"];
 const CHILDREN: [&str; 4] = ["kind", "child", "nino", "nina"];
 
-/// The arguments of a search, where the sentence is about one.
+/// The arguments, if the sentence asks for a flight search.
 pub(super) fn search(text: &str, locale: &str, today: Date) -> Option<Args> {
     let folded = fold(text);
     let tokens: Vec<&str> = words(&folded);
@@ -87,7 +87,7 @@ pub(super) fn words(folded: &str) -> Vec<&str> {
     folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Where from and where to: after their prepositions, else the first two codes in capitals.
+/// Origin and destination: the places after prepositions, else the first two codes in capitals.
 fn places(text: &str, folded: &str) -> (Option<String>, Option<String>) {
     let (mut origin, mut destination) = (None, None);
     let mut before: Option<&str> = None;
@@ -114,7 +114,7 @@ fn places(text: &str, folded: &str) -> (Option<String>, Option<String>) {
     match (&origin, &destination) {
         (None, None) => match (left.next(), left.next()) {
             (Some(first), Some(second)) => (origin, destination) = (Some(first), Some(second)),
-            // One code alone is where somebody wants to go.
+            // A single code is the destination.
             (only, _) => destination = only,
         },
         (Some(_), None) => destination = left.next(),
@@ -148,7 +148,7 @@ fn cabin(folded: &str, tokens: &[&str]) -> Option<Cabin> {
     }
 }
 
-/// A number right before what is counted.
+/// The number directly before one of these nouns.
 fn people(tokens: &[&str], send_counted: &[&str]) -> Option<u32> {
     tokens.windows(2).find_map(|pair| match pair {
         [number, noun] if send_counted.iter().any(|start| noun.starts_with(start)) => {
@@ -158,7 +158,7 @@ fn people(tokens: &[&str], send_counted: &[&str]) -> Option<u32> {
     })
 }
 
-/// "zu zweit".
+/// The group size in "zu zweit", "zu dritt".
 fn group_size(folded: &str) -> Option<u32> {
     let word = words(folded.split_once("zu ")?.1).first().copied().unwrap_or_default().to_owned();
     COUNTS.iter().find(|(known, count)| *known == word && *count > 1).map(|(_, count)| *count)

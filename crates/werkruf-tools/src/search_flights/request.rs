@@ -1,4 +1,4 @@
-//! A request that is whole and makes sense. Everything that can be found out without a provider is found out here.
+//! Validates a search request. Everything that can be checked without a provider is checked here.
 
 use jiff::civil::Date;
 use serde_json::{Value, json};
@@ -9,34 +9,34 @@ use super::cabin::Cabin;
 use super::query::{Days, Query};
 use super::{airports, programs};
 
-/// Airlines sell about a year ahead.
+/// Airlines sell tickets about a year ahead.
 const MAX_DAYS_AHEAD: i64 = 361;
 const MAX_PEOPLE: u32 = 9;
-/// Flights of each kind where nobody says how many.
+/// The default number of flights of each kind.
 const DEFAULT_RESULTS: u8 = 5;
 
-/// What will be searched.
+/// A validated request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
     pub(super) query: Query,
     pub(super) award_only: bool,
-    /// Awards stand first.
+    /// Whether awards are listed before cash flights.
     pub(super) awards_first: bool,
     pub(super) max_taxes: Option<(f64, String)>,
-    /// Airlines of the alliances wanted; `None` wants all.
+    /// Airlines of the requested alliances; `None` means all airlines.
     pub(super) members: Option<Vec<&'static str>>,
     pub(super) max_results: usize,
     args: Args,
 }
 
-/// A request, or what is still to be asked for.
+/// A complete request, or the arguments so far and the missing ones.
 pub(super) enum ParsedRequest {
     Complete(Box<Request>),
     Incomplete { known: Box<Args>, missing: Vec<&'static str> },
 }
 
 impl Request {
-    /// Refuses what makes no sense, also where something is still missing.
+    /// Validates the arguments. Invalid arguments are refused even if other arguments are still missing.
     pub(super) fn read(args: Args, today: Date, texts: &Texts) -> Result<ParsedRequest, Failure> {
         let mut args = args;
         for place in [&mut args.origin, &mut args.destination].into_iter().flatten() {
@@ -80,7 +80,7 @@ impl Request {
         Ok(ParsedRequest::Complete(Box::new(Self { query, award_only, awards_first, max_taxes, members, max_results, args })))
     }
 
-    /// What the session state remembers: the seed's fields, and whatever else was said.
+    /// The request for the session state: a fixed set of fields, and all other given arguments.
     pub(super) fn remembered(&self) -> Value {
         let query = &self.query;
         let mut fields = json!({
@@ -95,7 +95,7 @@ impl Request {
         fields
     }
 
-    /// The same with every default filled in.
+    /// The request with all defaults filled in, for the result.
     pub(super) fn to_json(&self) -> Value {
         let query = &self.query;
         let mut fields = self.remembered();
@@ -111,7 +111,7 @@ impl Request {
     }
 }
 
-/// The refusal of this code, in the person's words.
+/// The validation failure with this code, in the user's language.
 fn refused(texts: &Texts, code: &'static str, parts: &[(&str, TextArg<'_>)]) -> Failure {
     Failure::validation(code, texts.text(&format!("flights-{code}"), parts))
 }
@@ -131,7 +131,7 @@ fn people(args: &Args, texts: &Texts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The programs by their names at Seats.aero; the request keeps those names too.
+/// The programs by their Seats.aero names. The names in `args` are replaced too.
 fn sources(args: &mut Args, texts: &Texts) -> Result<Vec<String>, Failure> {
     let Some(named) = &mut args.loyalty_programs else { return Ok(Vec::new()) };
     let mut sources: Vec<String> = Vec::new();
@@ -192,7 +192,7 @@ fn dates(args: &Args, today: Date, texts: &Texts) -> Result<(Option<Date>, Optio
     Ok((out, back))
 }
 
-/// The classes in words.
+/// The name of the cabin class in the user's language.
 pub(super) fn cabin_text(texts: &Texts, cabin: Cabin) -> String {
     texts.text(&format!("flights-cabin-{}", cabin.lower()), &[])
 }

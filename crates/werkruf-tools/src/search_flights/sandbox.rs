@@ -1,4 +1,4 @@
-//! Flights that do not exist, for a server without keys. The same request gives the same flights; every answer says what they are.
+//! Made-up flights for a server without provider keys. The same request gives the same flights; every result is marked as sample data.
 
 use sha2::{Digest, Sha256};
 use werkruf_contract::{BoxFuture, Deadline};
@@ -20,7 +20,6 @@ const AWARDS: [(&str, &str, u32, i64, i64, i64, i64); 4] = [
 const FARES: [(&str, &str, u32, i64, i64, i64); 3] =
     [("LH", "Lufthansa", 400, 61_240, 630, 0), ("UA", "United Airlines", 961, 58_915, 705, 0), ("KL", "KLM", 641, 49_780, 760, 1)];
 
-/// Makes up flights.
 #[derive(Debug, Clone, Copy)]
 pub struct Sandbox;
 
@@ -122,7 +121,7 @@ fn cash(query: &Query, (airline, name, number, cents, start, stops): &(&str, &st
     }
 }
 
-/// Percent of the price in economy.
+/// The price in percent of the economy price.
 fn factor(query: &Query) -> i64 {
     match query.cabin.letter() {
         'W' => 155,
@@ -132,7 +131,7 @@ fn factor(query: &Query) -> i64 {
     }
 }
 
-/// A number from 0 to 99 that the route decides.
+/// A number from 0 to 99 that depends only on the route.
 fn spread(from: &str, to: &str) -> i64 {
     i64::from(Sha256::digest(format!("{from}{to}").as_bytes())[0]) % 100
 }

@@ -1,4 +1,4 @@
-//! The answer for a person: numbered flights, and who had nothing to say.
+//! The message of a search result: numbered flights, and notes on providers that failed.
 
 use werkruf_contract::{TextArg, Texts};
 
@@ -9,7 +9,7 @@ use super::query::Days;
 use super::request::{Request, cabin_text};
 use super::{price, programs};
 
-/// What is told, in the order it is shown.
+/// Everything that the message shows.
 pub(super) struct SearchSummary<'a> {
     pub(super) request: &'a Request,
     pub(super) awards: &'a [Award],
@@ -17,12 +17,12 @@ pub(super) struct SearchSummary<'a> {
     pub(super) cash: &'a [Cash],
     pub(super) reports: &'a [Report],
     pub(super) sandbox: bool,
-    /// Whether there is a source of flights for money at all.
+    /// Whether a provider of cash flights is configured.
     pub(super) has_cash: bool,
 }
 
 impl SearchSummary<'_> {
-    /// The whole answer.
+    /// The whole message.
     pub(super) fn text(&self, texts: &Texts) -> String {
         let mut number = 0;
         let mut sections = Vec::new();
@@ -85,7 +85,8 @@ impl SearchSummary<'_> {
         sections.push(section);
     }
 
-    /// Who is missing, and why; a source that was never set up is no news, unless none for money is.
+    /// Notes on providers that failed, with reasons. Unconfigured providers are not mentioned, unless no provider of cash flights
+    /// is configured.
     fn provider_notes(&self, texts: &Texts) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for report in self.reports.iter().filter(|report| report.reason.is_some() && report.status != Status::Skipped) {
@@ -186,7 +187,7 @@ fn stops(texts: &Texts, stops: i64) -> String {
     if stops == 0 { texts.text("flights-nonstop", &[]) } else { texts.text("flights-stops", &[("count", stops.into())]) }
 }
 
-/// `FRA 10:30 → JFK 13:15 (+1)`: local clocks, as they were given.
+/// `FRA 10:30 → JFK 13:15 (+1)`: local times, as received.
 fn times(departure: &Place, arrival: &Place) -> Option<String> {
     let (from, to) = (departure.airport.as_deref()?, arrival.airport.as_deref()?);
     let (Some(start), Some(end)) = (departure.local_time.as_deref(), arrival.local_time.as_deref()) else {

@@ -1,4 +1,4 @@
-//! `search_flights` itself: from arguments and session state to an answer a person can read.
+//! The `search_flights` tool: turns arguments and session state into a search and its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,14 @@ use super::request::{ParsedRequest, Request};
 use super::summary::SearchSummary;
 use super::{choose, last_results, legacy, propose};
 
-/// Left of the call's own deadline for writing the answer.
+/// Time before the call's deadline that is reserved for rendering the answer.
 const WRITE_MARGIN: Duration = Duration::from_millis(100);
-/// What the tool may take beyond the search itself.
+/// The tool's timeout beyond the deadline of the search.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The tool.
 pub(super) struct SearchFlights(pub(super) Arc<Flights>);
 
-/// What it answers. The shape is the same whether flights were found or something is missing.
+/// The result. It has the same fields whether flights were found or arguments are missing.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     kind: &'static str,
@@ -50,10 +49,10 @@ impl Tool for SearchFlights {
         let description = "Searches flights for miles (award flights, Seats.aero) and flights for money. Give what the person said and leave out the rest: the tool asks for what is missing and remembers what it was given. Dates are YYYY-MM-DD, airports IATA codes. For a change of the last search set reuse_last_request and give only what changes.";
         let mut spec = ToolSpec::new("search_flights", description, Effect::Read);
         spec.timeout = self.0.deadline() + EXTRA_TIMEOUT;
-        // A search that found nothing says why by itself; asking again would spend the quota again.
+        // A search without results states its reasons, and a retry would spend the provider quotas again.
         spec.attempts = 1;
         spec.answers_directly = true;
-        // Offers for many travellers are handed on as they came.
+        // Amadeus offers for many travellers are large and are returned as received.
         spec.max_response_bytes = 8 * 1024 * 1024;
         spec
     }
@@ -137,7 +136,7 @@ impl SearchFlights {
     }
 }
 
-/// Asks for exactly what is missing and remembers the rest.
+/// Asks for the missing arguments and stores the others in the session state.
 fn missing_fields_reply(known: &Args, missing: Vec<&'static str>, texts: &Texts) -> Reply<Answer> {
     let names: Vec<String> = missing.iter().map(|field| texts.text(&format!("flights-ask-{field}"), &[])).collect();
     let message = texts.text("flights-ask", &[("missing", names.join(", ").into())]);

@@ -1,4 +1,4 @@
-//! Answers at length, so that tests see large results stored, streamed and shown to the model.
+//! `test_bytes`: returns a text of a given size. Tests use it to check how large results are stored, streamed and passed to the model.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What the tools here have in common: the rows, the clock, and who may see whose.
+//! What the workspace tools share: the store, the clock, and the check of whose rows a caller may read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use werkruf_store::{RowScope, StoreError, Target, Workspace};
 
 use super::whole_number::WholeNumber;
 
-/// The workspace as a tool sees it.
 #[derive(Clone)]
 pub(super) struct WorkspaceAccess {
     pub(super) workspace: Arc<dyn Workspace>,
     pub(super) clock: Clock,
 }
 
-/// Whose rows the arguments name.
+/// The user or branch that the arguments name; neither means the caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OwnerFilter {
     pub(super) user_id: Option<WholeNumber>,
@@ -25,13 +24,13 @@ pub(super) struct OwnerFilter {
 }
 
 impl WorkspaceAccess {
-    /// Today where the person is.
+    /// The current date in the caller's time zone.
     pub(super) fn today(&self, invocation: &Invocation) -> Date {
         self.clock.now().to_zoned(zone(invocation)).date()
     }
 
-    /// Whose rows may be asked for, or the one refusal there is: its words are the same for a person outside the
-    /// scope and for one that does not exist.
+    /// The rows that the caller may query, or `permission_denied`. The message of the refusal is the same for a user outside
+    /// the caller's scope and for a user that does not exist, so a refusal does not reveal who exists.
     pub(super) async fn row_scope(&self, invocation: &Invocation, grant: Scope, owner: OwnerFilter) -> Result<RowScope, Failure> {
         let principal = &invocation.principal;
         let Ok(caller) = principal.user_id.parse::<i64>() else { return Err(denied(invocation)) };
@@ -53,7 +52,7 @@ impl WorkspaceAccess {
         Ok(row_scope(target))
     }
 
-    /// Another person's rows need a scope that covers that person.
+    /// Another user's rows need a scope that covers that user.
     async fn check_user(&self, invocation: &Invocation, row_scope: &RowScope) -> Result<(), Failure> {
         let covered = match row_scope.grant {
             Scope::Own => false,
@@ -75,22 +74,22 @@ fn check_branch(invocation: &Invocation, grant: Scope, branch: i64) -> Result<()
     if covered { Ok(()) } else { Err(denied(invocation)) }
 }
 
-/// The refusal. It says nothing about what there would have been to see.
+/// The one refusal. It reveals nothing about the rows behind it.
 pub(super) fn denied(invocation: &Invocation) -> Failure {
     Failure::fatal("permission_denied", texts(invocation).text("call-permission_denied", &[])).nothing_happened()
 }
 
-/// The person's words.
+/// The texts in the caller's language.
 pub(super) fn texts(invocation: &Invocation) -> Texts {
     Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
 }
 
-/// The person's time zone; UTC where it is not known to the clock's library.
+/// The caller's time zone; UTC if the time zone database does not contain it.
 pub(super) fn zone(invocation: &Invocation) -> TimeZone {
     TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC)
 }
 
-/// A store that fails changed nothing: this is for tools that only read.
+/// The failure of a read: nothing was changed.
 pub(super) fn failed(error: &StoreError) -> Failure {
     let message = "The data cannot be read right now.";
     let failure = match error {
@@ -100,7 +99,7 @@ pub(super) fn failed(error: &StoreError) -> Failure {
     failure.nothing_happened().because(error.to_string())
 }
 
-/// The spec they share: a read that takes no longer than a look.
+/// The spec that the read tools share.
 pub(super) fn spec(name: &'static str, description: &'static str, need: Option<&str>) -> ToolSpec {
     let mut spec = ToolSpec::new(name, description, Effect::Read);
     spec.permission = need.and_then(Need::parse);

@@ -1,4 +1,4 @@
-//! `create_request`: writes a request into the workspace, once a lead or an admin has said yes.
+//! `create_request`: writes a request into the workspace after a lead or an admin approved the call.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
 
-/// Characters of a title and of a description; more is a document.
+/// Limits in characters.
 const MAX_TITLE_CHARS: usize = 200;
 const MAX_DESCRIPTION_CHARS: usize = 10_000;
 
@@ -25,18 +25,17 @@ pub(super) struct CreateRequest(pub(super) WorkspaceAccess);
 pub(super) struct Args {
     /// What is asked for, in one line
     title: String,
-    /// More words on it
+    /// More details
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     /// Due date as YYYY-MM-DD, or 'today', 'tomorrow', 'next_week'
     #[serde(rename = "dueDate", skip_serializing_if = "Option::is_none")]
     due_date: Option<String>,
-    /// Id of the user who is to do it; leave it out when nobody was named
+    /// Id of the user who is to do it; leave it out if no user was named
     #[serde(rename = "responsibleId", skip_serializing_if = "Option::is_none")]
     responsible_id: Option<WholeNumber>,
 }
 
-/// The request as it was written.
 #[derive(Debug, Serialize)]
 pub(super) struct Created {
     id: i64,
@@ -78,7 +77,7 @@ impl Tool for CreateRequest {
         };
         let written = self.0.workspace.create_request(principal.tenant_id, draft, self.0.clock.now()).await;
         let Some(row) = written.map_err(|error| write_failed(&error))? else {
-            let message = "responsibleId names nobody. Leave it out, or ask the person who is to do it.";
+            let message = "responsibleId is not the id of a user. Leave it out, or ask who is to do it.";
             return Err(Failure::validation("invalid_arguments", message));
         };
         let texts = texts(&invocation);
@@ -110,7 +109,7 @@ fn check_length(field: &str, text: &str, least: usize, most: usize) -> Result<()
     Err(Failure::validation("invalid_arguments", format!("{field} must have {least} to {most} characters; it has {count}.")))
 }
 
-/// A writer that did not answer may have written.
+/// If the store did not answer, the row may have been written.
 fn write_failed(error: &StoreError) -> Failure {
     let message = "The request could not be written.";
     let failure = match error {

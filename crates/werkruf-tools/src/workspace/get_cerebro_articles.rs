@@ -1,4 +1,4 @@
-//! `get_cerebro_articles`: articles by words and tags, of the caller's branch and of no branch.
+//! `get_cerebro_articles`: finds articles by words and tags, among those of the caller's branch and those without a branch.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ pub(super) struct GetCerebroArticles(pub(super) WorkspaceAccess);
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// Texts to look for in title, content and tags
+    /// Words to look for in title, content and tags
     #[serde(rename = "searchTerm", skip_serializing_if = "Option::is_none")]
     search_term: Option<String>,
     /// Tags to filter by, such as ['notfall', 'emergency']; one of them is enough
@@ -30,7 +30,7 @@ pub(super) struct Args {
     limit: Option<WholeNumber>,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "serde wants the field's own type")]
+#[expect(clippy::unnecessary_wraps, reason = "serde needs a default of the field's type")]
 const fn default_limit() -> Option<WholeNumber> {
     Some(DEFAULT_ARTICLES)
 }

@@ -1,4 +1,4 @@
-//! `get_requests`: requests by status and due date, inside what the caller may see.
+//! `get_requests`: lists requests by status and due date, within the caller's permission scope.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;

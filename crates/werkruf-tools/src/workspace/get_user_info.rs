@@ -1,4 +1,4 @@
-//! `get_user_info`: who the caller is, or another person whom the caller may see.
+//! `get_user_info`: the caller's own profile, or that of a user within the caller's permission scope.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -43,7 +43,7 @@ impl Tool for GetPerson {
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Person>, Failure> {
         let owner = OwnerFilter { user_id: args.user_id, branch_id: None };
-        // Oneself needs no right; anybody else follows the scope of the users' table, and no right at all is like `own`.
+        // The own profile needs no permission. Other profiles need the scope of `table_users`; no permission counts as `own`.
         let need = Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
         let grant = invocation.principal.grant(&need).unwrap_or(Scope::Own);
         let row_scope = self.0.row_scope(&invocation, grant, owner).await?;

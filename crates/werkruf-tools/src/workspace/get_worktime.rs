@@ -1,4 +1,4 @@
-//! `get_worktime`: how long somebody worked, on a day or over several; without a date, today and whether it still runs.
+//! `get_worktime`: working time on a day or in a range of days. Without a date: today, and whether a period is still running.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use super::render;
 use super::whole_number::WholeNumber;
 use super::work_period::{WorkPeriod, bounds, split_by_day};
 
-/// A year, and as many rows as a branch of some size writes in one; beyond that a sum would be a guess.
+/// A year, and about as many rows as a large branch records in a year. A query with more rows is refused, because its sum would be incomplete.
 const MAX_DAYS: i32 = 366;
 const MAX_ROWS: u32 = 5_000;
 const MAX_LINES: usize = 20;
@@ -48,7 +48,7 @@ pub(super) struct Worktime {
     message: String,
 }
 
-/// Times carry the person's offset, so that they stay clear on days with 23 or 25 hours.
+/// Times include the offset of the caller's time zone, so that they are unambiguous on days with 23 or 25 hours.
 #[derive(Debug, Serialize)]
 struct Item {
     date: Date,
@@ -102,7 +102,7 @@ impl Tool for GetWorktime {
     }
 }
 
-/// The days meant; without any date, today.
+/// The range of days that the arguments select; without a date, today.
 fn days(args: &Args, today: Date) -> Result<Days, Failure> {
     let invalid = |message: &str| Err(Failure::validation("invalid_arguments", message));
     let read = |field: &str, text: &str| Day::read(field, text).map(|day| day.days(today));
@@ -131,7 +131,7 @@ fn item(period: &WorkPeriod) -> Item {
     Item { date: period.date, start: written(&period.start), end: period.end.as_ref().map(written), minutes: period.seconds / 60 }
 }
 
-/// `running` is said only where today is among the days.
+/// `running` is `Some` only if the range of days includes today.
 fn message(texts: &Texts, days: Days, target: Target, periods: &[WorkPeriod], total: i64, running: Option<bool>) -> String {
     let filter = render::brackets(&render::owner(texts, target).into_iter().collect::<Vec<_>>());
     let clock = running.map(|running| texts.text(if running { "worktime-running" } else { "worktime-stopped" }, &[]));

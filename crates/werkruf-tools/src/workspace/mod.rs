@@ -1,8 +1,8 @@
-//! The tools that work on the customer's own rows: requests, tasks, working times, articles, people. All but one only look.
+//! Tools over the customer's own rows: requests, tasks, working times, articles and users. Only `create_request` writes.
 //!
-//! Whose rows are seen is settled once, in `reach`, before anything is asked of the store. Every answer carries a
-//! `message`: the whole answer for a person, in their language. `phrase` and its neighbours say what a sentence asks
-//! for, so that a planner that is no language model can use the tools.
+//! `WorkspaceAccess::row_scope` checks the caller's permission once, before any query to the store. Every result has a
+//! `message`: the whole answer for a person, in the person's language. The `phrase` modules derive arguments from a
+//! sentence, so that a planner without a language model can use the tools.
 
 mod access;
 mod create_request;
@@ -32,7 +32,7 @@ use werkruf_store::Workspace;
 
 use access::WorkspaceAccess;
 
-/// All of them, ready for the registry.
+/// The workspace tools, ready for the registry.
 pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
     let access = WorkspaceAccess { workspace, clock };
     vec![

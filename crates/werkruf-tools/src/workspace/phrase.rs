@@ -1,8 +1,8 @@
-//! What a sentence asks of the workspace, found by its words and not by whole sentences.
+//! Finds out from the words of a sentence which workspace rows the sentence asks for.
 //!
-//! Deterministic and careful: where a sentence does not clearly ask for rows of the person who speaks, or of a person
-//! it names by number, nothing is wanted. Showing somebody's own rows as the answer to another question is worse than
-//! saying that it was not understood.
+//! The rules are deterministic and cautious. Unless a sentence clearly asks for rows of the caller, or of a user whom it
+//! names by id, the result is `None`. Showing the caller's rows as the answer to a different question is worse than
+//! replying that the sentence was not understood.
 
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ use super::token::{Token, clauses, is_ending, is_typo, tokens};
 use super::vocabulary;
 use super::vocabulary::List;
 
-/// A text of more words is no question to these tools.
+/// A text with more words is not treated as a question to these tools.
 pub(super) const MAX_WORDS: usize = 60;
 
-/// Requests or tasks that are wanted.
+/// A query for requests or tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedWork {
     pub(super) status: Option<PhraseStatus>,
@@ -27,7 +27,7 @@ pub(super) struct WantedWork {
     pub(super) person: Option<i64>,
 }
 
-/// Working time that is wanted.
+/// A query for working time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedTime {
     pub(super) day: Option<Day>,
@@ -35,13 +35,13 @@ pub(super) struct WantedTime {
     pub(super) person: Option<i64>,
 }
 
-/// A sentence, read once.
+/// A parsed sentence.
 pub(super) struct Phrase<'a> {
     pub(super) text: &'a str,
     pub(super) tokens: Vec<Token<'a>>,
-    /// Where each wish begins; parts are joined by "and".
+    /// Token ranges of the clauses; clauses are joined by "and".
     pub(super) clauses: Vec<Range<usize>>,
-    /// What an article is to be about; its words mean nothing else.
+    /// Token range of an article's topic. The words in it are ignored by all other rules.
     pub(super) topic: Range<usize>,
     language: Language,
     american: bool,
@@ -59,17 +59,17 @@ impl<'a> Phrase<'a> {
         phrase
     }
 
-    /// Requests, if that is what it is about.
+    /// The query for requests, if the sentence is one.
     pub(super) fn requests(&self) -> Option<WantedWork> {
         let at = self.noun(vocabulary::REQUESTS)?;
-        // "I request", "to request": a verb.
+        // In "I request" and "to request" the word is a verb.
         if at > 0 && ["i", "to", "we", "ich"].contains(&self.word(at - 1)) && self.word(at) == "request" {
             return None;
         }
         self.work(at)
     }
 
-    /// Tasks, if that is what it is about.
+    /// The query for tasks, if the sentence is one.
     pub(super) fn todos(&self) -> Option<WantedWork> {
         if let Some(at) = self.noun(vocabulary::TASKS).or_else(|| self.todo_noun()) {
             return self.work(at);
@@ -78,7 +78,7 @@ impl<'a> Phrase<'a> {
         self.work(duty)
     }
 
-    /// Working time, if that is what it is about.
+    /// The query for working time, if the sentence is one.
     pub(super) fn worktime(&self) -> Option<WantedTime> {
         let at = self.worktime_noun().or_else(|| self.worked())?;
         if self.is_out_of_scope() {
@@ -107,7 +107,7 @@ impl<'a> Phrase<'a> {
         let supported =
             self.any(&vocabulary::ASKING) || self.any(&vocabulary::POSSESSIVE) || status.is_some() || due.is_some() || person.is_some();
         let bare = unknown == 0 && (at == 0 || self.tokens.len() <= 2);
-        // "That is not my task" speaks of one thing and asks for none.
+        // "That is not my task" mentions one item and does not ask for a list.
         let first = self.word(0);
         let one = ["anfrage", "request", "solicitud", "aufgabe", "task", "tarea"].contains(&self.word(at));
         if one && !(vocabulary::ASKING.contains(first) || vocabulary::POSSESSIVE.contains(first) || status.is_some() || at == 0) {
@@ -117,7 +117,7 @@ impl<'a> Phrase<'a> {
         ((supported && clear) || bare).then_some(WantedWork { status, due, person })
     }
 
-    /// Not a question about rows the person who speaks may mean.
+    /// Whether the sentence is not a question about rows of the caller or of a user named by id.
     fn is_out_of_scope(&self) -> bool {
         let third = self.any(&vocabulary::THIRD_PERSON) && !self.any(&vocabulary::FIRST_PERSON);
         self.tokens.len() > MAX_WORDS
@@ -142,7 +142,7 @@ impl<'a> Phrase<'a> {
         forms.iter().any(|form| self.sequence(form))
     }
 
-    /// "… of Clara", "Clara's …", "Claras …": somebody who is not named by number.
+    /// "… of Clara", "Clara's …", "Claras …": another person who is not named by id.
     fn names_another_person(&self) -> bool {
         let is_unknown = |at: usize| at < self.tokens.len() && !self.topic.contains(&at) && !self.is_known(at);
         self.tokens.iter().enumerate().any(|(at, token)| {
@@ -158,7 +158,7 @@ impl<'a> Phrase<'a> {
         })
     }
 
-    /// A person named by number.
+    /// The id of a user, as in "user 4".
     pub(super) fn person(&self) -> Option<i64> {
         self.tokens.iter().enumerate().find_map(|(at, token)| {
             let word = token.folded.as_str();
@@ -184,7 +184,7 @@ impl<'a> Phrase<'a> {
                 || self.tokens.iter().any(|token| is_time(&token.folded));
             return (asked && self.unknown().count() <= 2).then_some(at);
         }
-        // "My hours this week", "horas": only where nothing else is said.
+        // "My hours this week", "horas": only if the sentence contains no unknown word.
         let at = self.tokens.iter().position(|token| vocabulary::HOURS.contains(token.folded.as_str()))?;
         let counted = at > 0 && self.tokens[at - 1].number().is_some();
         let timed = self.tokens.iter().any(|token| is_time(&token.folded));
@@ -215,7 +215,7 @@ impl<'a> Phrase<'a> {
         verb.or(hours).or(clocked).or(started).filter(|at| !self.topic.contains(at))
     }
 
-    /// `todo` where it means a task: never where it means "all".
+    /// The position of `todo` where it means a task and not "all".
     fn todo_noun(&self) -> Option<usize> {
         self.tokens.iter().enumerate().position(|(at, token)| {
             let word = token.folded.as_str();
@@ -301,12 +301,12 @@ impl<'a> Phrase<'a> {
             || word.starts_with("user")
     }
 
-    /// Texts that say something these tools do not understand.
+    /// Positions of words that these tools do not know.
     pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
         (0..self.tokens.len()).filter(|at| !self.topic.contains(at) && !self.is_known(*at))
     }
 
-    /// What the clause says, else what the whole sentence says.
+    /// Applies `read` to the clause at this position, then to the whole sentence if the clause gives nothing.
     fn in_clause_or_all<T>(&self, at: usize, read: impl Fn(&[Token<'a>]) -> Option<T>) -> Option<T> {
         let clause = self.clauses.iter().find(|clause| clause.contains(&at)).cloned().unwrap_or(0..0);
         let own = self.tokens.get(clause).and_then(&read);

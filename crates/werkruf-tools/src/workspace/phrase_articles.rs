@@ -1,11 +1,11 @@
-//! What a sentence asks of the articles: the topic after "zu", "about", "sobre", or tags.
+//! Detects sentences that ask for articles, and extracts the topic (after "zu", "about", "sobre") or the tags.
 
 use std::ops::Range;
 
 use super::phrase::{MAX_WORDS, Phrase};
 use super::vocabulary;
 
-/// Articles that are wanted.
+/// A query for articles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedArticles {
     pub(super) search: Option<String>,
@@ -13,7 +13,7 @@ pub(super) struct WantedArticles {
 }
 
 impl Phrase<'_> {
-    /// Articles, if that is what it is about.
+    /// The query for articles, if the sentence is one.
     pub(super) fn articles(&self) -> Option<WantedArticles> {
         let at = self.article_noun()?;
         let numbered = self.tokens.get(at + 1).is_some_and(|next| next.number().is_some());
@@ -31,12 +31,12 @@ impl Phrase<'_> {
         noun.or_else(|| {
             let at = self.tokens.iter().position(|token| token.folded == "cerebro")?;
             let before = if at > 0 { self.word(at - 1) } else { "" };
-            // The Spanish brain has an article of its own.
+            // After a Spanish article such as "el", "cerebro" means the brain.
             (!["el", "un", "mi", "su", "tu", "del", "al", "o", "meu"].contains(&before)).then_some(at)
         })
     }
 
-    /// After the noun and a word such as "about", up to a clause that speaks of something else.
+    /// The words after the noun and a word such as "about", up to the next clause about something else.
     pub(super) fn topic_range(&self) -> Range<usize> {
         let Some(noun) = self.article_noun() else { return 0..0 };
         let Some(about) = (noun + 1..self.tokens.len()).find(|at| vocabulary::ABOUT_WORDS.contains(self.word(*at))) else { return 0..0 };
@@ -57,7 +57,7 @@ impl Phrase<'_> {
         about + 1..end
     }
 
-    /// The topic without what carries none; else what stands beside the noun.
+    /// The topic without stop words; if there is none, the unknown words after or before the noun.
     fn search(&self, noun: usize) -> Option<String> {
         let collect_words = |range: Range<usize>, keep: &dyn Fn(usize) -> bool| -> Vec<&str> {
             range.filter(|at| keep(*at)).map(|at| self.tokens[at].raw).collect()
@@ -84,7 +84,7 @@ impl Phrase<'_> {
     fn tags(&self) -> Vec<String> {
         let hashed = self.tokens.iter().filter(|token| token.start > 0 && self.text.as_bytes()[token.start - 1] == b'#');
         let mut tags: Vec<String> = hashed.map(|token| token.raw.to_lowercase()).collect();
-        // "Guten Tag" is no tag: the word counts only after the article it belongs to.
+        // "Guten Tag" is not a tag: the word counts only after the noun for an article.
         let noun = self.article_noun().unwrap_or(usize::MAX);
         let sign =
             self.tokens.iter().enumerate().position(|(at, token)| at > noun && vocabulary::TAG_WORDS.contains(token.folded.as_str()));

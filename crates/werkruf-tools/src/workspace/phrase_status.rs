@@ -1,8 +1,8 @@
-//! Statuses as people say them: "offen", "in progress", "hechas", "nicht erledigt".
+//! Statuses in a sentence: "offen", "in progress", "hechas", "nicht erledigt".
 
 use super::token::Token;
 
-/// A status as people say it.
+/// A status of a request or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PhraseStatus {
     Open,
@@ -13,7 +13,7 @@ pub(super) enum PhraseStatus {
     Cancelled,
 }
 
-/// The one state the words name; two different ones name none.
+/// The status that the words name: `None` for no status, `Some(None)` for two or more different ones.
 pub(super) fn status_in(tokens: &[Token<'_>]) -> Option<Option<PhraseStatus>> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.folded.as_str());
     let mut found: Vec<PhraseStatus> = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn status_of(word: &str) -> Option<PhraseStatus> {
     if ["open", "pending", "outstanding", "unfinished", "unresolved"].contains(&word)
         || begins(&["offen", "abiert", "pendient", "ausstehend", "unerledigt"])
     {
-        // "offensichtlich" is not open.
+        // "offensichtlich" and "offenbar" do not mean "open".
         return (!begins(&["offensi", "offenba"])).then_some(PhraseStatus::Open);
     }
     if ["ongoing", "running"].contains(&word) || begins(&["laufend", "angefangen", "begonnen"]) {

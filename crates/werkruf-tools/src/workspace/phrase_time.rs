@@ -1,4 +1,4 @@
-//! When a sentence speaks of: names of days, weekdays, dates in the three languages.
+//! Dates in a sentence: named days, weekdays and dates in German, English and Spanish.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
@@ -7,19 +7,19 @@ use werkruf_contract::Language;
 use super::days::{Day, Days, shifted};
 use super::token::Token;
 
-/// Which way an unsaid year or a bare weekday points.
+/// Whether a bare weekday means the next or the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Future,
     Past,
 }
 
-/// How dates are to be read.
+/// How dates in a sentence are interpreted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DateRules {
     pub(super) today: Date,
     pub(super) language: Language,
-    /// Month before day in dates with slashes.
+    /// In dates with slashes the month comes before the day.
     pub(super) american: bool,
     pub(super) direction: Direction,
 }
@@ -75,7 +75,7 @@ const WEEK: &[&str] = &["woche", "wochen", "week", "weeks", "semana"];
 const MONTH: &[&str] = &["monat", "month", "mes"];
 const SINCE: &[&str] = &["seit", "since", "desde", "ab"];
 
-/// Whether the word belongs to a time.
+/// Whether the word can be part of a date or time expression.
 pub(super) fn is_time(word: &str) -> bool {
     let lists = [
         TODAY,
@@ -93,7 +93,7 @@ pub(super) fn is_time(word: &str) -> bool {
         || word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The day these words speak of, and a span where they name two dates or a beginning.
+/// The day that the words name, and a range if the words name two dates or a start ("since Monday").
 pub(super) fn time_in(tokens: &[Token<'_>], text: &str, date_rules: DateRules) -> (Option<Day>, Option<Days>) {
     let dates = dates(tokens, text, date_rules);
     if let [first, second, ..] = dates.as_slice() {
@@ -164,7 +164,7 @@ fn pair(words: &[&str], first: &str, second: &str) -> bool {
     words.windows(2).any(|pair| pair[0] == first && pair[1] == second)
 }
 
-/// Today counts in both directions.
+/// The next or previous such weekday; today counts in both directions.
 fn nearest(weekday: Weekday, date_rules: DateRules) -> Date {
     let today = date_rules.today.weekday();
     match date_rules.direction {

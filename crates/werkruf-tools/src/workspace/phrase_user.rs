@@ -1,10 +1,10 @@
-//! Whether a sentence asks who somebody is: the person who speaks, or one named by number.
+//! Detects sentences that ask about a user: the caller, or a user named by id.
 
 use super::phrase::Phrase;
 use super::vocabulary;
 
 impl Phrase<'_> {
-    /// A person, if that is what it is about: `Some(None)` is the one who speaks.
+    /// The user that the sentence asks about: `Some(None)` is the caller, `None` means that it asks about no user.
     pub(super) fn user(&self) -> Option<Option<i64>> {
         if self.any(&vocabulary::ACTIONS) || self.tokens.len() > 12 {
             return None;

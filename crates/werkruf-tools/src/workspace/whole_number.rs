@@ -1,4 +1,4 @@
-//! A number without a fraction. Models write an id as `3` and as `3.0`; both mean the same person.
+//! A number without a fraction. Models write an id as `3` and as `3.0`; both must mean the same user.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ impl<'de> Deserialize<'de> for WholeNumber {
     }
 }
 
-/// Only where nothing is lost: beyond 2^53 a float no longer names one integer.
+/// Converts only exact values: beyond 2^53 a float does not identify one integer.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 2^53")]
 fn from_float(float: f64) -> Option<i64> {
     (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0).then_some(float as i64)

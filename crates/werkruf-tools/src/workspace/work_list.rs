@@ -1,4 +1,4 @@
-//! Requests and tasks look alike: the same filters, the same rows, the same kind of answer.
+//! What `get_requests` and `get_todos` share: the same filters, rows and results.
 
 use jiff::civil::Date;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::render;
 
 const MAX_ROWS: u32 = 20;
 
-/// Which of the two tables, and the first word of its texts' keys.
+/// The table to query; its key is the prefix of its text keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Requests,
@@ -27,7 +27,6 @@ impl Table {
     }
 }
 
-/// What the arguments ask for.
 pub(super) struct WorkFilter {
     pub(super) status: Option<&'static str>,
     pub(super) due_date: Option<String>,
@@ -53,7 +52,7 @@ pub(super) struct WorkList {
     message: String,
 }
 
-/// Looks the rows up and puts them into words.
+/// Queries the rows and renders the message.
 pub(super) async fn list(
     access: &WorkspaceAccess,
     table: Table,
@@ -100,7 +99,7 @@ fn message(texts: &Texts, table: Table, status: Option<&str>, days: Option<Days>
     render::list(headline, found.rows.iter().map(|row| line(texts, table, target, row)), more)
 }
 
-/// "Title – open, due 15.11.2026, from Ana García"; names only where they say something new.
+/// "Title – open, due 15.11.2026, from Ana García"; names only if they add information.
 fn line(texts: &Texts, table: Table, target: Target, row: &WorkRow) -> String {
     let mut facts = vec![texts.text(&format!("status-{}", row.status), &[])];
     facts.extend(row.due_date.map(|date| texts.text("row-due", &[("day", texts.date(date).into())])));

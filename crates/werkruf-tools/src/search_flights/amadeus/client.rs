@@ -1,4 +1,4 @@
-//! Asks Amadeus: a shared token, a measured pace, one renewal and few pauses.
+//! The Amadeus client: a shared token, a rate limiter, one token renewal and few pauses per search.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,27 +21,27 @@ use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::Query;
 use crate::search_flights::seal::Seal;
 
-/// More than are shown: some are the same flight twice, some do not fit.
+/// More offers than are shown, because some are codeshares and some do not meet the constraints.
 const MAX_OFFERS: &str = "50";
 const MAX_PAUSES: u32 = 3;
-/// Used where a server that is too busy does not say for how long.
+/// The pause after a 429 without `Retry-After`.
 const DEFAULT_PAUSE: Duration = Duration::from_millis(150);
 
-/// What stays as it is in a form.
-const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// The characters to percent-encode in a form body: all but unreserved ones.
+const FORM_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// How Amadeus is reached.
+/// Address and credentials of Amadeus.
 #[derive(Debug, Clone)]
 pub struct AmadeusConfig {
     pub key: String,
     pub secret: SecretString,
-    /// `test` or `prod`; names the stored token.
+    /// `test` or `prod`; part of the stored token's name.
     pub environment: String,
     /// Without a slash at the end.
     pub base_url: String,
 }
 
-/// The account.
+/// The Amadeus provider.
 pub struct Amadeus {
     client: reqwest::Client,
     config: AmadeusConfig,
@@ -66,10 +66,10 @@ impl Amadeus {
         let (mut renewed, mut pauses) = (false, 0);
         loop {
             self.rate_limiter.wait().await;
-            // Taken when it is our turn: while we waited somebody may have renewed it.
+            // Read the token after the wait: another search may have renewed the token in the meantime.
             let token = self.tokens.token(None, || self.fetch_token()).await?;
             let response = exchange(self.request(query, &token)).await?;
-            if let Some(body) = answered(&response) {
+            if let Some(body) = offers_body(&response) {
                 return Ok(body);
             }
             match refusal(response.status, response.retry_after(), &response.text()) {
@@ -90,7 +90,7 @@ impl Amadeus {
         }
     }
 
-    /// Not held up by searches that wait for their turn: they all wait for this.
+    /// Does not wait for the rate limiter, because all searches wait for the token.
     async fn fetch_token(&self) -> Result<IssuedToken, ProviderError> {
         let form = [
             ("grant_type", "client_credentials"),
@@ -110,7 +110,7 @@ impl Amadeus {
             Some((token, seconds)) if !token.is_empty() => {
                 Ok(IssuedToken { token: SecretString::from(token), lifetime: SignedDuration::from_secs(seconds.clamp(0, 86_400)) })
             }
-            // The body may hold a token: its words are not repeated.
+            // The body may contain a token, so the error does not quote it.
             _ if response.is_success() => {
                 Err(ProviderError::new(Reason::BadResponse, "the token endpoint sent no token").with_status(response.status))
             }
@@ -162,11 +162,11 @@ impl FlightProvider for Amadeus {
     }
 }
 
-fn answered(response: &ProviderResponse) -> Option<Value> {
+fn offers_body(response: &ProviderResponse) -> Option<Value> {
     let body = if response.is_success() { response.json()? } else { return None };
     body.get("data").is_some_and(Value::is_array).then_some(body)
 }
 
 fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, UNESCAPED).to_string()
+    utf8_percent_encode(text, FORM_ENCODE_SET).to_string()
 }

@@ -1,4 +1,4 @@
-//! Amadeus Flight Offers Search v2: flights for money.
+//! Amadeus Flight Offers Search v2: cash flights.
 
 mod client;
 mod rate_limiter;

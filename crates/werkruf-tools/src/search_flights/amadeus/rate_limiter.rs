@@ -1,24 +1,25 @@
-//! One request at a time and not too fast: Amadeus refuses two within a tenth of a second in its test environment.
+//! Limits the request rate: Amadeus refuses two requests within a tenth of a second in its test environment.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Whose turn it is, and when.
+/// Spaces requests by a fixed interval.
 pub(super) struct RateLimiter {
     interval: Duration,
     next: Mutex<Option<Instant>>,
 }
 
 impl RateLimiter {
-    /// Ten a second in the test environment, forty in production; a little slower, because networks squeeze requests together.
+    /// Amadeus allows 10 requests per second in the test environment and 40 in production. The interval is slightly longer, because
+    /// the network can shorten the gap between two requests.
     pub(super) fn for_environment(environment: &str) -> Self {
         let interval = Duration::from_millis(if environment == "test" { 110 } else { 27 });
         Self { interval, next: Mutex::default() }
     }
 
-    /// Resolves when a request may leave. First come, first served.
+    /// Resolves when the next request may be sent, in the order of the calls.
     pub(super) async fn wait(&self) {
         let mut next = self.next.lock().await;
         if let Some(at) = *next {

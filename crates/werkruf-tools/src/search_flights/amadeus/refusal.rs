@@ -1,4 +1,4 @@
-//! Answers of Amadeus that are no offers: flat errors of the token endpoint, lists of errors of the API, numbers as text.
+//! Error responses of Amadeus: flat errors of the token endpoint, and lists of errors of the API. Error codes may be text.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::search_flights::provider_error::{ProviderError, Reason};
 
-/// What to do about a refusal.
+/// An error response, by what the client does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The token is no good any more: a new one, and once more.
+    /// The token is not valid any more: fetch a new one and try again.
     NewToken(ProviderError),
-    /// Too fast: once more after a pause.
+    /// Too many requests: try again after a pause.
     Pause(ProviderError),
-    /// As it is.
+    /// Do not try again.
     Final(ProviderError),
 }
 
 impl Refusal {
-    /// What is said of it when nothing helped.
+    /// The error to report if no further attempt is made.
     pub fn into_error(self) -> ProviderError {
         match self {
             Self::NewToken(error) | Self::Pause(error) | Self::Final(error) => error,
@@ -26,7 +26,7 @@ impl Refusal {
     }
 }
 
-/// What a status and a body mean.
+/// Classifies an error response.
 pub fn refusal(status: u16, retry_after: Option<Duration>, body: &str) -> Refusal {
     let parsed: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     let error = parsed.pointer("/errors/0").unwrap_or(&parsed);

@@ -1,4 +1,4 @@
-//! Asks Duffel: one offer request with its offers in the answer.
+//! The Duffel client: one offer request whose response contains the offers.
 
 use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
@@ -11,12 +11,12 @@ use crate::search_flights::provider::{FlightProvider, FlightResults, OfferKind};
 use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::Query;
 
-/// The least and the most Duffel lets its airlines take, in milliseconds.
+/// The range of Duffel's `supplier_timeout`, in milliseconds.
 const SUPPLIER_MS: (u64, u64) = (2_000, 60_000);
-/// Left for the answer itself.
+/// Time that is reserved for the response itself.
 const MARGIN_MS: u64 = 1_000;
 
-/// How Duffel is reached.
+/// Address and credentials of Duffel.
 #[derive(Debug, Clone)]
 pub struct DuffelConfig {
     pub key: SecretString,
@@ -24,7 +24,7 @@ pub struct DuffelConfig {
     pub base_url: String,
 }
 
-/// The account.
+/// The Duffel provider.
 pub struct Duffel {
     client: reqwest::Client,
     config: DuffelConfig,

@@ -1,4 +1,4 @@
-//! Asks Seats.aero. Every call is counted in the store before it leaves.
+//! The Seats.aero client. Every call is counted in the store before it is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::search_flights::provider::{Details, FlightProvider, FlightResults, Of
 use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::{Days, Query};
 
-/// A week of one route in every program has fewer rows; with trips more would take many seconds.
+/// A week of one route in all programs has fewer rows. A larger page with trips would take many seconds.
 const PAGE_SIZE: &str = "200";
-/// What must be left of the deadline after a pause the server asked for.
+/// The time that must be left before the deadline after a pause that the server requested.
 const MIN_TIME_AFTER_WAIT: Duration = Duration::from_millis(500);
 
-/// How Seats.aero is reached.
+/// Address, key and quota of Seats.aero.
 #[derive(Debug, Clone)]
 pub struct SeatsaeroConfig {
     pub key: SecretString,
@@ -34,7 +34,7 @@ pub struct SeatsaeroConfig {
     pub daily_quota: u32,
 }
 
-/// The account.
+/// The Seats.aero provider.
 pub struct Seatsaero {
     client: reqwest::Client,
     config: SeatsaeroConfig,
@@ -49,7 +49,7 @@ impl Seatsaero {
         Self { client, config, account, accounts, clock }
     }
 
-    /// One direction.
+    /// Searches one direction.
     async fn leg(&self, query: &Query, from: &str, to: &str, days: Days, deadline: Deadline) -> Result<(Vec<Award>, bool), ProviderError> {
         let mut waited = false;
         loop {
@@ -70,13 +70,13 @@ impl Seatsaero {
         }
     }
 
-    /// Sends a call that the day's quota allows, and remembers what the answer says about the rest of it.
+    /// Sends a call if the daily quota allows it, and stores the remaining quota that the response reports.
     async fn send_counted(&self, request: RequestBuilder) -> Result<ProviderResponse, ProviderError> {
         let day = self.clock.now().to_zoned(TimeZone::UTC).date();
         let spent =
             self.accounts.spend_call(self.account.clone(), day, self.config.daily_quota).await.map_err(|error| count_failed(&error))?;
         let Some(call) = spent else {
-            return Err(ProviderError::new(Reason::Quota, "the day's calls are used up"));
+            return Err(ProviderError::new(Reason::Quota, "the daily quota is used up"));
         };
         let response = exchange(request).await?;
         let noted = if response.status == 429 && response.retry_after().is_none() {
@@ -87,13 +87,13 @@ impl Seatsaero {
             Ok(())
         };
         if let Err(error) = noted {
-            // The count itself was written before the call, so the quota still holds.
-            tracing::warn!(%error, "what Seats.aero says of its quota could not be kept");
+            // The call itself was counted before it was sent, so the quota is still respected.
+            tracing::warn!(%error, "the remaining quota that Seats.aero reported could not be stored");
         }
         Ok(response)
     }
 
-    /// Everything behind one availability; a call of its own.
+    /// The trips and booking links of one availability. This is a separate call and counts against the quota.
     async fn trip_details(&self, award: &str, trip: Option<&str>) -> Result<Details, ProviderError> {
         let response = self.send_counted(self.get(&format!("trips/{award}"))).await?;
         let body = if response.is_success() { response.json() } else { None };
@@ -143,7 +143,7 @@ impl FlightProvider for Seatsaero {
     }
 
     fn details<'a>(&'a self, award: &'a str, trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, ProviderError>>> {
-        // The id comes back from the session state, which can be written from outside.
+        // The id comes from the session state, which clients can write.
         let is_plain_id = !award.is_empty() && award.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         is_plain_id.then(|| Box::pin(self.trip_details(award, trip)) as BoxFuture<'a, _>)
     }
@@ -175,7 +175,7 @@ impl FlightProvider for Seatsaero {
     }
 }
 
-/// The wanted cabin of a row, with the shortest trip that really costs what is quoted.
+/// The award of the requested cabin, with the shortest trip at the quoted price.
 fn awards(row: Row, cabin: Cabin, nonstop: bool) -> Option<Award> {
     let priced = row.awards.into_iter().find(|priced| priced.cabin == cabin)?;
     let mut award = if nonstop { priced.nonstop? } else { priced.award };

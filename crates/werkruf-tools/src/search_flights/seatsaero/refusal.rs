@@ -1,4 +1,4 @@
-//! Answers of Seats.aero that are no flights: three shapes of error, two kinds of 429, and HTML with status 200.
+//! Error responses of Seats.aero: three formats of errors, two kinds of 429, and HTML with status 200.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::search_flights::provider_error::{ProviderError, Reason};
 
-/// What a body that is not used as an answer means.
+/// Classifies a response that is not a valid result.
 pub fn refusal(status: u16, retry_after: Option<Duration>, body: &str) -> ProviderError {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
     let field = |name: &str| parsed.as_ref().and_then(|value| value.get(name)).and_then(Value::as_str).map(str::to_owned);
@@ -14,7 +14,7 @@ pub fn refusal(status: u16, retry_after: Option<Duration>, body: &str) -> Provid
     let cause = format!("Seats.aero answered {status}: {reason_text}");
     let error = match status {
         401 | 403 => ProviderError::new(Reason::Credentials, cause),
-        // Without a time to come back at, the day's calls are gone.
+        // A 429 without `Retry-After` means that the daily quota is used up.
         429 if retry_after.is_none() => ProviderError::new(Reason::Quota, cause),
         429 => ProviderError::new(Reason::Quota, cause).retryable_after(retry_after),
         200..=299 if parsed.is_some() => ProviderError::new(Reason::BadResponse, cause).not_retryable(),
