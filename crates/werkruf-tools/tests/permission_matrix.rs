@@ -1,5 +1,5 @@
-//! Who sees what: every kind of person × every tool × every way to name somebody, against rules written down here a
-//! second time. Then everything a person may not see is altered, and not one byte of their answers may change.
+//! Permissions: every kind of caller × every tool × every way to name a user or branch, compared with an independent
+//! implementation of the rules. Then all rows that a caller may not see are altered, and no byte of the caller's answers may change.
 
 #[cfg(test)]
 #[path = "permission_matrix/fixture.rs"]
@@ -20,7 +20,7 @@ mod tests {
 
     const TOOLS: [&str; 5] = ["get_requests", "get_todos", "get_worktime", "get_cerebro_articles", "get_user_info"];
 
-    /// Every way to name somebody: nobody, the caller, a colleague, people of other branches, nobody who exists.
+    /// Arguments that name no user, the caller, a colleague, users of other branches, unknown users, and branches.
     fn owner_args(caller: i64) -> Vec<Value> {
         let mut all = vec![json!({}), json!({"userId": caller})];
         all.extend([1, 2, 3, 4, 5, 9, 999, -1, 0].map(|id| json!({"userId": id})));
@@ -56,7 +56,7 @@ mod tests {
         owner_args(caller).iter().flat_map(|way| filters.iter().map(move |filter| merged(way, filter))).collect()
     }
 
-    /// Every answer of a person, by tool and arguments.
+    /// Every answer to a caller, by tool and arguments.
     async fn answers(fixture: &Fixture, tenant: &str, caller: i64) -> BTreeMap<String, Result<Value, (String, String)>> {
         let mut answers = BTreeMap::new();
         for tool in TOOLS {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_sees_what_the_rules_say() {
+    async fn each_caller_sees_what_the_rules_allow() {
         let dataset = Dataset::new();
         let fixture = Fixture::open(&dataset).await;
         let (mut cells, mut wrong) = (0, Vec::new());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_not_be_seen_changes_no_byte() {
+    async fn hidden_rows_change_no_byte_of_an_answer() {
         let dataset = Dataset::new();
         let fixture = Fixture::open(&dataset).await;
         for (who, tenant, caller) in PEOPLE {
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_has_one_form() {
+    async fn all_refusals_are_identical() {
         let fixture = Fixture::open(&Dataset::new()).await;
         let refusal = async |caller: i64, args: Value| fixture.call("alpha", caller, "get_requests", args).await.unwrap_err();
         let foreign = refusal(2, json!({"userId": 4})).await;
         assert_eq!(foreign.0, "permission_denied");
-        assert_eq!(foreign, refusal(2, json!({"userId": 999})).await, "a stranger and nobody look alike");
+        assert_eq!(foreign, refusal(2, json!({"userId": 999})).await, "a hidden user and an unknown user get the same refusal");
         assert_eq!(foreign, refusal(3, json!({"userId": 9})).await);
         assert_eq!(foreign, refusal(3, json!({"branchId": 1})).await);
     }

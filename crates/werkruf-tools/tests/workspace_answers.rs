@@ -1,4 +1,4 @@
-//! What the workspace tools say, word for word, in three languages; and how they refuse bad arguments.
+//! The exact messages of the workspace tools in three languages, and their refusal of invalid arguments.
 
 #[cfg(test)]
 mod support;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_are_told_in_the_persons_language() {
+    async fn requests_are_listed_in_the_callers_language() {
         let fixture = Fixture::new().await;
         let today = fixture.today();
         let args = json!({"status": "open", "dueDate": "today"});
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn twenty_rows_are_shown_and_more_are_announced() {
+    async fn twenty_rows_are_shown_and_more_are_mentioned() {
         let data = Fixture::new().await.call("en-GB", "get_todos", json!({})).await.unwrap();
         assert_eq!((&data["count"], &data["truncated"], &data["items"][0]["id"]), (&json!(20), &json!(true), &json!(23)));
         let message = data["message"].as_str().unwrap();
@@ -102,10 +102,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn working_time_is_cut_at_midnight_where_the_person_is() {
+    async fn working_time_is_split_at_midnight_in_the_callers_time_zone() {
         let fixture = Fixture::new().await;
         let night = fixture.call("de-DE", "get_worktime", json!({"date": "2026-03-29"})).await.unwrap();
-        // 00:00 to 06:05 on the clock, but an hour of that night never was.
+        // 00:00 to 06:05 local time, but daylight saving time skips one hour of that night.
         assert_eq!(
             night["items"],
             json!([{"date": "2026-03-29", "start": "2026-03-29T00:00:00+01:00", "end": "2026-03-29T06:05:00+02:00", "minutes": 305}])
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn articles_and_people_are_told() {
+    async fn articles_and_users_have_messages() {
         let fixture = Fixture::new().await;
         let found = fixture.message("de-DE", "get_cerebro_articles", json!({"searchTerm": "Notfällen"})).await;
         assert_eq!(found, "Ein Artikel zu „Notfällen“:\n• Notfall: 112 anrufen");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bad_dates_are_refused_with_what_is_allowed() {
+    async fn invalid_dates_are_refused_with_the_allowed_values() {
         let fixture = Fixture::new().await;
         for (tool, args) in [
             ("get_requests", json!({"dueDate": "soon"})),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_written_as_asked_or_not_at_all() {
+    async fn a_request_is_written_as_requested_or_not_at_all() {
         let fixture = Fixture::new().await;
         let made = fixture.call("de-DE", "create_request", json!({"title": " Neuer  Stuhl ", "dueDate": "2026-12-24"})).await.unwrap();
         assert_eq!((&made["title"], &made["status"], &made["dueDate"]), (&json!("Neuer Stuhl"), &json!("open"), &json!("2026-12-24")));
@@ -169,11 +169,11 @@ mod tests {
             assert_eq!(fixture.call("de-DE", "create_request", args.clone()).await.unwrap_err().code, "invalid_arguments", "{args}");
         }
         let again = fixture.call("de-DE", "create_request", json!({"title": "Zweiter"})).await.unwrap();
-        assert_eq!(again["id"].as_i64(), made["id"].as_i64().map(|id| id + 1), "a refused one takes no number");
+        assert_eq!(again["id"].as_i64(), made["id"].as_i64().map(|id| id + 1), "a refused request uses no id");
     }
 
     #[tokio::test]
-    async fn the_specs_are_the_papers() {
+    async fn the_specs_match_the_specification() {
         let fixture = Fixture::new().await;
         let rights: Vec<(&str, Option<String>)> = fixture
             .tools
@@ -192,17 +192,17 @@ mod tests {
                 ("create_request", need("table_requests:table:write")),
             ]
         );
-        let (writing, looking) = fixture.tools.split_last().unwrap();
-        let spec = writing.spec();
+        let (write_tool, read_tools) = fixture.tools.split_last().unwrap();
+        let spec = write_tool.spec();
         assert_eq!(
             (spec.effect, spec.allowed_attempts(), spec.approval.as_slice()),
             (Effect::Once, 1, ["lead".into(), "admin".into()].as_slice())
         );
-        for tool in looking {
+        for tool in read_tools {
             let (spec, schema) = (tool.spec(), tool.parameters());
             assert_eq!((spec.effect, spec.timeout.as_secs(), spec.attempts), (Effect::Read, 5, 2));
             assert!(strict(schema).is_some() && schema.get("required").is_none(), "{schema:#}");
-            assert!(tool.normalize(json!({"tenantId": 1})).is_err(), "{} takes what it does not know", spec.name);
+            assert!(tool.normalize(json!({"tenantId": 1})).is_err(), "{} accepts unknown arguments", spec.name);
             assert!(tool.normalize(json!({})).is_ok());
         }
         let schema = fixture.tools[0].parameters();

@@ -1,4 +1,4 @@
-//! Both sides found: what was sent, what is answered, what is remembered.
+//! Successful searches: the provider requests, the result and the session state.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::behavior::Behavior;
 use crate::fixture::{Fixture, Options, args_with, base_args, len, provider_status};
 
 #[tokio::test]
-async fn awards_and_money_stand_side_by_side() {
+async fn awards_and_cash_flights_are_shown_together() {
     let fixture = Fixture::open().await;
     let reply = fixture.tools(&Options::default()).search(base_args()).await;
     assert_eq!((&reply.data["kind"], &reply.data["sandbox"]), (&json!("results"), &json!(false)));
@@ -16,14 +16,14 @@ async fn awards_and_money_stand_side_by_side() {
     assert_eq!((&award["miles"], &award["program"]), (&json!(85_000), &json!("aeroplan")));
     assert_eq!(award["taxes"], json!({"amount": "450.00", "currency": "USD"}));
     let trip = &award["trip"];
-    assert_eq!((&trip["trip_id"], &trip["miles"]), (&json!("aeroplan-short"), &json!(85_000)), "the shortest at the quoted price");
+    assert_eq!((&trip["trip_id"], &trip["miles"]), (&json!("aeroplan-short"), &json!(85_000)), "the shortest trip at the quoted price");
     assert_eq!(trip["departure"], json!({"airport": "FRA", "local_time": "2026-12-01T10:30:00"}));
     let cash = reply.data["cash"].as_array().unwrap();
     assert_eq!(cash.len(), 1, "a codeshare is one flight");
     assert_eq!((&cash[0]["also_sold_as"], &cash[0]["airline_name"]), (&json!(["UA8840"]), &json!("LUFTHANSA")));
     let text = reply.message.clone().unwrap();
     assert!(text.contains("85.000 Meilen + 450,00 $") && text.contains("1.590,78 €"), "{text}");
-    assert!(text.find("Flüge gegen Geld") < text.find("Prämienflüge"), "money first where nobody asked for miles: {text}");
+    assert!(text.find("Flüge gegen Geld") < text.find("Prämienflüge"), "cash first unless the request is about miles: {text}");
     assert_eq!(
         (provider_status(&reply, "seatsaero"), provider_status(&reply, "amadeus")),
         (("ok".into(), "".into()), ("ok".into(), "".into()))
@@ -55,7 +55,7 @@ async fn every_argument_has_its_effect() {
     );
     let reply = fixture.tools(&Options::default()).search(args).await;
     let searches = fixture.stub().seats_calls.lock().unwrap().clone();
-    assert_eq!(searches.len(), 2, "the way back is a search of its own");
+    assert_eq!(searches.len(), 2, "the return direction is a separate search");
     let back = searches.iter().find(|sent| sent["origin_airport"] == "JFK").unwrap();
     assert_eq!(
         (back["start_date"].as_str(), back["end_date"].as_str(), back["sources"].as_str()),
@@ -79,7 +79,7 @@ async fn every_argument_has_its_effect() {
 }
 
 #[tokio::test]
-async fn awards_alone_ask_nobody_for_prices() {
+async fn an_award_only_search_calls_no_cash_provider() {
     let fixture = Fixture::open().await;
     let reply = fixture.tools(&Options::default()).in_locale("en-US").search(args_with(json!({"award_only": true, "pax": 3}))).await;
     assert_eq!((fixture.stub().offer_count(), fixture.stub().tokens()), (0, 0));
@@ -89,7 +89,7 @@ async fn awards_alone_ask_nobody_for_prices() {
 }
 
 #[tokio::test]
-async fn the_state_is_patched_and_the_next_words_use_it() {
+async fn the_session_state_is_patched_and_later_calls_use_it() {
     let fixture = Fixture::open().await;
     let tools = fixture.tools(&Options::default());
     let reply = tools.search(args_with(json!({"award_only": true}))).await;
@@ -107,10 +107,10 @@ async fn the_state_is_patched_and_the_next_words_use_it() {
     assert!(message.contains("90.000 Meilen") && message.contains("Book here: https://example.org/a"), "{message}");
     assert_eq!(fixture.stub().trip_calls.lock().unwrap().as_slice(), ["united-FRA-2026-12-01"]);
     let flights: Vec<&Value> = selected[0]["segments"].as_array().unwrap().iter().map(|one| &one["flight"]).collect();
-    assert_eq!(flights, [&json!("LH1"), &json!("LH2")], "in the order they are flown");
+    assert_eq!(flights, [&json!("LH1"), &json!("LH2")], "in travel order");
     fixture.stub().trips_behavior.lock().unwrap().push_back(Behavior::Html);
     let without = later.call("select_itinerary", json!({"index": 1})).await.unwrap();
-    assert!(without.message.unwrap().contains("85.000 Meilen"), "a choice needs no details");
+    assert!(without.message.unwrap().contains("85.000 Meilen"), "a selection works without details");
     let refused = later.call("select_itinerary", json!({"index": 9})).await.unwrap_err();
     assert_eq!(refused.code, "unknown_itinerary");
     let noted = later.call("remember", json!({"content": "Ich sitze gern am Gang"})).await.unwrap();
@@ -118,7 +118,7 @@ async fn the_state_is_patched_and_the_next_words_use_it() {
 }
 
 #[tokio::test]
-async fn duffel_is_a_source_too() {
+async fn duffel_is_a_provider_too() {
     let fixture = Fixture::open().await;
     let change = Options { amadeus: false, duffel: true, ..Options::default() };
     let reply = fixture.tools(&change).search(args_with(json!({"pax": 2, "children": 1}))).await;
@@ -133,7 +133,7 @@ async fn duffel_is_a_source_too() {
 }
 
 #[tokio::test]
-async fn without_keys_the_sandbox_answers_and_says_so() {
+async fn without_keys_the_sandbox_answers_and_marks_its_data() {
     let fixture = Fixture::open().await;
     for (locale, word) in [("de", "Beispieldaten"), ("en", "sample data"), ("es", "datos de ejemplo")] {
         let tools = fixture.tools_without_keys().in_locale(locale);
@@ -141,7 +141,10 @@ async fn without_keys_the_sandbox_answers_and_says_so() {
         assert_eq!((&reply.data["kind"], &reply.data["sandbox"]), (&json!("results"), &json!(true)));
         assert!(reply.message.clone().unwrap().contains(word), "{locale}");
         let again = tools.search(args_with(json!({"return_date": "2026-12-09"}))).await;
-        assert!(reply.data["raw"] == again.data["raw"] && reply.data["cash"] == again.data["cash"], "the same twice");
+        assert!(
+            reply.data["raw"] == again.data["raw"] && reply.data["cash"] == again.data["cash"],
+            "the same request gives the same flights"
+        );
         assert!(len(&reply, "awards_return") > 0 && reply.data["cash"][0]["itineraries"].as_array().unwrap().len() == 2);
     }
     let awards = fixture.tools_without_keys().search(args_with(json!({"award_only": true, "constraints": {"nonstop_only": true}}))).await;
@@ -151,7 +154,7 @@ async fn without_keys_the_sandbox_answers_and_says_so() {
 }
 
 #[tokio::test]
-async fn no_source_for_money_is_valid_and_said() {
+async fn a_missing_cash_provider_is_valid_and_mentioned() {
     let fixture = Fixture::open().await;
     let change = Options { amadeus: false, cache: Duration::from_secs(300), ..Options::default() };
     let reply = fixture.tools(&change).search(base_args()).await;

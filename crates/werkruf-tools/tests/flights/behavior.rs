@@ -1,4 +1,4 @@
-//! What may go wrong between us and a provider.
+//! How a provider stub responds: normally, or with a fault.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -10,31 +10,31 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
 
-/// One answer's weather.
+/// The behavior of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behavior {
     Normal,
-    /// No answer, ever.
+    /// Never responds.
     Hangs,
-    /// Head and half a body, then nothing.
+    /// Sends the head and half of the body, then hangs.
     HangsMidBody,
-    /// Half a body, then the connection is gone.
+    /// Sends half of the body, then closes the connection.
     Truncated,
     Status(u16),
-    /// Maintenance with status 200.
+    /// An HTML maintenance page with status 200.
     Html,
-    /// JSON that ends too early.
+    /// Truncated JSON with a correct length.
     InvalidJson,
     BadGzip,
-    /// JSON of another shape.
+    /// Valid JSON with other fields.
     OtherShape,
-    /// The plain-text refusal of a key.
+    /// A plain-text refusal of the key.
     BadKey,
-    /// Too fast: come back in so many seconds.
+    /// Status 429 with `Retry-After` in seconds.
     RateLimited(u32),
-    /// The day is over.
+    /// Status 429 without `Retry-After`: the daily quota is used up.
     QuotaExhausted,
-    /// Fine, but only after so many milliseconds.
+    /// A normal response after this many milliseconds.
     Delayed(u64),
 }
 
@@ -56,7 +56,7 @@ impl Behavior {
         Self::Delayed(20),
     ];
 
-    /// The answer, with this body where the weather lets it through.
+    /// The response for this behavior, with this body if the behavior allows it.
     pub async fn answer(self, body: String, headers: &[(&'static str, String)]) -> Response<Body> {
         let builder = |status: u16, kind: &str| {
             let start = Response::builder().status(status).header("content-type", kind);

@@ -1,4 +1,4 @@
-//! Quotas, tokens and kept answers, shared by every process on one store.
+//! Quotas, tokens and cached results, which all processes on one store share.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,9 +27,9 @@ async fn a_quota_of_n_allows_n_calls_over_all_processes() {
 }
 
 #[tokio::test]
-async fn the_smaller_count_wins() {
+async fn the_smaller_remaining_quota_wins() {
     let fixture = Fixture::open().await;
-    // Somebody else has used the key: three are left, whatever was counted here.
+    // Another program has used the key: three calls are left, whatever was counted here.
     fixture.stub().remaining.store(3, Ordering::SeqCst);
     let tools = fixture.tools(&awards_only(1000));
     for _ in 0..6 {
@@ -39,7 +39,7 @@ async fn the_smaller_count_wins() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_time_closes_the_day() {
+async fn a_429_without_retry_after_ends_the_day() {
     let fixture = Fixture::open().await;
     fixture.stub().seats_behavior.lock().unwrap().push_back(Behavior::QuotaExhausted);
     let (tools, other) = (fixture.tools(&awards_only(1000)), fixture.tools(&awards_only(1000)));
@@ -79,7 +79,7 @@ async fn ten_first_searches_fetch_one_token() {
     assert_eq!(fixture.stub().tokens(), 1);
 }
 
-/// Searches of several processes at once, each for another day.
+/// Concurrent searches of several processes, each for another day.
 async fn at_once(replicas: &[Tools]) -> Vec<Reply> {
     let search = |at: usize| replicas[at % replicas.len()].search(args_with(json!({"depart_date": format!("2026-12-{:02}", at + 1)})));
     join_all((0..10).map(search)).await
@@ -89,24 +89,24 @@ async fn at_once(replicas: &[Tools]) -> Vec<Reply> {
 async fn ten_searches_of_several_processes_fetch_one_token() {
     let fixture = Fixture::open().await;
     let replicas = [fixture.tools(&Options::default()), fixture.tools(&Options::default()), fixture.tools(&Options::default())];
-    // Processes that share no pace may be told they are too fast; about tokens nobody may hear anything.
+    // Processes do not share a rate limiter, so a search may be rate-limited. No search may fail because of the token.
     let ok = |replies: Vec<Reply>| {
         let provider_status: Vec<_> = replies.iter().map(|reply| provider_status(reply, "amadeus")).collect();
         provider_status.iter().all(|(status, reason)| status == "ok" || reason == "quota")
             && provider_status.iter().any(|(status, _)| status == "ok")
     };
     assert!(ok(at_once(&replicas).await));
-    assert_eq!(fixture.stub().tokens(), 1, "the first");
+    assert_eq!(fixture.stub().tokens(), 1, "one first token");
     fixture.stub().expire();
     assert!(ok(at_once(&replicas).await));
     assert_eq!(fixture.stub().tokens(), 2, "one renewal for all processes");
 }
 
 #[tokio::test]
-async fn a_process_that_died_while_fetching_holds_nobody_up_for_good() {
+async fn a_process_that_died_while_fetching_a_token_does_not_block_others() {
     let fixture = Fixture::open().await;
     let account = ProviderAccount { provider: "amadeus".to_owned(), account: "prod".to_owned() };
-    // The calendar stands still here, so this claim never ends; whoever waits has patience of their own.
+    // The test clock does not advance, so this claim never expires. The waiting process has its own time limit.
     let dead = fixture.clock.new_id();
     assert!(fixture.store.claim_token(account.clone(), dead, Duration::from_secs(60), fixture.clock.now()).await.unwrap());
     let tools = fixture.tools(&Options { deadline: Duration::from_secs(12), ..Options::default() });
@@ -114,24 +114,24 @@ async fn a_process_that_died_while_fetching_holds_nobody_up_for_good() {
     assert_eq!((provider_status(&reply, "amadeus").0.as_str(), fixture.stub().tokens()), ("ok", 1));
     assert!(
         !fixture.store.claim_token(account, fixture.clock.new_id(), Duration::ZERO, fixture.clock.now()).await.unwrap(),
-        "not ours to end"
+        "the claim of the dead process was not released"
     );
 }
 
 #[tokio::test]
-async fn another_process_uses_the_stored_token_and_nobody_can_read_it() {
+async fn other_processes_use_the_stored_token_and_it_is_encrypted() {
     let fixture = Fixture::open().await;
     fixture.tools(&Options::default()).search(args_with(json!({}))).await;
     let reply = fixture.tools(&Options::default()).search(args_with(json!({}))).await;
     assert_eq!((provider_status(&reply, "amadeus").0.as_str(), fixture.stub().tokens()), ("ok", 1));
     for entry in std::fs::read_dir(fixture.folder.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        assert!(!bytes.windows(7).any(|part| part == b"token-1"), "the token stands open in the store");
+        assert!(!bytes.windows(7).any(|part| part == b"token-1"), "the token is in the store as plain text");
     }
 }
 
 #[tokio::test]
-async fn bad_keys_are_named_and_not_tried_ten_times() {
+async fn refused_keys_are_reported_and_not_tried_again_at_once() {
     let fixture = Fixture::open().await;
     fixture.stub().token_behavior.lock().unwrap().push_back(Behavior::Status(401));
     let tools = fixture.tools(&Options::default());
@@ -142,7 +142,7 @@ async fn bad_keys_are_named_and_not_tried_ten_times() {
 }
 
 #[tokio::test]
-async fn the_same_request_of_the_same_tenant_is_answered_from_what_is_kept() {
+async fn the_same_request_of_the_same_tenant_is_answered_from_the_cache() {
     let fixture = Fixture::open().await;
     let change = Options { cache: Duration::from_secs(300), ..Options::default() };
     let tools = fixture.tools(&change);
@@ -156,7 +156,7 @@ async fn the_same_request_of_the_same_tenant_is_answered_from_what_is_kept() {
     let cached = |reply: &werkruf_contract::Reply| reply.data["providers"][0]["cached"].clone();
     assert_eq!((cached(&first), cached(&second)), (json!(false), json!(true)));
     fixture.tools(&change).search(args_with(json!({}))).await;
-    assert_eq!(fixture.stub().seats_count(), 2, "another tenant asks for itself");
+    assert_eq!(fixture.stub().seats_count(), 2, "another tenant has its own cache");
     tools.search(args_with(json!({"pax": 2}))).await;
-    assert_eq!(fixture.stub().seats_count(), 3, "another request is another request");
+    assert_eq!(fixture.stub().seats_count(), 3, "a different request is not cached");
 }

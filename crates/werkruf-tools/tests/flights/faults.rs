@@ -1,4 +1,4 @@
-//! One provider in bad weather: the answer comes in time, the other's flights are whole, and the failure has a name.
+//! Faults of one provider: the answer is in time, the flights of the other provider are complete, and the fault has a reason.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::behavior::Behavior;
 use crate::fixture::{Fixture, Options, args_with, base_args, len, provider_status};
 
 const DEADLINE: Duration = Duration::from_millis(600);
-/// What the interface allows beyond the deadline.
+/// The allowed delay beyond the deadline.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Whose weather is bad.
+/// The endpoint with the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Endpoint {
     Seats,
     Amadeus,
     Token,
 }
 
-fn reason(behavior: Behavior, side: Side) -> &'static str {
-    match (behavior, side) {
+fn reason(behavior: Behavior, endpoint: Endpoint) -> &'static str {
+    match (behavior, endpoint) {
         (Behavior::Hangs | Behavior::HangsMidBody, _) => "timeout",
         (Behavior::Truncated | Behavior::Status(500 | 503 | 404), _) => "upstream",
         (Behavior::Html | Behavior::InvalidJson | Behavior::BadGzip | Behavior::OtherShape, _) => "bad_response",
@@ -32,57 +32,57 @@ fn reason(behavior: Behavior, side: Side) -> &'static str {
     }
 }
 
-/// A machine that stands still for a moment makes anybody late; the same case late four times is our fault.
-async fn one(side: Side, behavior: Behavior) {
+/// A busy machine can delay one answer. The same case late four times is a bug.
+async fn in_time_within_four_runs(endpoint: Endpoint, behavior: Behavior) {
     for _ in 0..3 {
-        if searched(side, behavior).await {
+        if search_is_in_time(endpoint, behavior).await {
             return;
         }
     }
-    assert!(searched(side, behavior).await, "{side:?} {behavior:?}: later than the deadline and 50 ms, four times");
+    assert!(search_is_in_time(endpoint, behavior).await, "{endpoint:?} {behavior:?}: later than the deadline and 50 ms, four times");
 }
 
-/// Whether the answer came in time; what it says is checked whenever it came.
-async fn searched(side: Side, behavior: Behavior) -> bool {
+/// Runs one search and checks its result. Returns whether the answer was in time.
+async fn search_is_in_time(endpoint: Endpoint, behavior: Behavior) -> bool {
     let fixture = Fixture::open().await;
     let tools = fixture.tools(&Options { deadline: DEADLINE, ..Options::default() });
     let stub = fixture.stub();
-    let queue = match side {
-        Side::Seats => &stub.seats_behavior,
-        Side::Amadeus => &stub.amadeus_behavior,
-        Side::Token => &stub.token_behavior,
+    let queue = match endpoint {
+        Endpoint::Seats => &stub.seats_behavior,
+        Endpoint::Amadeus => &stub.amadeus_behavior,
+        Endpoint::Token => &stub.token_behavior,
     };
     queue.lock().unwrap().push_back(behavior);
-    let promised = Deadline::after(DEADLINE + GRACE);
+    let time_limit = Deadline::after(DEADLINE + GRACE);
     let reply = tools.search(base_args()).await;
-    let in_time = !promised.passed();
-    let (bad, good) = if side == Side::Seats { ("seatsaero", "amadeus") } else { ("amadeus", "seatsaero") };
-    let status = if reason(behavior, side).is_empty() { "ok" } else { "failed" };
-    assert_eq!(provider_status(&reply, bad), (status.to_owned(), reason(behavior, side).to_owned()), "{side:?} {behavior:?}");
-    assert_eq!(provider_status(&reply, good).0, "ok", "{side:?} {behavior:?}");
-    let whole_part = if side == Side::Seats { len(&reply, "cash") == 1 } else { len(&reply, "awards") == 2 };
-    assert!(whole_part, "{side:?} {behavior:?}");
+    let in_time = !time_limit.passed();
+    let (bad, good) = if endpoint == Endpoint::Seats { ("seatsaero", "amadeus") } else { ("amadeus", "seatsaero") };
+    let status = if reason(behavior, endpoint).is_empty() { "ok" } else { "failed" };
+    assert_eq!(provider_status(&reply, bad), (status.to_owned(), reason(behavior, endpoint).to_owned()), "{endpoint:?} {behavior:?}");
+    assert_eq!(provider_status(&reply, good).0, "ok", "{endpoint:?} {behavior:?}");
+    let whole_part = if endpoint == Endpoint::Seats { len(&reply, "cash") == 1 } else { len(&reply, "awards") == 2 };
+    assert!(whole_part, "{endpoint:?} {behavior:?}");
     let text = reply.message.unwrap();
-    let named = if side == Side::Seats { "Seats.aero fehlt" } else { "Amadeus fehlt" };
+    let named = if endpoint == Endpoint::Seats { "Seats.aero fehlt" } else { "Amadeus fehlt" };
     assert_eq!(text.contains(named), status == "failed", "{text}");
     in_time
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_weather_at_one_costs_the_other_nothing() {
+async fn a_fault_of_one_provider_does_not_affect_the_other() {
     for behavior in Behavior::ALL {
-        one(Side::Seats, behavior).await;
-        one(Side::Amadeus, behavior).await;
+        in_time_within_four_runs(Endpoint::Seats, behavior).await;
+        in_time_within_four_runs(Endpoint::Amadeus, behavior).await;
     }
     for behavior in
         [Behavior::Hangs, Behavior::HangsMidBody, Behavior::Truncated, Behavior::Status(500), Behavior::Html, Behavior::InvalidJson]
     {
-        one(Side::Token, behavior).await;
+        in_time_within_four_runs(Endpoint::Token, behavior).await;
     }
 }
 
 #[tokio::test]
-async fn half_a_search_is_still_an_answer() {
+async fn a_search_with_one_failed_direction_has_results() {
     let fixture = Fixture::open().await;
     fixture.stub().seats_behavior.lock().unwrap().extend([Behavior::Normal, Behavior::Status(500)]);
     let reply =
@@ -93,7 +93,7 @@ async fn half_a_search_is_still_an_answer() {
 }
 
 #[tokio::test]
-async fn everything_failing_is_an_answer_too() {
+async fn a_search_with_only_failures_is_not_an_error() {
     let fixture = Fixture::open().await;
     fixture.stub().seats_behavior.lock().unwrap().push_back(Behavior::Html);
     fixture.stub().amadeus_behavior.lock().unwrap().push_back(Behavior::InvalidJson);
@@ -106,14 +106,14 @@ async fn everything_failing_is_an_answer_too() {
 }
 
 #[tokio::test]
-async fn a_pause_that_fits_is_kept_and_the_search_goes_on() {
+async fn a_pause_before_the_deadline_is_waited_for() {
     let fixture = Fixture::open().await;
     fixture.stub().seats_behavior.lock().unwrap().extend([Behavior::RateLimited(1), Behavior::Normal]);
     let reply = fixture.tools(&Options { amadeus: false, ..Options::default() }).search(base_args()).await;
     assert_eq!((provider_status(&reply, "seatsaero"), fixture.stub().seats_count()), (("ok".into(), "".into()), 2));
 }
 
-/// A number that follows from a seed alone.
+/// A pseudo-random generator with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -123,14 +123,14 @@ impl Dice {
     }
 }
 
-/// A thousand searches in random weather; the seed of a run is its number.
+/// A thousand searches with random provider behavior. The seed of a run is its number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_searches_in_random_weather_none_fails() {
+async fn a_thousand_searches_with_random_faults_never_fail() {
     let fixture = Fixture::open().await;
     let results = stream::iter(0..1000_u64).map(|seed| run(&fixture, seed)).buffer_unordered(40).collect::<Vec<_>>().await;
     let found = results.iter().filter(|found| **found).count();
     assert_eq!(results.len(), 1000);
-    assert!((100..1000).contains(&found), "{found} of 1000 found something: the weather was not random");
+    assert!((100..1000).contains(&found), "{found} of 1000 searches found flights: the behavior was not random");
 }
 
 async fn run(fixture: &Fixture, seed: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Seats.aero, Amadeus and Duffel on loopback: their headers, quotas, tokens and paces.
+//! Stubs of Seats.aero, Amadeus and Duffel on loopback, with their headers, quotas, tokens and rate limits.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::payloads::{duffel, offer, page, row, trip_details};
 
 pub const SEATS_KEY: &str = "pro_1234";
 
-/// What all three remember and are told.
+/// The recorded calls and the configured behavior of all three stubs.
 #[derive(Default)]
 pub struct Stub {
     pub seats_behavior: Mutex<VecDeque<Behavior>>,
@@ -32,17 +32,17 @@ pub struct Stub {
     pub offer_calls: Mutex<Vec<HashMap<String, String>>>,
     pub duffel_calls: Mutex<Vec<Bytes>>,
     pub token_calls: AtomicUsize,
-    /// What Seats.aero says is left of the day.
+    /// The remaining daily quota that Seats.aero reports.
     pub remaining: AtomicI64,
-    /// Seconds a token lives, by its own word.
+    /// The `expires_in` of a token, in seconds.
     pub lifetime: AtomicI64,
-    /// The token that is good now; empty means none is.
+    /// The valid token; empty means none.
     good_token: Mutex<String>,
-    /// Until when another request to Amadeus is too early.
-    too_early: Mutex<Option<Deadline>>,
+    /// Until when Amadeus refuses another request.
+    refuse_until: Mutex<Option<Deadline>>,
 }
 
-/// A running stub.
+/// The running stubs.
 pub struct Stubs {
     pub url: String,
     pub stub: Arc<Stub>,
@@ -68,7 +68,7 @@ impl Stubs {
 }
 
 impl Stub {
-    /// Every token given so far is expired.
+    /// Expires all issued tokens.
     pub fn expire(&self) {
         self.good_token.lock().unwrap().clear();
     }
@@ -88,7 +88,7 @@ impl Stub {
 
 fn next(behavior: &Mutex<VecDeque<Behavior>>) -> Behavior {
     let mut queue = behavior.lock().unwrap();
-    // The last one stays.
+    // The last behavior stays in the queue.
     if queue.len() > 1 { queue.pop_front().unwrap() } else { queue.front().copied().unwrap_or(Behavior::Normal) }
 }
 
@@ -112,7 +112,7 @@ async fn seats(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(params):
         .zip([85_000, 90_000, 95_000])
         .map(|(source, miles)| row(source, &params["origin_airport"], &params["destination_airport"], &params["start_date"], miles))
         .collect();
-    // Only the right parameter finds anything, as in life.
+    // Like the real API: only the right parameter gives results.
     let body = if params.get("cabins").is_some_and(|cabins| cabins == "business") { page(&rows) } else { page(&[]) };
     let headers = [
         ("cache-control", "public, max-age=60".to_owned()),
@@ -153,11 +153,11 @@ async fn offers(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(params)
         plain(status, "application/vnd.amadeus+json", &body.to_string())
     };
     {
-        let mut early = stub.too_early.lock().unwrap();
-        if early.is_some_and(|until| !until.passed()) {
+        let mut not_before = stub.refuse_until.lock().unwrap();
+        if not_before.is_some_and(|until| !until.passed()) {
             return refuse(429, 38194, "Too many requests");
         }
-        *early = Some(Deadline::after(Duration::from_millis(20)));
+        *not_before = Some(Deadline::after(Duration::from_millis(20)));
     }
     let sent = headers.get("authorization").and_then(|value| value.to_str().ok()).and_then(|text| text.strip_prefix("Bearer "));
     if sent.is_none_or(|sent| *stub.good_token.lock().unwrap() != sent) {

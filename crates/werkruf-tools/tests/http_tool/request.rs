@@ -1,4 +1,4 @@
-//! What is sent.
+//! The request that an HTTP tool sends.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::declared::tool;
 use crate::server::Server;
 use crate::support::invocation;
 
-/// Checks a signature header the way a tool's author would.
+/// Verifies the signature header like the author of a tool would.
 fn assert_signed(header: &str, signed: &[u8]) {
     let digits = header.strip_prefix("sha256=").unwrap();
     let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect();

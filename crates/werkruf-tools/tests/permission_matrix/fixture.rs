@@ -1,4 +1,4 @@
-//! The rows of two tenants, as import files, and the corridor's way to a call.
+//! The rows of two tenants as import batches, and calls with the permission check of the call pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn tenant(name: &str, offset: i64) -> Value {
     let statuses = ["open", "in_progress", "done", "cancelled"];
     for at in 0..36_i64 {
         let (requester, responsible) = (at % 9 + 1, (at % 4 != 0).then_some((at * 5) % 9 + 1));
-        // Every third row lies in a branch that need not be the person's own.
+        // Every third row is in a branch that may differ from the user's own branch.
         let branch = if at % 3 == 0 {
             at % 2 + 1
         } else if [4, 5, 6, 7].contains(&requester) {
@@ -110,7 +110,7 @@ impl Dataset {
         data[table].as_array().unwrap()
     }
 
-    /// The same world with every unseen row changed in all that a tool could show; and how many there were.
+    /// A copy in which every hidden row is changed in all fields that a tool could show, and the number of changed rows.
     pub fn alter(&self, visible: &VisibleRows) -> (Self, usize) {
         let mut altered = 0;
         let mut tenants = self.tenants.clone();
@@ -161,7 +161,7 @@ impl Fixture {
         Self { tools: workspace_tools(store.clone(), clock.clone()), store, clock, _folder: folder }
     }
 
-    /// As the corridor does it: rights over all roles, then the call. A failure is its code and its words.
+    /// Checks the permission over all roles like the call pipeline, then calls the tool. A failure is returned as code and message.
     pub async fn call(&self, tenant: &str, caller: i64, tool: &str, args: Value) -> Result<Value, (String, String)> {
         let tenant_id = self.store.tenant(tenant.to_owned()).await.unwrap().unwrap().id;
         let principal = self.store.principal(tenant_id, caller.to_string()).await.unwrap().unwrap();
@@ -187,7 +187,7 @@ impl Fixture {
             idempotency_key: "key".to_owned(),
         };
         let reply = tool.call(args, invocation).await.map_err(|failure| (failure.code.to_string(), failure.message))?;
-        assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "one text, in both places");
+        assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "the message is the same in both places");
         Ok(reply.data)
     }
 }

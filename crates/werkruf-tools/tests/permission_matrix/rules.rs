@@ -1,10 +1,10 @@
-//! The rules once more, straight from the papers and not from the code: what each person must see.
+//! An independent implementation of the permission rules, written from the specification and not from the code.
 
 use serde_json::{Value, json};
 
 use crate::fixture::Dataset;
 
-/// Eight kinds of people: name, tenant, id.
+/// Eight kinds of callers: label, tenant, id.
 pub const PEOPLE: [(&str, &str, i64); 8] = [
     ("admin, all", "alpha", 1),
     ("lead, branch 1", "alpha", 2),
@@ -12,7 +12,7 @@ pub const PEOPLE: [(&str, &str, i64); 8] = [
     ("guest", "alpha", 5),
     ("guest and employee", "alpha", 6),
     ("lead of the other branch", "alpha", 7),
-    ("nobody's role", "alpha", 8),
+    ("no role", "alpha", 8),
     ("admin of another tenant", "beta", 1),
 ];
 
@@ -24,7 +24,7 @@ enum Right {
     All,
 }
 
-/// Written out by hand: what each person's roles come to, for tables and for articles.
+/// The rights of each user for tables and for articles, written by hand.
 const fn rights(caller: i64) -> (Right, Right) {
     match caller {
         1 => (Right::All, Right::All),
@@ -53,8 +53,8 @@ pub enum Expected {
 
 const DENIED: Expected = Expected::Refused("permission_denied");
 
-/// What the arguments name, once it is allowed.
-enum Named {
+/// A predicate for the rows that the arguments name, or the refusal.
+enum Selection {
     Rows(Box<dyn Fn(&Value) -> bool>),
     No(Expected),
 }
@@ -84,33 +84,33 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn named(&self, args: &Value) -> Named {
+    fn selection(&self, args: &Value) -> Selection {
         let (right, caller) = (rights(self.caller).0, self.caller);
         let own_branch = branch_of(caller).unwrap();
         let person = args["userId"].as_f64().map(|id| serde_json::from_str::<i64>(&format!("{id:.0}")).unwrap());
         let branch = args["branchId"].as_i64();
         match (right, person, branch) {
-            (Right::Nothing, _, _) => Named::No(DENIED),
-            (_, None, None) => Named::Rows(Box::new(move |row| belongs(row, caller))),
-            (_, Some(person), None) if person == caller => Named::Rows(Box::new(move |row| belongs(row, caller))),
-            (Right::Own, _, _) => Named::No(DENIED),
-            (_, Some(_), Some(_)) => Named::No(Expected::Refused("invalid_arguments")),
+            (Right::Nothing, _, _) => Selection::No(DENIED),
+            (_, None, None) => Selection::Rows(Box::new(move |row| belongs(row, caller))),
+            (_, Some(person), None) if person == caller => Selection::Rows(Box::new(move |row| belongs(row, caller))),
+            (Right::Own, _, _) => Selection::No(DENIED),
+            (_, Some(_), Some(_)) => Selection::No(Expected::Refused("invalid_arguments")),
             (Right::Branch, Some(person), None) if branch_of(person) == Some(own_branch) => {
-                Named::Rows(Box::new(move |row| belongs(row, person) && row["branch_id"] == json!(own_branch)))
+                Selection::Rows(Box::new(move |row| belongs(row, person) && row["branch_id"] == json!(own_branch)))
             }
             (Right::Branch, None, Some(branch)) if branch == own_branch => {
-                Named::Rows(Box::new(move |row| row["branch_id"] == json!(branch)))
+                Selection::Rows(Box::new(move |row| row["branch_id"] == json!(branch)))
             }
-            (Right::Branch, _, _) => Named::No(DENIED),
-            (Right::All, Some(person), None) => Named::Rows(Box::new(move |row| belongs(row, person))),
-            (Right::All, None, Some(branch)) => Named::Rows(Box::new(move |row| row["branch_id"] == json!(branch))),
+            (Right::Branch, _, _) => Selection::No(DENIED),
+            (Right::All, Some(person), None) => Selection::Rows(Box::new(move |row| belongs(row, person))),
+            (Right::All, None, Some(branch)) => Selection::Rows(Box::new(move |row| row["branch_id"] == json!(branch))),
         }
     }
 
     fn work(&self, table: &str, args: &Value) -> Expected {
-        let rows = match self.named(args) {
-            Named::No(refused) => return refused,
-            Named::Rows(rows) => rows,
+        let rows = match self.selection(args) {
+            Selection::No(refused) => return refused,
+            Selection::Rows(rows) => rows,
         };
         let wanted = |row: &&Value| {
             let status = args.get("status").is_none_or(|status| row["status"] == *status);
@@ -131,11 +131,11 @@ impl<'a> Rules<'a> {
     }
 
     fn worktime(&self, args: &Value) -> Expected {
-        let rows = match self.named(args) {
-            Named::No(refused) => return refused,
-            Named::Rows(rows) => rows,
+        let rows = match self.selection(args) {
+            Selection::No(refused) => return refused,
+            Selection::Rows(rows) => rows,
         };
-        // All rows are in March; without a date the answer is about today, when nobody worked.
+        // All rows are in March. Without a date the answer is about today, which has no rows.
         let inside = |row: &Value| {
             let day = &row["started_at"].as_str().unwrap()[..10];
             args.get("date").map_or_else(|| args.get("startDate").is_some(), |date| date == day)
@@ -145,7 +145,7 @@ impl<'a> Rules<'a> {
         let item = |row: &&Value| {
             let start = row["started_at"].as_str().unwrap();
             let (day, minute) = (&start[..10], start[14..16].parse::<i64>().unwrap());
-            // 07:mm UTC to 09:00 UTC, which is an hour later on Berlin's clocks in winter.
+            // 07:mm UTC to 09:00 UTC is one hour later in Berlin in winter.
             json!({"date": day, "start": format!("{day}T08:{minute:02}:00+01:00"), "end": format!("{day}T10:00:00+01:00"), "minutes": 120 - minute})
         };
         let items: Vec<Value> = found.iter().map(item).collect();
@@ -170,16 +170,16 @@ impl<'a> Rules<'a> {
     }
 
     fn person(&self, args: &Value) -> Expected {
-        let asked = args["userId"].as_f64().map_or(self.caller, |id| serde_json::from_str::<i64>(&format!("{id:.0}")).unwrap());
+        let user = args["userId"].as_f64().map_or(self.caller, |id| serde_json::from_str::<i64>(&format!("{id:.0}")).unwrap());
         let right = rights(self.caller).0;
-        let allowed = asked == self.caller || right == Right::All || (right == Right::Branch && branch_of(asked) == branch_of(self.caller));
+        let allowed = user == self.caller || right == Right::All || (right == Right::Branch && branch_of(user) == branch_of(self.caller));
         if !allowed {
             return DENIED;
         }
-        let Some(row) = self.dataset.rows(self.tenant, "users").iter().find(|row| row["id"] == json!(asked)) else {
+        let Some(row) = self.dataset.rows(self.tenant, "users").iter().find(|row| row["id"] == json!(user)) else {
             return Expected::Refused("unknown_user");
         };
-        let roles: Vec<&str> = match asked {
+        let roles: Vec<&str> = match user {
             1 => vec!["admin"],
             2 | 7 => vec!["lead"],
             5 => vec!["guest"],
@@ -188,13 +188,13 @@ impl<'a> Rules<'a> {
             _ => vec!["employee"],
         };
         Expected::Person(json!({
-            "id": asked, "firstName": row["first_name"], "lastName": row["last_name"], "email": row["email"],
-            "branch": format!("Branch {}", branch_of(asked).unwrap()), "roles": roles
+            "id": user, "firstName": row["first_name"], "lastName": row["last_name"], "email": row["email"],
+            "branch": format!("Branch {}", branch_of(user).unwrap()), "roles": roles
         }))
     }
 }
 
-/// Every row a person can come to see, whatever they ask.
+/// All rows that a caller can see with any arguments.
 pub struct VisibleRows<'a> {
     tenant: &'a str,
     rows: Vec<(&'static str, i64)>,
@@ -225,6 +225,6 @@ impl<'a> VisibleRows<'a> {
     }
 
     pub fn contains(&self, tenant: &str, table: &str, id: i64) -> bool {
-        tenant == self.tenant && self.rows.iter().any(|(seen, row)| *seen == table && *row == id)
+        tenant == self.tenant && self.rows.iter().any(|(visible, row)| *visible == table && *row == id)
     }
 }

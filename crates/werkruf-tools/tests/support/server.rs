@@ -1,4 +1,4 @@
-//! HTTP servers on loopback: one that answers what a test says and remembers what it saw, and one that speaks raw bytes.
+//! HTTP servers on loopback: one that sends a fixed response and records the requests, and one that sends raw bytes.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// One request as it arrived.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     pub method: Method,
@@ -20,7 +20,7 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// A header as text.
+    /// A header as text; empty if absent.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -35,7 +35,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers every request like this.
+    /// A server that sends this response to every request.
     pub async fn answering(status: u16, headers: &[(&'static str, &str)], body: impl Into<Bytes>) -> Self {
         let headers: Vec<(&'static str, String)> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let body: Bytes = body.into();
@@ -53,7 +53,7 @@ impl Server {
         Self { url, requests, arrived, _tasks: tasks }
     }
 
-    /// Reads a request, writes these bytes and then closes, or keeps the connection open for ever.
+    /// A server that reads a request, writes these bytes, and then closes the connection or keeps it open for ever.
     pub async fn raw(bytes: &'static [u8], then_hang: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/tool", listener.local_addr().unwrap());
@@ -65,7 +65,7 @@ impl Server {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let mut request = Vec::new();
-                // Read to the end of the JSON body: closing over unread bytes would reset the connection.
+                // Reads to the end of the JSON body, because closing with unread bytes would reset the connection.
                 while request.last() != Some(&b'}') {
                     assert!(socket.read_buf(&mut request).await.unwrap() > 0, "a request arrives");
                 }
@@ -84,7 +84,7 @@ impl Server {
         self.arrived.notified().await;
     }
 
-    /// The only request there was.
+    /// The recorded request; there must be exactly one.
     pub fn only_request(&self) -> ReceivedRequest {
         let requests = self.requests.lock().unwrap();
         assert_eq!(requests.len(), 1, "exactly one request per call");
