@@ -3,8 +3,10 @@
 //! A tool depends on the contract and, if needed, on a store trait or the HTTP client. It never depends on the runtime.
 //! `main` registers the tools that the functions here return.
 
+mod caller;
 mod http_tool;
 mod knowledge;
+mod read_failure;
 mod remember;
 mod search_flights;
 mod select_itinerary;

@@ -4,7 +4,9 @@ use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
+
+use crate::caller::texts;
 
 const MEMORY: &str = "memory";
 /// Beyond this number the oldest notes are deleted.
@@ -67,7 +69,7 @@ impl Tool for Remember {
 
 impl Remember {
     fn add_note(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
-        let texts = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let texts = texts(invocation);
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         if content.is_empty() || content.chars().count() > MAX_CHARS {
             return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {MAX_CHARS} characters.")));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
+use crate::caller::texts;
 use crate::search_flights::{Flights, LAST_RESULTS};
 
 const SELECTED: &str = "selected_itineraries";
@@ -64,7 +65,7 @@ impl Tool for SelectItinerary {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Selected>, Failure> {
-        let texts = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let texts = texts(&invocation);
         let mut chosen = shown(args.index, &invocation, &texts)?;
         self.add_details(&mut chosen, &invocation).await;
         Ok(select(chosen, &invocation, &texts))

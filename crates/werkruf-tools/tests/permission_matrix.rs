@@ -16,7 +16,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::fixture::{Dataset, Fixture};
-    use crate::rules::{Expected, PEOPLE, Rules, VisibleRows};
+    use crate::rules::{CALLERS, Expected, Rules, VisibleRows};
 
     const TOOLS: [&str; 5] = ["get_requests", "get_todos", "get_worktime", "get_cerebro_articles", "get_user_info"];
 
@@ -51,9 +51,9 @@ mod tests {
                     [json!({}), json!({"searchTerm": "wifi"}), json!({"tags": ["notfall"]}), json!({"searchTerm": "nothing like it"})];
                 return plain.into_iter().chain([1, 0, -5, 100].map(|limit| json!({"limit": limit}))).collect();
             }
-            _ => return owner_args(caller).into_iter().filter(|way| way.get("branchId").is_none()).collect(),
+            _ => return owner_args(caller).into_iter().filter(|owner| owner.get("branchId").is_none()).collect(),
         };
-        owner_args(caller).iter().flat_map(|way| filters.iter().map(move |filter| merged(way, filter))).collect()
+        owner_args(caller).iter().flat_map(|owner| filters.iter().map(move |filter| merged(owner, filter))).collect()
     }
 
     /// Every answer to a caller, by tool and arguments.
@@ -90,7 +90,7 @@ mod tests {
         let dataset = Dataset::new();
         let fixture = Fixture::open(&dataset).await;
         let (mut cells, mut wrong) = (0, Vec::new());
-        for (who, tenant, caller) in PEOPLE {
+        for (who, tenant, caller) in CALLERS {
             let rules = Rules::of(&dataset, tenant, caller);
             let given = answers(&fixture, tenant, caller).await;
             for tool in TOOLS {
@@ -112,7 +112,7 @@ mod tests {
     async fn hidden_rows_change_no_byte_of_an_answer() {
         let dataset = Dataset::new();
         let fixture = Fixture::open(&dataset).await;
-        for (who, tenant, caller) in PEOPLE {
+        for (who, tenant, caller) in CALLERS {
             let before = answers(&fixture, tenant, caller).await;
             let visible = VisibleRows::by(&dataset, tenant, caller);
             let (altered_dataset, altered) = dataset.alter(&visible);

@@ -6,11 +6,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolErrorType, ToolSpec};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+use crate::caller::texts;
+use crate::read_failure::read_failure;
 
 /// The session state field of an offer that waits for the user's "yes".
 pub(super) const PENDING: &str = "pending_gpt_query";
@@ -81,7 +83,7 @@ impl Tool for SearchKnowledgeBase {
             mode: SearchMode::Hybrid,
         };
         let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
-        let texts = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let texts = texts(&invocation);
         let sources = sources(&answer);
         let is_empty = sources.is_empty();
         let message = message(&texts, &sources);
@@ -130,7 +132,7 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
 }
 
 /// How the search was done, for `meta.routing`.
-pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
+fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
     routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
@@ -154,12 +156,6 @@ fn message(texts: &Texts, sources: &[Source]) -> String {
     lines.join("\n\n")
 }
 
-/// The failure of a search: it only reads, so nothing was changed.
-pub(super) fn failed(error: &StoreError) -> Failure {
-    let message = "The knowledge base cannot be read right now.";
-    let failure = match error {
-        StoreError::Unavailable(_) | StoreError::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
-        _ => Failure::fatal("internal", message),
-    };
-    failure.nothing_happened().because(error.to_string())
+fn failed(error: &StoreError) -> Failure {
+    read_failure(error, "The knowledge base cannot be read right now.")
 }

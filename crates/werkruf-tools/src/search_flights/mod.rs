@@ -14,6 +14,7 @@ mod exchange;
 mod flights;
 mod functions;
 mod inspect;
+mod json;
 mod last_results;
 mod legacy;
 mod money;

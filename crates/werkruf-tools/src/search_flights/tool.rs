@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
@@ -17,6 +16,7 @@ use super::provider::Report;
 use super::request::{ParsedRequest, Request};
 use super::summary::SearchSummary;
 use super::{choose, last_results, legacy, propose};
+use crate::caller::{texts, time_zone};
 
 /// Time before the call's deadline that is reserved for rendering the answer.
 const WRITE_MARGIN: Duration = Duration::from_millis(100);
@@ -58,9 +58,8 @@ impl Tool for SearchFlights {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Answer>, Failure> {
-        let texts = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
-        let zone = TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC);
-        let today = self.0.clock().now().to_zoned(zone).date();
+        let texts = texts(&invocation);
+        let today = self.0.clock().now().to_zoned(time_zone(&invocation)).date();
         let request = match Request::read(args.completed(&invocation.state), today, &texts)? {
             ParsedRequest::Complete(request) => request,
             ParsedRequest::Incomplete { known, missing } => return Ok(missing_fields_reply(&known, missing, &texts)),

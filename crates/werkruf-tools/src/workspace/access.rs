@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Need, Scope, Texts, ToolErrorType, ToolSpec};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Need, Scope, ToolSpec};
 use werkruf_store::{RowScope, StoreError, Target, Workspace};
 
 use super::whole_number::WholeNumber;
+use crate::caller::{texts, time_zone};
+use crate::read_failure::read_failure;
 
 #[derive(Clone)]
 pub(super) struct WorkspaceAccess {
@@ -26,7 +27,7 @@ pub(super) struct OwnerFilter {
 impl WorkspaceAccess {
     /// The current date in the caller's time zone.
     pub(super) fn today(&self, invocation: &Invocation) -> Date {
-        self.clock.now().to_zoned(zone(invocation)).date()
+        self.clock.now().to_zoned(time_zone(invocation)).date()
     }
 
     /// The rows that the caller may query, or `permission_denied`. The message of the refusal is the same for a user outside
@@ -74,29 +75,14 @@ fn check_branch(invocation: &Invocation, grant: Scope, branch: i64) -> Result<()
     if covered { Ok(()) } else { Err(denied(invocation)) }
 }
 
-/// The one refusal. It reveals nothing about the rows behind it.
+/// The one refusal. It reveals nothing about the refused rows.
 pub(super) fn denied(invocation: &Invocation) -> Failure {
     Failure::fatal("permission_denied", texts(invocation).text("call-permission_denied", &[])).nothing_happened()
 }
 
-/// The texts in the caller's language.
-pub(super) fn texts(invocation: &Invocation) -> Texts {
-    Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale))
-}
-
-/// The caller's time zone; UTC if the time zone database does not contain it.
-pub(super) fn zone(invocation: &Invocation) -> TimeZone {
-    TimeZone::get(&invocation.principal.time_zone).unwrap_or(TimeZone::UTC)
-}
-
-/// The failure of a read: nothing was changed.
+/// The failure of a query.
 pub(super) fn failed(error: &StoreError) -> Failure {
-    let message = "The data cannot be read right now.";
-    let failure = match error {
-        StoreError::Unavailable(_) | StoreError::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
-        _ => Failure::fatal("internal", message),
-    };
-    failure.nothing_happened().because(error.to_string())
+    read_failure(error, "The data cannot be read right now.")
 }
 
 /// The spec that the read tools share.

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
 use werkruf_store::{RequestDraft, StoreError};
 
-use super::access::{WorkspaceAccess, denied, spec, texts};
+use super::access::{WorkspaceAccess, denied, spec};
 use super::days::Day;
 use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
 /// Limits in characters.
 const MAX_TITLE_CHARS: usize = 200;

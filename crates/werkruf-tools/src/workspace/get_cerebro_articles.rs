@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{ArticleQuery, ArticleRow, Listing};
 
-use super::access::{OwnerFilter, WorkspaceAccess, failed, spec, texts};
+use super::access::{OwnerFilter, WorkspaceAccess, failed, spec};
 use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
 const MAX_ARTICLES: i64 = 20;
 const DEFAULT_ARTICLES: WholeNumber = WholeNumber(10);

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Access, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
 use werkruf_store::{PersonRow, Target};
 
-use super::access::{OwnerFilter, WorkspaceAccess, denied, failed, spec, texts};
+use super::access::{OwnerFilter, WorkspaceAccess, denied, failed, spec};
 use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
 pub(super) struct GetPerson(pub(super) WorkspaceAccess);
 
@@ -43,7 +44,7 @@ impl Tool for GetPerson {
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Person>, Failure> {
         let owner = OwnerFilter { user_id: args.user_id, branch_id: None };
-        // The own profile needs no permission. Other profiles need the scope of `table_users`; no permission counts as `own`.
+        // The caller's own profile needs no permission. Other profiles need the scope of `table_users`; no permission counts as `own`.
         let need = Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
         let grant = invocation.principal.grant(&need).unwrap_or(Scope::Own);
         let row_scope = self.0.row_scope(&invocation, grant, owner).await?;

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{Target, WorktimeQuery};
 
-use super::access::{OwnerFilter, WorkspaceAccess, failed, spec, texts, zone};
+use super::access::{OwnerFilter, WorkspaceAccess, failed, spec};
 use super::days::{Day, Days};
 use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
 use super::work_period::{WorkPeriod, bounds, split_by_day};
+use crate::caller::{texts, time_zone};
 
 /// A year, and about as many rows as a large branch records in a year. A query with more rows is refused, because its sum would be incomplete.
 const MAX_DAYS: i32 = 366;
@@ -68,7 +69,7 @@ impl Tool for GetWorktime {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Worktime>, Failure> {
-        let (now, zone, texts) = (self.0.clock.now(), zone(&invocation), texts(&invocation));
+        let (now, zone, texts) = (self.0.clock.now(), time_zone(&invocation), texts(&invocation));
         let days = days(&args, now.to_zoned(zone.clone()).date())?;
         let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
         let row_scope = self.0.row_scope(&invocation, invocation.grant, owner).await?;

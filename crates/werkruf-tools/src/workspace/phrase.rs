@@ -196,8 +196,8 @@ impl<'a> Phrase<'a> {
     fn worked(&self) -> Option<usize> {
         let word_at = |list: &List| self.tokens.iter().position(|token| list.contains(token.folded.as_str()));
         let spanish_he = self.language == Language::Spanish && (self.has("he") || self.has("hemos"));
-        let whose = self.any(&vocabulary::FIRST_PERSON) || spanish_he || self.person().is_some();
-        if !whose || self.unknown().count() > 1 {
+        let has_subject = self.any(&vocabulary::FIRST_PERSON) || spanish_he || self.person().is_some();
+        if !has_subject || self.unknown().count() > 1 {
             return None;
         }
         let quantity = vocabulary::HOW_MUCH.iter().any(|pair| self.sequence(pair)) || self.any(&vocabulary::HOW_MUCH_WORDS);

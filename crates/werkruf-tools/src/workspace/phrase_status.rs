@@ -26,8 +26,8 @@ pub(super) fn status_in(tokens: &[Token<'_>]) -> Option<Option<PhraseStatus>> {
             ("sin" | "por", "hacer" | "terminar" | "cerrar" | "resolver" | "completar") => Some(PhraseStatus::Open),
             _ => status_of(word(at)),
         };
-        let denied = at > 0 && ["nicht", "not", "no", "yet"].contains(&word(at - 1));
-        let status = if status == Some(PhraseStatus::Done) && denied { Some(PhraseStatus::Open) } else { status };
+        let negated = at > 0 && ["nicht", "not", "no", "yet"].contains(&word(at - 1));
+        let status = if status == Some(PhraseStatus::Done) && negated { Some(PhraseStatus::Open) } else { status };
         found.extend(status.filter(|status| !found.contains(status)));
     }
     match found.as_slice() {

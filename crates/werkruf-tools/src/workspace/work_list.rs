@@ -5,9 +5,10 @@ use serde::Serialize;
 use werkruf_contract::{Failure, Invocation, Reply, Texts};
 use werkruf_store::{DateSpan, Listing, Target, WorkQuery, WorkRow};
 
-use super::access::{OwnerFilter, WorkspaceAccess, failed, texts};
+use super::access::{OwnerFilter, WorkspaceAccess, failed};
 use super::days::{Day, Days};
 use super::render;
+use crate::caller::texts;
 
 const MAX_ROWS: u32 = 20;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::fixture::Dataset;
 
 /// Eight kinds of callers: label, tenant, id.
-pub const PEOPLE: [(&str, &str, i64); 8] = [
+pub const CALLERS: [(&str, &str, i64); 8] = [
     ("admin, all", "alpha", 1),
     ("lead, branch 1", "alpha", 2),
     ("employee, own", "alpha", 3),

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Cash, Itinerary, Place, minutes_of};
 
@@ -68,8 +69,4 @@ fn cabin(segment: &Value, traveller: &Value) -> Option<String> {
 
 fn place(end: &Value) -> Option<Place> {
     Some(Place { airport: Some(text(end, "iataCode")?.to_owned()), local_time: text(end, "at").map(str::to_owned) })
-}
-
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
 }

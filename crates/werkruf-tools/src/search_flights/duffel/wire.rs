@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Cash, Itinerary, Place, minutes_of};
 
@@ -60,8 +61,4 @@ fn itinerary(slice: &Value) -> Option<Itinerary> {
         operating: segments.iter().map(operated).collect::<Option<_>>()?,
         cabins: segments.iter().map(cabin).collect(),
     })
-}
-
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
 }

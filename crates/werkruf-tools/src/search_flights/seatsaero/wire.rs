@@ -7,6 +7,7 @@ use jiff::civil::Date;
 use serde_json::{Map, Value};
 
 use crate::search_flights::cabin::Cabin;
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Award, BookingLink, Place, Segment, Trip, codes};
 
@@ -45,15 +46,15 @@ pub struct TripsPage {
 /// Parses a page of `/search`. The error quotes the message of the response.
 pub fn search_page(body: &Value) -> Result<SearchPage, String> {
     let data = body.get("data").and_then(Value::as_array).ok_or_else(|| not_a("search result", body))?;
-    let mut seen: Vec<&str> = Vec::new();
+    let mut known_ids: Vec<&str> = Vec::new();
     let mut rows = Vec::new();
     for row in data {
         // Pages overlap, so each availability is counted once.
         let id = text(row, "ID").unwrap_or_default();
-        if !id.is_empty() && seen.contains(&id) {
+        if !id.is_empty() && known_ids.contains(&id) {
             continue;
         }
-        seen.push(id);
+        known_ids.push(id);
         rows.extend(self::row(row));
     }
     Ok(SearchPage {
@@ -195,10 +196,6 @@ fn taxes(of: &Value, field: &str, currency: Option<&str>) -> Option<Money> {
 
 fn seats(of: &Value, field: &str) -> Option<i64> {
     number(of, field).filter(|seats| *seats > 0)
-}
-
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
 }
 
 fn flag(of: &Value, field: &str) -> bool {
