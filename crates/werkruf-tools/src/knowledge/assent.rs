@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_not() {
+    fn other_messages_are_not_a_yes() {
         for other in [
             "",
             "?",
