@@ -1,10 +1,12 @@
-//! The tools this server brings along, one file or folder each, and the tools operators declare.
+//! The built-in tools, one file or folder each, and the HTTP tools that operators declare.
 //!
-//! A tool knows the contract and, where it needs one, a store trait or the HTTP client. It never sees the runtime:
-//! both meet in `main`, which registers what the functions here return.
+//! A tool depends on the contract and, if needed, on a store trait or the HTTP client. It never depends on the runtime.
+//! `main` registers the tools that the functions here return.
 
+mod caller;
 mod http_tool;
 mod knowledge;
+mod read_failure;
 mod remember;
 mod search_flights;
 mod select_itinerary;

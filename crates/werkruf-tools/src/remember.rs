@@ -1,16 +1,18 @@
-//! `remember`: a sentence the person wants kept, in the conversation's memory. It reaches the prompt of later turns.
+//! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
+use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
+
+use crate::caller::texts;
 
 const MEMORY: &str = "memory";
-/// The oldest go first.
-const MOST: usize = 50;
-const LONGEST: usize = 500;
-const BEGINNINGS: [&str; 9] = [
+/// Beyond this number the oldest notes are deleted.
+const MAX_NOTES: usize = 50;
+const MAX_CHARS: usize = 500;
+const OPENINGS: [&str; 9] = [
     "merk dir",
     "merke dir",
     "bitte merk dir",
@@ -50,15 +52,15 @@ impl Tool for Remember {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Remembered>, Failure> {
-        std::future::ready(self.keep(&args.content, &invocation)).await
+        std::future::ready(self.add_note(&args.content, &invocation)).await
     }
 
     fn propose(&self, text: &str, _: &str, _: Date) -> Option<Args> {
         let trimmed = text.trim();
         let folded = fold(trimmed);
-        let beginning = BEGINNINGS.iter().filter(|beginning| folded.starts_with(**beginning)).max_by_key(|beginning| beginning.len())?;
-        // Folding keeps the number of characters here: none of the beginnings has an accent or an ß.
-        let rest: String = trimmed.chars().skip(beginning.chars().count()).collect();
+        let opening = OPENINGS.iter().filter(|opening| folded.starts_with(**opening)).max_by_key(|opening| opening.len())?;
+        // Folding does not change the number of characters here, because no opening contains an accent or an ß.
+        let rest: String = trimmed.chars().skip(opening.chars().count()).collect();
         let rest = rest.trim_start_matches([':', ',', ' ']);
         let content = ["dass ", "daß ", "that ", "que "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest).trim();
         (!content.is_empty() && content.split_whitespace().nth(1).is_some()).then(|| Args { content: content.to_owned() })
@@ -66,18 +68,18 @@ impl Tool for Remember {
 }
 
 impl Remember {
-    fn keep(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
-        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+    fn add_note(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
+        let texts = texts(invocation);
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
-        if content.is_empty() || content.chars().count() > LONGEST {
-            return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {LONGEST} characters.")));
+        if content.is_empty() || content.chars().count() > MAX_CHARS {
+            return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {MAX_CHARS} characters.")));
         }
         let mut memory = invocation.state.get(MEMORY).and_then(Value::as_array).cloned().unwrap_or_default();
         memory.retain(|entry| entry["content"].as_str() != Some(&content));
         memory.push(json!({"type": "note", "content": content, "created_at": self.0.now()}));
-        let over = memory.len().saturating_sub(MOST);
+        let over = memory.len().saturating_sub(MAX_NOTES);
         memory.drain(..over);
-        let message = words.text("remembered", &[("content", content.into())]);
+        let message = texts.text("remembered", &[("content", content.into())]);
         let mut reply = Reply::new(Remembered { memory: memory.clone(), message: message.clone() });
         reply.message = Some(message);
         reply.state_patch = Some(State::from_iter([(MEMORY.to_owned(), json!(memory))]));

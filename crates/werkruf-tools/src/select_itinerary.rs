@@ -1,6 +1,6 @@
-//! `select_itinerary`: "nimm den zweiten" puts a flight that was shown into the conversation's choice.
+//! `select_itinerary`: adds one of the flights shown last to the conversation's selected itineraries ("take the second one").
 //!
-//! Of an award it also looks up where it is booked and its single flights, which a search does not tell.
+//! For an award flight the tool also looks up booking links and segments, which a search does not return.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
-use crate::search_flights::{Flights, SHOWN};
+use crate::caller::texts;
+use crate::search_flights::{Flights, LAST_RESULTS};
 
 const SELECTED: &str = "selected_itineraries";
-/// A choice is a handful; the state stays small.
-const MOST: usize = 20;
-/// Where an award is booked is worth a short wait.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Keeps the session state small.
+const MAX_SELECTED: usize = 20;
+/// The longest wait for the details of an award. The selection succeeds without the details too.
+const DETAILS_TIMEOUT: Duration = Duration::from_secs(5);
 const VERBS: [&str; 16] = [
     "nimm", "nehm", "nehme", "nehmen", "wahle", "waehle", "buche", "take", "choose", "pick", "select", "toma", "tomo", "elijo", "elige",
     "escojo",
@@ -45,7 +46,6 @@ pub(crate) struct Args {
     index: i64,
 }
 
-/// The choice as it is now.
 #[derive(Debug, Serialize)]
 pub(crate) struct Selected {
     selected: Value,
@@ -65,10 +65,10 @@ impl Tool for SelectItinerary {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Selected>, Failure> {
-        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
-        let mut chosen = shown(args.index, &invocation, &words)?;
-        self.look_behind(&mut chosen, &invocation).await;
-        Ok(select(chosen, &invocation, &words))
+        let texts = texts(&invocation);
+        let mut chosen = shown(args.index, &invocation, &texts)?;
+        self.add_details(&mut chosen, &invocation).await;
+        Ok(select(chosen, &invocation, &texts))
     }
 
     fn propose(&self, text: &str, _: &str, _: Date) -> Option<Args> {
@@ -83,10 +83,10 @@ impl Tool for SelectItinerary {
 }
 
 impl SelectItinerary {
-    async fn look_behind(&self, chosen: &mut Value, invocation: &Invocation) {
+    async fn add_details(&self, chosen: &mut Value, invocation: &Invocation) {
         let is_award = chosen["kind"].as_str().is_some_and(|kind| kind.starts_with("award")) && chosen["sandbox"] != json!(true);
         let Some(id) = chosen["id"].as_str().filter(|_| is_award) else { return };
-        let deadline = Deadline::after(PATIENCE).earlier(invocation.deadline);
+        let deadline = Deadline::after(DETAILS_TIMEOUT).earlier(invocation.deadline);
         let Some(details) = self.0.details(id, chosen["trip_id"].as_str(), deadline).await else { return };
         chosen["booking_links"] = json!(details.booking_links);
         if let Some(segments) = details.segments {
@@ -99,23 +99,23 @@ fn list(invocation: &Invocation, name: &str) -> Vec<Value> {
     invocation.state.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// The flight that was shown under this number.
-fn shown(index: i64, invocation: &Invocation, words: &Texts) -> Result<Value, Failure> {
-    let shown = list(invocation, SHOWN);
+/// Finds the flight that was shown under this number.
+fn shown(index: i64, invocation: &Invocation, texts: &Texts) -> Result<Value, Failure> {
+    let shown = list(invocation, LAST_RESULTS);
     let found = shown.iter().find(|entry| entry["index"].as_i64() == Some(index)).cloned();
     found.ok_or_else(|| {
         let key = if shown.is_empty() { "flights-none-shown" } else { "flights-no-such" };
-        Failure::validation("unknown_itinerary", words.text(key, &[("count", shown.len().into())]))
+        Failure::validation("unknown_itinerary", texts.text(key, &[("count", shown.len().into())]))
     })
 }
 
-fn select(chosen: Value, invocation: &Invocation, words: &Texts) -> Reply<Selected> {
+fn select(chosen: Value, invocation: &Invocation, texts: &Texts) -> Reply<Selected> {
     let mut selected = list(invocation, SELECTED);
     selected.retain(|entry| (&entry["kind"], &entry["id"]) != (&chosen["kind"], &chosen["id"]));
     selected.push(chosen.clone());
-    let over = selected.len().saturating_sub(MOST);
+    let over = selected.len().saturating_sub(MAX_SELECTED);
     selected.drain(..over);
-    let mut message = words.text("flights-selected", &[("flight", chosen["text"].as_str().unwrap_or_default().into())]);
+    let mut message = texts.text("flights-selected", &[("flight", chosen["text"].as_str().unwrap_or_default().into())]);
     let links = chosen["booking_links"].as_array().into_iter().flatten();
     if let Some(link) = links.max_by_key(|link| link["primary"] == json!(true)) {
         let part = |name: &str| link[name].as_str().unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ fn select(chosen: Value, invocation: &Invocation, words: &Texts) -> Reply<Select
     }
     if chosen["sandbox"] == json!(true) {
         message.push_str("\n\n");
-        message.push_str(&words.text("flights-sandbox", &[]));
+        message.push_str(&texts.text("flights-sandbox", &[]));
     }
     let mut reply = Reply::new(Selected { selected: chosen, selected_itineraries: selected.clone(), message: message.clone() });
     reply.message = Some(message);

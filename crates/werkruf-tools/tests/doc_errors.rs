@@ -1,4 +1,4 @@
-//! The pages under `docs/errors`: the table lists each of them, none is long, and no link leads nowhere.
+//! Checks the pages under `docs/errors`: the table lists every page, every page is short, and no link is broken.
 
 #[cfg(test)]
 mod tests {
@@ -6,8 +6,8 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// What `werkruf-tools` itself says when a call fails.
-    const OURS: [&str; 22] = [
+    /// The error codes of `werkruf-tools`.
+    const CODES: [&str; 22] = [
         "bad_response",
         "canceled",
         "internal",
@@ -41,7 +41,7 @@ mod tests {
         names.filter_map(|name| name.strip_suffix(".md").map(str::to_owned)).filter(|name| name != "README").collect()
     }
 
-    /// The targets of a page's links, without those to other hosts.
+    /// The targets of a page's links, without links to other hosts.
     fn links(text: &str) -> Vec<&str> {
         text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|target| !target.contains("://")).collect()
     }
@@ -51,7 +51,7 @@ mod tests {
         let table = fs::read_to_string(docs().join("errors/README.md")).unwrap();
         let listed: BTreeSet<String> = links(&table).iter().map(|link| link.strip_suffix(".md").unwrap().to_owned()).collect();
         assert_eq!(listed, pages());
-        for code in OURS {
+        for code in CODES {
             assert!(listed.contains(code), "{code} has no page");
         }
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_leads_nowhere() {
+    fn no_link_is_broken() {
         let mut files: Vec<PathBuf> = pages().iter().map(|code| docs().join(format!("errors/{code}.md"))).collect();
         files.extend(["writing-a-tool.md", "flights.md"].map(|page| docs().join(page)));
         for file in files {

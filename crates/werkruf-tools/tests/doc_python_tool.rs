@@ -1,4 +1,4 @@
-//! The Python tool of `docs/writing-a-tool.md`, started as the page says and called through the declaration beside it.
+//! Runs the Python tool of `docs/writing-a-tool.md` as the page describes and calls it through the page's declaration.
 
 #[cfg(test)]
 mod support;
@@ -26,7 +26,7 @@ mod tests {
         tools: Vec<HttpToolConfig>,
     }
 
-    /// The page's program, on a port the system chose.
+    /// Starts the page's program on a port that the system chooses.
     async fn started() -> (TempDir, Child, String) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rooms.py");
@@ -45,7 +45,7 @@ mod tests {
         (folder, child, port)
     }
 
-    /// The page's declaration, with that port and this secret.
+    /// The page's declaration with this port and secret.
     fn declared(port: &str, secret: &'static str) -> HttpTool {
         let text = block("toml").replace(":9000", &format!(":{port}"));
         let file: File = toml::from_str(&text).unwrap();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_tool_of_the_page_works() {
+    async fn the_python_tool_works() {
         let (_folder, _child, port) = started().await;
         let tool = declared(&port, "geheim");
         assert!(tool.spec().answers_directly);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_refuses_a_wrong_signature() {
+    async fn the_python_tool_refuses_a_wrong_signature() {
         let (_folder, _child, port) = started().await;
         let failure = declared(&port, "something else").call(json!({"room": "Aachen", "hours": 1}), invocation()).await.unwrap_err();
         assert_eq!((failure.code.as_ref(), failure.upstream_status, failure.happened), ("upstream_refused", Some(401), Happened::No));

@@ -1,4 +1,4 @@
-//! The Rust tool of `docs/writing-a-tool.md`: its tests run here, and the page shows exactly this file.
+//! Runs the tests of the Rust tool of `docs/writing-a-tool.md`, and checks that the page shows exactly the tested file.
 
 #[cfg(test)]
 mod support;
@@ -20,12 +20,12 @@ mod tests {
     use crate::doc::block;
 
     #[test]
-    fn the_page_shows_this_very_file() {
+    fn the_page_shows_the_tested_file() {
         assert_eq!(block("rust"), include_str!("doc/convert_units.rs"));
     }
 
     #[test]
-    fn it_can_be_registered_and_offered_strictly() {
+    fn the_rust_tool_has_a_valid_strict_schema() {
         let tool: Arc<dyn ToolObject> = Arc::new(Typed::new(ConvertUnits));
         assert_eq!(tool.spec().name, "convert_units");
         assert!(Shape::compile(tool.parameters()).is_ok());

@@ -1,5 +1,6 @@
-//! What the flight tools propose for sentences in three languages, beside all other tools, and when they keep silent.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! The calls that the flight tools propose for sentences in three languages, next to the workspace tools, and the sentences for
+//! which they propose none.
+#![expect(clippy::unwrap_used, reason = "test helpers are part of the tests")]
 
 mod planner;
 
@@ -23,10 +24,11 @@ fn planner() -> Planner {
     })
 }
 
-/// Each sentence with the one call it asks for, or with none.
+/// Checks each sentence against the one expected call; an empty tool name expects none.
 fn check(locale: &str, expected: &[(&str, &str, Value)]) {
-    let one = |tool: &str, args: &Value| Some((tool.to_owned(), args.clone())).into_iter().filter(|(tool, _)| !tool.is_empty()).collect();
-    planner().check(locale, expected.iter().map(|(text, tool, args)| (*text, one(tool, args))));
+    let expected_call =
+        |tool: &str, args: &Value| Some((tool.to_owned(), args.clone())).into_iter().filter(|(tool, _)| !tool.is_empty()).collect();
+    planner().check(locale, expected.iter().map(|(text, tool, args)| (*text, expected_call(tool, args))));
 }
 
 const SEARCH: &str = "search_flights";
@@ -135,9 +137,9 @@ fn spanish() {
     );
 }
 
-/// What the other tools answer must not become a flight.
+/// Sentences for the workspace tools must not become flight searches.
 #[test]
-fn the_office_stays_the_office() {
+fn workspace_sentences_propose_no_flight_tool() {
     let planner = planner();
     for (text, locale) in [
         ("welche todos habe ich offen", "de"),
@@ -150,8 +152,8 @@ fn the_office_stays_the_office() {
         ("quién soy", "es"),
         ("tareas para hoy", "es"),
     ] {
-        let ours: Vec<(String, Value)> =
+        let flight_calls: Vec<(String, Value)> =
             planner.propose(text, locale).into_iter().filter(|(tool, _)| !tool.starts_with("get_") && tool != "create_request").collect();
-        assert_eq!(ours, [], "{text}");
+        assert_eq!(flight_calls, [], "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! An operator's HTTP tool against real servers on loopback: every line of the interface about it.
+//! Tests HTTP tools against real servers on loopback, for every rule of the documented interface.
 
 #[cfg(test)]
 mod support;
@@ -12,12 +12,12 @@ mod server;
 mod request;
 
 #[cfg(test)]
-#[path = "http_tool/answer.rs"]
-mod answer;
+#[path = "http_tool/response.rs"]
+mod response;
 
 #[cfg(test)]
-#[path = "http_tool/trouble.rs"]
-mod trouble;
+#[path = "http_tool/faults.rs"]
+mod faults;
 
 #[cfg(test)]
 mod declared {
@@ -28,7 +28,7 @@ mod declared {
 
     use crate::support::invocation;
 
-    /// A tool at this address with some fields changed.
+    /// A tool at this address with changed fields.
     pub fn tool(url: &str, changes: &Value) -> HttpTool {
         let mut declaration = json!({
             "name": "lookup", "description": "Looks up.", "url": url, "effect": "read", "parameters": r#"{"type": "object"}"#
@@ -41,7 +41,7 @@ mod declared {
         HttpTool::new(config, http_client(&HttpLimits::default()).unwrap(), &env).unwrap()
     }
 
-    /// Calls a plain tool at this address.
+    /// Calls a tool at this address with the default declaration.
     pub async fn call(url: &str) -> Result<Reply, Failure> {
         tool(url, &json!({})).call(json!({"q": "x"}), invocation()).await
     }

@@ -1,9 +1,9 @@
-//! Who sees what: every kind of person × every tool × every way to name somebody, against rules written down here a
-//! second time. Then everything a person may not see is altered, and not one byte of their answers may change.
+//! Permissions: every kind of caller × every tool × every way to name a user or branch, compared with an independent
+//! implementation of the rules. Then all rows that a caller may not see are altered, and no byte of the caller's answers may change.
 
 #[cfg(test)]
-#[path = "permission_matrix/house.rs"]
-mod house;
+#[path = "permission_matrix/fixture.rs"]
+mod fixture;
 
 #[cfg(test)]
 #[path = "permission_matrix/rules.rs"]
@@ -15,19 +15,19 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::house::{House, World};
-    use crate::rules::{Expected, PEOPLE, Rules, Seen};
+    use crate::fixture::{Dataset, Fixture};
+    use crate::rules::{CALLERS, Expected, Rules, VisibleRows};
 
     const TOOLS: [&str; 5] = ["get_requests", "get_todos", "get_worktime", "get_cerebro_articles", "get_user_info"];
 
-    /// Every way to name somebody: nobody, the caller, a colleague, people of other branches, nobody who exists.
-    fn whose(caller: i64) -> Vec<Value> {
-        let mut ways = vec![json!({}), json!({"userId": caller})];
-        ways.extend([1, 2, 3, 4, 5, 9, 999, -1, 0].map(|id| json!({"userId": id})));
-        ways.push(json!({"userId": 3.0}));
-        ways.extend([1, 2, 77, -1].map(|id| json!({"branchId": id})));
-        ways.extend([json!({"userId": 3, "branchId": 1}), json!({"userId": caller, "branchId": 2})]);
-        ways
+    /// Arguments that name no user, the caller, a colleague, users of other branches, unknown users, and branches.
+    fn owner_args(caller: i64) -> Vec<Value> {
+        let mut all = vec![json!({}), json!({"userId": caller})];
+        all.extend([1, 2, 3, 4, 5, 9, 999, -1, 0].map(|id| json!({"userId": id})));
+        all.push(json!({"userId": 3.0}));
+        all.extend([1, 2, 77, -1].map(|id| json!({"branchId": id})));
+        all.extend([json!({"userId": 3, "branchId": 1}), json!({"userId": caller, "branchId": 2})]);
+        all
     }
 
     fn merged(one: &Value, other: &Value) -> Value {
@@ -51,17 +51,17 @@ mod tests {
                     [json!({}), json!({"searchTerm": "wifi"}), json!({"tags": ["notfall"]}), json!({"searchTerm": "nothing like it"})];
                 return plain.into_iter().chain([1, 0, -5, 100].map(|limit| json!({"limit": limit}))).collect();
             }
-            _ => return whose(caller).into_iter().filter(|way| way.get("branchId").is_none()).collect(),
+            _ => return owner_args(caller).into_iter().filter(|owner| owner.get("branchId").is_none()).collect(),
         };
-        whose(caller).iter().flat_map(|way| filters.iter().map(move |filter| merged(way, filter))).collect()
+        owner_args(caller).iter().flat_map(|owner| filters.iter().map(move |filter| merged(owner, filter))).collect()
     }
 
-    /// Every answer of a person, by tool and arguments.
-    async fn answers(house: &House, tenant: &str, caller: i64) -> BTreeMap<String, Result<Value, (String, String)>> {
+    /// Every answer to a caller, by tool and arguments.
+    async fn answers(fixture: &Fixture, tenant: &str, caller: i64) -> BTreeMap<String, Result<Value, (String, String)>> {
         let mut answers = BTreeMap::new();
         for tool in TOOLS {
             for args in variants(tool, caller) {
-                let answer = house.call(tenant, caller, tool, args.clone()).await;
+                let answer = fixture.call(tenant, caller, tool, args.clone()).await;
                 answers.insert(format!("{tool} {args}"), answer);
             }
         }
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_sees_what_the_rules_say() {
-        let world = World::new();
-        let house = House::open(&world).await;
+    async fn each_caller_sees_what_the_rules_allow() {
+        let dataset = Dataset::new();
+        let fixture = Fixture::open(&dataset).await;
         let (mut cells, mut wrong) = (0, Vec::new());
-        for (who, tenant, caller) in PEOPLE {
-            let rules = Rules::of(&world, tenant, caller);
-            let given = answers(&house, tenant, caller).await;
+        for (who, tenant, caller) in CALLERS {
+            let rules = Rules::of(&dataset, tenant, caller);
+            let given = answers(&fixture, tenant, caller).await;
             for tool in TOOLS {
                 for args in variants(tool, caller) {
                     cells += 1;
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_not_be_seen_changes_no_byte() {
-        let world = World::new();
-        let house = House::open(&world).await;
-        for (who, tenant, caller) in PEOPLE {
-            let before = answers(&house, tenant, caller).await;
-            let seen = Seen::by(&world, tenant, caller);
-            let (altered_world, altered) = world.alter(&seen);
+    async fn hidden_rows_change_no_byte_of_an_answer() {
+        let dataset = Dataset::new();
+        let fixture = Fixture::open(&dataset).await;
+        for (who, tenant, caller) in CALLERS {
+            let before = answers(&fixture, tenant, caller).await;
+            let visible = VisibleRows::by(&dataset, tenant, caller);
+            let (altered_dataset, altered) = dataset.alter(&visible);
             assert!(altered > 5, "{who}: only {altered} rows altered");
-            let after = answers(&House::open(&altered_world).await, tenant, caller).await;
+            let after = answers(&Fixture::open(&altered_dataset).await, tenant, caller).await;
             for (key, answer) in &before {
                 assert_eq!(format!("{answer:?}"), format!("{:?}", after[key]), "{who}: {key}");
             }
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_has_one_form() {
-        let house = House::open(&World::new()).await;
-        let refusal = async |caller: i64, args: Value| house.call("alpha", caller, "get_requests", args).await.unwrap_err();
+    async fn all_refusals_are_identical() {
+        let fixture = Fixture::open(&Dataset::new()).await;
+        let refusal = async |caller: i64, args: Value| fixture.call("alpha", caller, "get_requests", args).await.unwrap_err();
         let foreign = refusal(2, json!({"userId": 4})).await;
         assert_eq!(foreign.0, "permission_denied");
-        assert_eq!(foreign, refusal(2, json!({"userId": 999})).await, "a stranger and nobody look alike");
+        assert_eq!(foreign, refusal(2, json!({"userId": 999})).await, "a hidden user and an unknown user get the same refusal");
         assert_eq!(foreign, refusal(3, json!({"userId": 9})).await);
         assert_eq!(foreign, refusal(3, json!({"branchId": 1})).await);
     }

@@ -1,5 +1,5 @@
-//! What the tools propose for sentences in three languages, and for what sentences they keep silent.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! The calls that the workspace tools propose for sentences in three languages, and the sentences for which they propose none.
+#![expect(clippy::unwrap_used, reason = "test helpers are part of the tests")]
 
 mod planner;
 
@@ -15,7 +15,7 @@ fn planner() -> Planner {
     Planner::new(TODAY, |store, clock| workspace_tools(store, clock))
 }
 
-/// Each sentence with the calls it asks for, named without their `get_`.
+/// Checks each sentence against the expected calls, named without `get_`.
 fn check(locale: &str, expected: &[(&str, &[(&str, Value)])]) {
     let named = |calls: &[(&str, Value)]| calls.iter().map(|(name, args)| (format!("get_{name}"), args.clone())).collect();
     planner().check(locale, expected.iter().map(|(text, calls)| (*text, named(calls))));
@@ -183,9 +183,9 @@ fn spanish() {
 }
 
 #[test]
-fn silence() {
+fn other_sentences_propose_nothing() {
     let planner = planner();
-    let mut spoke = Vec::new();
+    let mut wrong = Vec::new();
     let sentences = [
         ("de-DE", "hallo"),
         ("de-DE", "Guten Morgen!"),
@@ -249,8 +249,8 @@ fn silence() {
     for (locale, text) in sentences {
         let proposed = planner.propose(text, locale);
         if !proposed.is_empty() {
-            spoke.push(format!("{text:?} {proposed:?}"));
+            wrong.push(format!("{text:?} {proposed:?}"));
         }
     }
-    assert!(spoke.is_empty(), "{} of {}:\n{}", spoke.len(), sentences.len(), spoke.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), sentences.len(), wrong.join("\n"));
 }

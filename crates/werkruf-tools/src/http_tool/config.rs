@@ -1,7 +1,7 @@
-//! The declaration of an operator's HTTP tool, and what is wrong with it.
+//! The declaration of an HTTP tool, and its validation.
 //!
-//! Everything that can be known at start is checked at start: a declaration that passes here can only fail by what the
-//! other side does. Messages say what to write instead.
+//! Everything that can be checked at start is checked at start: a valid declaration can later fail only because of the
+//! service. Messages state what to write instead.
 
 use std::collections::BTreeMap;
 
@@ -12,65 +12,65 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape};
 
-/// Headers the tool writes itself; a second value would make the request ambiguous.
-const OURS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
+/// Headers that the server sets itself. A second value would make the request ambiguous.
+const RESERVED_HEADERS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
 
 /// One `[[tools]]` entry with `kind = "http"`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpToolConfig {
-    /// The name the model calls: letters, digits, `_` and `-`, at most 64.
+    /// The name that the model calls: letters, digits, `_` and `-`, at most 64.
     pub name: String,
     /// What the tool does, for the model.
     pub description: String,
     /// Always `http`.
     #[serde(default = "http")]
     pub kind: String,
-    /// Where the request goes. Nothing the model says changes the host.
+    /// The address of the service. The model's arguments cannot change the host.
     pub url: String,
     /// `POST`, `PUT`, `PATCH`, `DELETE` or `GET`.
     #[serde(default = "post")]
     pub method: String,
     /// `read`, `idempotent` or `once`.
     pub effect: String,
-    /// The longest one attempt may take.
+    /// The timeout of one attempt.
     #[serde(default = "ten_seconds")]
     pub timeout_ms: u64,
     /// Attempts in all, the first included; a `once` tool has one.
     #[serde(default = "three")]
     pub attempts: u32,
-    /// How long a result may be reused beyond the turn.
+    /// How long an identical call may reuse the result beyond the turn.
     #[serde(default)]
     pub reuse_s: Option<u64>,
     /// The role that must approve each call.
     #[serde(default)]
     pub approval: Option<String>,
-    /// The right the caller needs, as `entity:entity_type:access`.
+    /// The permission that the caller needs, as `entity:entity_type:access`.
     #[serde(default)]
     pub permission: Option<String>,
-    /// The longest answer, counted after decompression.
+    /// The largest response, measured after decompression.
     #[serde(default = "one_mebibyte")]
     pub max_response_bytes: u64,
-    /// Headers sent along; `${ENV_NAME}` stands for an environment variable.
+    /// Additional request headers; `${ENV_NAME}` stands for an environment variable.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The environment variable that holds the key of the signature.
+    /// The environment variable with the signing key.
     #[serde(default)]
     pub secret_env: Option<String>,
-    /// `direct`: the tool's `message` is the answer.
+    /// `direct`: the tool's `message` is the answer to the user, without another model request.
     #[serde(default)]
     pub answer: Option<String>,
     /// A JSON Schema of type object, as text.
     pub parameters: String,
 }
 
-/// What is wrong with a declaration, and where inside it (a JSON pointer).
+/// An error in a declaration, and its place (a JSON pointer).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigFault {
     /// The field, such as `/url`.
     pub path: String,
-    /// What is wrong and what to write instead. Holds no secret.
+    /// The error and what to write instead. Contains no secret.
     pub message: String,
 }
 
@@ -100,7 +100,7 @@ const fn one_mebibyte() -> u64 {
     1_048_576
 }
 
-/// Headers may hold a secret written out in the file.
+/// Prints only the name, because headers may contain a secret from the file.
 impl std::fmt::Debug for HttpToolConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpToolConfig").field("name", &self.name).finish_non_exhaustive()
@@ -108,7 +108,7 @@ impl std::fmt::Debug for HttpToolConfig {
 }
 
 impl HttpToolConfig {
-    /// The rules for fields that need no further reading.
+    /// Validates the fields that need no parsing.
     pub(super) fn check_plain_fields(&self) -> Result<(), ConfigFault> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(fits) {
@@ -174,7 +174,7 @@ impl HttpToolConfig {
     }
 
     pub(super) fn url(&self) -> Result<Url, ConfigFault> {
-        // The text itself stays out of the message: it may hold a password or a key.
+        // The message does not contain the address, because the address may contain a password or a key.
         let mut url = Url::parse(&self.url)
             .map_err(|error| ConfigFault::new("/url", format!("{error}; write a whole address such as http://127.0.0.1:9000/tool")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -190,7 +190,7 @@ impl HttpToolConfig {
             let path = format!("/headers/{name}");
             let name =
                 HeaderName::try_from(name).map_err(|_| ConfigFault::new(&path, "is not a header name; use letters, digits and `-`"))?;
-            if OURS.contains(&name.as_str()) {
+            if RESERVED_HEADERS.contains(&name.as_str()) {
                 return Err(ConfigFault::new(&path, "is written by the server itself; remove it"));
             }
             let expanded = expand(text, env).map_err(|message| ConfigFault::new(&path, message))?;
@@ -207,7 +207,7 @@ impl HttpToolConfig {
         variable(name, env).map(Some).map_err(|message| ConfigFault::new("/secret_env", message))
     }
 
-    /// The schema, as the model gets it and as it judges arguments.
+    /// The schema, as JSON for the model and compiled for the validation of arguments.
     pub(super) fn schema(&self) -> Result<(Value, Shape), ConfigFault> {
         let fault = |message: String| ConfigFault::new("/parameters", message);
         let schema: Value =
@@ -218,7 +218,7 @@ impl HttpToolConfig {
         let shape = Shape::compile(&schema).map_err(|error| fault(format!("is not a JSON Schema: {error}")))?;
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            // A property that cannot stand alone (a reference) is judged with the arguments.
+            // A property that does not compile by itself (a reference) is validated with the arguments.
             let (Some(default), Ok(shape)) = (property.get("default"), Shape::compile(property)) else { continue };
             if !shape.fits(default) {
                 return Err(fault(format!("the default of `{name}` does not fit its own schema; correct one of them")));
@@ -227,9 +227,9 @@ impl HttpToolConfig {
         Ok((schema, shape))
     }
 
-    /// Names this very declaration: results of another one are never reused.
+    /// Identifies this declaration, so that results of a different declaration are never reused.
     pub(super) fn digest(&self) -> String {
-        // Taken apart without `..`, so that a new field cannot be forgotten here.
+        // Destructured without `..`, so that a new field cannot be forgotten here.
         let Self {
             name,
             description,
@@ -276,7 +276,7 @@ fn variable(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, 
         .ok_or_else(|| format!("the environment variable {name} is not set or empty; set it before the server starts"))
 }
 
-/// Puts variables in place of `${NAME}`. The error says what to do about it.
+/// Replaces `${NAME}` with environment variables. The error message states what to do.
 pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

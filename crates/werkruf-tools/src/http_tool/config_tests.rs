@@ -40,7 +40,7 @@ fn fault(declaration: Value) -> ConfigFault {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_interface() {
+fn defaults_match_the_documented_interface() {
     let tool = tool(declaration()).unwrap();
     let spec = tool.spec();
     assert_eq!((spec.timeout, spec.attempts, spec.reuse), (Duration::from_secs(10), 3, Duration::ZERO));
@@ -49,7 +49,7 @@ fn the_defaults_are_those_of_the_interface() {
 }
 
 #[test]
-fn what_is_declared_arrives_in_the_spec() {
+fn declared_fields_are_in_the_spec() {
     let mut declaration = with("permission", json!("requests:table:write"));
     for (field, value) in [
         ("kind", json!("http")),
@@ -78,7 +78,7 @@ fn an_unknown_field_is_named() {
 }
 
 #[test]
-fn every_fault_names_its_field_and_the_way_out() {
+fn every_fault_names_its_field_and_a_remedy() {
     let cases = [
         ("name", json!(""), "/name", "1 to 64"),
         ("name", json!("mit leer"), "/name", "letters"),
@@ -110,11 +110,11 @@ fn every_fault_names_its_field_and_the_way_out() {
         ("parameters", json!(r#"{"type": "object", "properties": {"a": {"type": "text"}}}"#), "/parameters", "JSON Schema"),
         ("parameters", json!(r#"{"type": "object", "properties": {"a": {"type": "integer", "default": "b"}}}"#), "/parameters", "`a`"),
     ];
-    for (field, value, path, words) in cases {
+    for (field, value, path, expected) in cases {
         let fault = fault(with(field, value.clone()));
         assert_eq!(fault.path, path, "{field} = {value}: {fault}");
-        assert!(fault.message.contains(words), "{field} = {value}: {fault}");
-        assert!(!fault.message.contains("two\nlines"), "a value of the environment is never shown");
+        assert!(fault.message.contains(expected), "{field} = {value}: {fault}");
+        assert!(!fault.message.contains("two\nlines"), "the value of an environment variable is never shown");
     }
 }
 
@@ -139,7 +139,7 @@ fn no_secret_is_printed() {
 }
 
 #[test]
-fn defaults_are_filled_in_and_arguments_judged() {
+fn defaults_are_filled_in_and_arguments_validated() {
     let schema = json!({
         "type": "object",
         "properties": {

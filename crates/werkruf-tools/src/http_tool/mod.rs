@@ -1,11 +1,11 @@
-//! A tool an operator declares in the config file: one HTTP request per attempt.
+//! HTTP tools that operators declare in the config file: one HTTP request per attempt.
 //!
-//! `config` says what is wrong with a declaration before the server starts, `send` carries one request, `answer` reads
-//! what came back. Retries, approvals and records belong to the corridor; here a failure only says honestly whether the
-//! effect may have happened.
+//! `config` validates a declaration before the server starts, `send` sends one request, `response` parses the response.
+//! The call pipeline does retries, approvals and records; a failure here only states whether the effect may have
+//! happened.
 
-mod answer;
 mod config;
+mod response;
 mod send;
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, State, Tool
 
 pub use config::{ConfigFault, HttpToolConfig, expand};
 
-/// An operator's tool behind HTTP.
+/// A tool that an operator declared.
 pub struct HttpTool {
     spec: ToolSpec,
     parameters: Value,
@@ -26,7 +26,7 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Checks a declaration and makes it a tool. The client must not follow redirects; `env` reads the environment.
+    /// Validates a declaration and builds the tool. The client must not follow redirects; `env` reads the environment.
     pub fn new(config: HttpToolConfig, client: reqwest::Client, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigFault> {
         config.check_plain_fields()?;
         let (parameters, shape) = config.schema()?;
@@ -63,7 +63,7 @@ impl ToolObject for HttpTool {
     }
 
     fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
-        fill(&mut args, &self.parameters);
+        fill_defaults(&mut args, &self.parameters);
         let violations = self.shape.violations(&args);
         if violations.is_empty() { Ok(args) } else { Err(violations) }
     }
@@ -81,21 +81,21 @@ impl ToolObject for HttpTool {
     }
 }
 
-/// Fills in the schema's defaults, here and in the objects that are there.
-fn fill(value: &mut Value, schema: &Value) {
+/// Fills in the schema's defaults, here and in nested objects that are present.
+fn fill_defaults(value: &mut Value, schema: &Value) {
     let (Some(object), Some(properties)) = (value.as_object_mut(), schema.get("properties").and_then(Value::as_object)) else { return };
     for (name, property) in properties {
         if object.get(name).is_some_and(Value::is_null) && is_optional(schema, name) && refuses_null(property) {
-            // Strict function calling has no absent arguments: a model says null where it means none.
+            // Strict function calling has no absent arguments: a model sends null for an argument that it leaves out.
             object.shift_remove(name);
         }
-        fill_one(object, name, property);
+        fill_property(object, name, property);
     }
 }
 
-fn fill_one(object: &mut Map<String, Value>, name: &str, property: &Value) {
+fn fill_property(object: &mut Map<String, Value>, name: &str, property: &Value) {
     if let Some(inner) = object.get_mut(name) {
-        fill(inner, property);
+        fill_defaults(inner, property);
     } else if let Some(default) = property.get("default") {
         object.insert(name.to_owned(), default.clone());
     }

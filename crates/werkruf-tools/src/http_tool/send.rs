@@ -1,7 +1,7 @@
-//! One request out, one bounded answer back.
+//! Sends one request and reads one bounded response.
 //!
-//! Invariants: nothing but the query depends on what the model said; at most one request leaves per call of `send`;
-//! what is read of the answer is bounded after decompression and in time.
+//! Invariants: the model's arguments affect only the query or the body, never the host or the path; each call of `send` sends at
+//! most one request; the response is bounded in size (after decompression) and in time.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use sha2::Sha256;
 use werkruf_contract::{Deadline, Failure, Invocation, Reply, ToolErrorType};
 use werkruf_llm::in_time;
 
-use super::answer::{self, Answered};
 use super::config::{ConfigFault, HttpToolConfig};
+use super::response::{self, ResponseHead};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-werkruf-signature-256");
-/// How long a refusal's own words are waited for; its status is already known.
-const EXCERPT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the body of an error response is awaited; its status is already known.
+const EXCERPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a tool's requests go, and with what.
+/// The address, headers and limits of a tool's requests.
 pub(super) struct Target {
     client: Client,
     url: Url,
-    /// The address without query and user, for errors.
+    /// The address without query and credentials, for errors.
     endpoint: String,
     method: Method,
     headers: HeaderMap,
@@ -55,22 +55,22 @@ impl Target {
         })
     }
 
-    /// Sends once and waits until the earlier of the two deadlines, or until canceled.
+    /// Sends the request once. Waits until the earlier of the two deadlines, or until the call is canceled.
     pub(super) async fn send(&self, args: &Value, invocation: &Invocation, timeout: Duration) -> Result<Reply, Failure> {
         let deadline = Deadline::after(timeout).earlier(invocation.deadline);
         if invocation.cancel.is_raised() {
-            return Err(self.at(canceled().nothing_happened()));
+            return Err(self.with_endpoint(canceled().nothing_happened()));
         }
         if deadline.passed() {
-            return Err(self.at(timed_out().nothing_happened()));
+            return Err(self.with_endpoint(timed_out().nothing_happened()));
         }
         let request = self.request(args, invocation)?;
         let exchange = in_time(deadline, self.exchange(request, invocation));
-        // A result that is already here wins over a cancel: the outcome is known.
+        // A response that has already arrived takes precedence over a cancel request, because its outcome is known.
         tokio::select! {
             biased;
-            outcome = exchange => outcome.unwrap_or_else(|| Err(self.at(timed_out()))),
-            () = invocation.cancel.raised() => Err(self.at(canceled())),
+            outcome = exchange => outcome.unwrap_or_else(|| Err(self.with_endpoint(timed_out()))),
+            () = invocation.cancel.raised() => Err(self.with_endpoint(canceled())),
         }
     }
 
@@ -104,42 +104,42 @@ impl Target {
     }
 
     async fn exchange(&self, request: Request, invocation: &Invocation) -> Result<Reply, Failure> {
-        let response = self.client.execute(request).await.map_err(|error| self.lost(error, None))?;
-        let head = Answered::new(&response, invocation.context.now_iso);
+        let response = self.client.execute(request).await.map_err(|error| self.transport_failure(error, None))?;
+        let head = ResponseHead::new(&response, invocation.context.now_iso);
         if !response.status().is_success() {
-            let words = tokio::time::timeout(EXCERPT_PATIENCE, excerpt(response)).await.unwrap_or_default();
-            return Err(self.at(head.refusal(&words)));
+            let body_excerpt = tokio::time::timeout(EXCERPT_TIMEOUT, excerpt(response)).await.unwrap_or_default();
+            return Err(self.with_endpoint(head.refusal(&body_excerpt)));
         }
         let body = self.body(response).await?;
-        head.reply(&body).map_err(|failure| self.at(failure))
+        head.reply(&body).map_err(|failure| self.with_endpoint(failure))
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
         let status = response.status().as_u16();
-        let most = usize::try_from(self.max_response_bytes).unwrap_or(usize::MAX);
+        let max_bytes = usize::try_from(self.max_response_bytes).unwrap_or(usize::MAX);
         if response.content_length().is_some_and(|length| length > self.max_response_bytes) {
-            return Err(self.at(answer::too_large(status, most)));
+            return Err(self.with_endpoint(response::too_large(status, max_bytes)));
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error, Some(status)))? {
-            if body.len() + chunk.len() > most {
-                return Err(self.at(answer::too_large(status, most)));
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport_failure(error, Some(status)))? {
+            if body.len() + chunk.len() > max_bytes {
+                return Err(self.with_endpoint(response::too_large(status, max_bytes)));
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     }
 
-    /// A failure of the transport: before anything left, or after.
-    fn lost(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
+    /// The failure for a transport error, before or after the request was sent.
+    fn transport_failure(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
         let failure = if error.is_connect() {
             Failure::upstream("upstream_unreachable", "The service behind this tool could not be reached.").nothing_happened()
         } else if error.is_timeout() {
             timed_out()
         } else if error.is_builder() {
             unsendable(String::new())
-        } else if is_garbled(&error) {
-            answer::bad_response("The service behind this tool sent an answer that could not be read.")
+        } else if is_undecodable(&error) {
+            response::bad_response("The service behind this tool sent an answer that could not be read.")
         } else {
             Failure::upstream("upstream_error", "The connection to the service behind this tool was lost before its answer was complete.")
                 .may_have_happened()
@@ -147,7 +147,7 @@ impl Target {
         failure.because(chain(error)).from_upstream(status, &self.endpoint)
     }
 
-    fn at(&self, mut failure: Failure) -> Failure {
+    fn with_endpoint(&self, mut failure: Failure) -> Failure {
         failure.endpoint = Some(self.endpoint.clone());
         failure
     }
@@ -165,11 +165,11 @@ fn unsendable(cause: String) -> Failure {
     Failure::fatal("internal", "The request to the service behind this tool could not be written.").because(cause).nothing_happened()
 }
 
-/// The address as errors may show it.
+/// The address without query and credentials.
 fn endpoint(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
-    // Both only fail on addresses without a host, which the declaration refuses.
+    // Both fail only on addresses without a host, which the validation of the declaration refuses.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.into()
@@ -192,7 +192,7 @@ fn payload(args: &Value, invocation: &Invocation) -> Result<Vec<u8>, serde_json:
     }))
 }
 
-/// Text, numbers and booleans as text, null as absence, everything else as JSON.
+/// Adds the arguments to the query: strings, numbers and booleans as text, lists and objects as JSON; nulls are left out.
 fn add_query(url: &mut Url, args: &Value) {
     let pairs: Vec<(&String, String)> = args
         .as_object()
@@ -206,20 +206,20 @@ fn add_query(url: &mut Url, args: &Value) {
     }
 }
 
-/// The first bytes of a refusal, for the log.
+/// The first bytes of an error response, for the cause.
 async fn excerpt(mut response: Response) -> String {
     let mut bytes = Vec::new();
-    while bytes.len() < answer::EXCERPT_BYTES {
+    while bytes.len() < response::EXCERPT_BYTES {
         match response.chunk().await {
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
             Ok(None) | Err(_) => break,
         }
     }
-    answer::cut(&bytes)
+    response::cut(&bytes)
 }
 
-/// Whether the bytes arrived but could not be unpacked; the client calls a lost connection a decoding error too.
-fn is_garbled(error: &reqwest::Error) -> bool {
+/// Whether the bytes arrived but could not be decompressed. The client reports a lost connection as a decoding error too, hence the check.
+fn is_undecodable(error: &reqwest::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
@@ -230,7 +230,7 @@ fn is_garbled(error: &reqwest::Error) -> bool {
     false
 }
 
-/// The error and what caused it, without the address: its query holds arguments.
+/// The error and its causes, without the address, because the query contains arguments.
 fn chain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -240,5 +240,5 @@ fn chain(error: reqwest::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    answer::cut(text.as_bytes())
+    response::cut(text.as_bytes())
 }

@@ -1,17 +1,17 @@
-//! Whether a chunk says anything about a question. The joined score is relative and cannot tell: the best of nothing is still best.
+//! Decides whether a chunk is evidence for an answer. The combined score is relative: even among irrelevant chunks one is best.
 //!
-//! So it rests on what is absolute: the share of the question's weight that the chunk's own words cover, and the bare cosine,
-//! whose scale is the model's.
+//! The decision therefore uses absolute values: the share of the query's term weight that the chunk's words cover, and the
+//! cosine similarity, whose scale depends on the embedding model.
 
 use werkruf_store::knowledge::Hit;
 
-/// Texts that cover at least this share of the question's weight are evidence alone.
-const COVERED: f32 = 0.38;
-/// With a cosine that says nothing against it, this share is enough.
-const HALF_COVERED: f32 = 0.25;
+/// A chunk that covers at least this share of the query's term weight is evidence by itself.
+const SUFFICIENT_COVERAGE: f32 = 0.38;
+/// This share is enough if the cosine reaches the lower threshold.
+const PARTIAL_COVERAGE: f32 = 0.25;
 
-/// Where a model's cosines begin to mean something, and where they prove it. A model that does not know the language finds any two
-/// texts in it alike.
+/// The lower and the upper cosine threshold: from the lower one on the cosine supports the coverage, from the upper one on it is
+/// evidence by itself. A model that does not know the language gives high cosines to any two texts in it.
 const fn cosines(openai: bool, knows_language: bool) -> (f32, f32) {
     match (openai, knows_language) {
         (true, true) => (0.25, 0.42),
@@ -20,13 +20,13 @@ const fn cosines(openai: bool, knows_language: bool) -> (f32, f32) {
     }
 }
 
-/// Whether this chunk is evidence that the collection knows an answer.
+/// Whether this chunk is evidence that the collection contains an answer.
 pub(super) fn is_answerable(hit: &Hit, model: Option<&str>, knows_language: bool) -> bool {
     let openai = model.is_some_and(|model| model.contains("text-embedding-3"));
     let (hint, proof) = cosines(openai, knows_language);
     match hit.similarity {
-        Some(cosine) => cosine >= proof || hit.coverage >= COVERED || (hit.coverage >= HALF_COVERED && cosine >= hint),
-        None => hit.coverage >= COVERED,
+        Some(cosine) => cosine >= proof || hit.coverage >= SUFFICIENT_COVERAGE || (hit.coverage >= PARTIAL_COVERAGE && cosine >= hint),
+        None => hit.coverage >= SUFFICIENT_COVERAGE,
     }
 }
 
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_nothing_is_nothing() {
+    fn irrelevant_chunks_are_not_evidence() {
         assert!(!is_answerable(&hit(0.2, None), None, true));
         assert!(!is_answerable(&hit(0.2, Some(0.2)), Some("m"), true));
         assert!(is_answerable(&hit(0.9, None), None, true));

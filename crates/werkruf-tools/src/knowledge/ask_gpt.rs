@@ -1,4 +1,4 @@
-//! `ask_gpt`: the model itself, without tools, and with a web search where one is asked for.
+//! `ask_gpt`: asks the language model without tools, and with a web search if the arguments request one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::search_tool::PENDING;
 const SYSTEM: &str =
     "You answer a person's question directly, in the language of the question. Use what you know. Where facts are uncertain, say so.";
 const SEARCHING: &str = " Search the web for what is current, and cite where you found it.";
-/// Searches of the web take up to a minute.
+/// A web search takes up to a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Who is asked.
+/// The model and the web search that `ask_gpt` uses.
 #[derive(Default)]
 pub struct Oracle {
-    /// The model in use; `None` where no language model is configured.
+    /// The configured model provider; `None` if no language model is configured.
     pub provider: Option<Arc<dyn Provider>>,
     pub web: Option<WebSearch>,
     pub prices: Arc<PriceTable>,
@@ -43,7 +43,7 @@ pub(super) struct AskGpt {
 pub(super) struct Args {
     /// The question
     query: String,
-    /// What was said before, where the question needs it
+    /// Earlier parts of the conversation, if the question needs them
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context: Option<String>,
     /// Whether to search the web for the answer
@@ -58,20 +58,20 @@ pub(super) struct Args {
 pub(super) struct Told {
     message: String,
     model: String,
-    /// Whether the web was really searched.
+    /// Whether the model actually searched the web.
     web_search: bool,
     searches: u32,
     citations: Vec<Citation>,
 }
 
-/// An answer from either way.
+/// An answer of the model, with or without a web search.
 #[derive(Default)]
 struct Answered {
     text: String,
     model: String,
     searches: u32,
     citations: Vec<Citation>,
-    /// As reported; what nobody reported is only in the bill.
+    /// Tokens as the provider reported them. An estimate goes only into the usage row.
     tokens: Option<TokenUsage>,
 }
 
@@ -212,7 +212,7 @@ fn late() -> Failure {
     Failure::new(ToolErrorType::Timeout, "tool_timeout", "The model did not answer in time.")
 }
 
-/// Nothing of the provider's words reaches the person; the log has them.
+/// The provider's error text goes only into the log, never to the user.
 fn failed(error: &ModelError) -> Failure {
     let (kind, status) = match error.fault {
         ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, Some(429)),

@@ -1,6 +1,6 @@
-//! Whether a message is nothing but a yes. German, English, Spanish; case, accents and signs do not matter.
+//! Detects messages that mean only "yes", in German, English and Spanish. Case, accents and punctuation do not matter.
 
-/// One of these must be said.
+/// The message must contain one of these words.
 const YES: &[&str] = &[
     "ja",
     "jo",
@@ -39,23 +39,24 @@ const YES: &[&str] = &[
     "go",
     "machs",
 ];
-/// These may be said beside it.
-const BESIDE: &[&str] = &[
+/// The message may also contain these words.
+const FILLERS: &[&str] = &[
     "mach", "das", "mal", "na", "doch", "sehr", "tu", "es", "in", "ordnung", "danke", "of", "course", "ahead", "do", "it", "that",
     "thanks", "thank", "you", "por", "favor", "que", "de", "acuerdo", "gracias", "supuesto", "seguro", "such", "suche", "search", "busca",
 ];
-/// Whole messages that need no word of the first list.
-const WHOLE: &[&str] = &["in ordnung", "of course", "do it", "de acuerdo", "por favor", "por supuesto", "mach das", "mach mal", "mach es"];
-/// A longer message says more than yes.
-const MOST_WORDS: usize = 7;
+/// Whole messages that mean "yes" without a word from `YES`.
+const WHOLE_MESSAGES: &[&str] =
+    &["in ordnung", "of course", "do it", "de acuerdo", "por favor", "por supuesto", "mach das", "mach mal", "mach es"];
+/// A longer message means more than "yes".
+const MAX_WORDS: usize = 7;
 
 pub(super) fn is_assent(message: &str) -> bool {
     let words = words(message);
-    if words.is_empty() || words.len() > MOST_WORDS {
+    if words.is_empty() || words.len() > MAX_WORDS {
         return false;
     }
-    let known = |word: &String| YES.contains(&word.as_str()) || BESIDE.contains(&word.as_str());
-    WHOLE.contains(&words.join(" ").as_str()) || (words.iter().all(known) && words.iter().any(|word| YES.contains(&word.as_str())))
+    let known = |word: &String| YES.contains(&word.as_str()) || FILLERS.contains(&word.as_str());
+    WHOLE_MESSAGES.contains(&words.join(" ").as_str()) || (words.iter().all(known) && words.iter().any(|word| YES.contains(&word.as_str())))
 }
 
 fn words(message: &str) -> Vec<String> {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_not() {
+    fn other_messages_are_not_a_yes() {
         for other in [
             "",
             "?",

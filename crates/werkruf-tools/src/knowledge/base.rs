@@ -1,4 +1,4 @@
-//! What the API, the command line and the tool share: documents in, chunks out.
+//! The knowledge base that the API, the command line and the tool share: it adds documents and searches chunks.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use super::answerable::is_answerable;
 use super::document::Document;
 use super::embedder::Embedder;
 
-/// What all indexes together may take of memory.
+/// The memory limit of all indexes together.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Documents and how they are found.
+/// The documents of all tenants, and the search over them.
 pub struct KnowledgeBase {
     library: Library,
     embedder: Option<Arc<Embedder>>,
     clock: Clock,
 }
 
-/// How to search.
+/// What a search compares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchMode {
-    /// Texts and meaning.
+    /// Words and vectors.
     #[default]
     Hybrid,
-    /// Texts alone.
+    /// Words only.
     Lexical,
 }
 
-/// A question.
+/// A search request.
 #[derive(Debug, Clone, Default)]
 pub struct SearchRequest {
     pub tenant_id: Uuid,
-    /// Who is billed for the question's vector.
+    /// The user of the usage row for the query's vector.
     pub user_id: String,
     pub collection: Option<String>,
     pub query: String,
@@ -45,30 +45,30 @@ pub struct SearchRequest {
     pub mode: SearchMode,
 }
 
-/// What was found, and how.
+/// The result of a search, and how it was searched.
 #[derive(Debug, Clone, Default)]
 pub struct SearchAnswer {
     pub found: SearchResult,
-    /// Whether nothing found is evidence of an answer.
+    /// Whether none of the hits is evidence for an answer.
     pub nothing_found: bool,
     pub mode: SearchMode,
     pub embedding_model: Option<String>,
-    /// Why it was less than what was asked for.
+    /// Why the search did less than requested.
     pub degraded: Option<&'static str>,
 }
 
 impl KnowledgeBase {
-    /// Over these rows; without an embedder words alone are searched.
+    /// A knowledge base over this store. Without an embedder only words are searched.
     pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
         Self { library: Library::new(store, MOST_BYTES), embedder, clock }
     }
 
-    /// The rows.
+    /// The store with the rows.
     pub fn store(&self) -> &dyn Knowledge {
         self.library.store().as_ref()
     }
 
-    /// The model for vectors, where there is one.
+    /// The embedding model, if one is configured.
     pub const fn embedder(&self) -> Option<&Arc<Embedder>> {
         self.embedder.as_ref()
     }
@@ -77,10 +77,10 @@ impl KnowledgeBase {
         &self.clock
     }
 
-    /// Takes documents in, in one commit: searchable by words when it returns.
+    /// Adds documents in one transaction. They are searchable by words when the call returns.
     pub async fn add(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
         let clock = self.clock.clone();
-        // Cutting a few megabytes takes a while: not on a thread that serves requests.
+        // Splitting a few megabytes takes a while, so it does not run on a thread that serves requests.
         let cutting = tokio::task::spawn_blocking(move || documents.into_iter().map(|document| document.cut(&clock)).collect());
         let documents = cutting.await.map_err(|error| StoreError::Broken(format!("cutting documents did not end: {error}")))?;
         let ingestion_run_id = format!("ingest_{}", self.clock.new_id());
@@ -98,7 +98,7 @@ impl KnowledgeBase {
         Ok((added, ingestion_run_id))
     }
 
-    /// A collection, its languages, and the weight its vectors have.
+    /// A collection, its languages, and the weight of its vectors in a search.
     pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
         let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
@@ -107,7 +107,7 @@ impl KnowledgeBase {
         Ok(Some((row, spoken, alpha)))
     }
 
-    /// Searches. An embedder that does not answer in time costs the vectors, not the answer.
+    /// Searches. If the embedder does not answer in time, the search uses words only.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
         let SearchRequest { tenant_id, user_id, collection, query, top_k, mode } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);

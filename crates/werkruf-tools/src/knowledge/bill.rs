@@ -1,7 +1,7 @@
-//! What a question to the model costs.
+//! The usage row of one `ask_gpt` request to the model.
 //!
-//! Its row is there before the question leaves, counted and flagged; what becomes of the question corrects it. So one that is stopped,
-//! late or cut off by a crash is billed like one that is answered, and like the turn's own.
+//! The row is written before the request is sent, with an estimate and marked as estimated. The response corrects the row. A request
+//! that is canceled, times out or is interrupted by a crash therefore has a usage row like any other, as the turn's own requests have.
 
 use werkruf_contract::Invocation;
 use werkruf_llm::prices::PriceTable;
@@ -11,21 +11,21 @@ use werkruf_store::knowledge::UsageOwner;
 
 use super::base::KnowledgeBase;
 
-/// Bytes per token where nobody counted.
+/// Bytes per token, for estimates.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// A bill that is open. One that cannot be written must not cost the answer.
+/// The usage row of a request in progress. A failed write is logged and does not fail the request.
 pub(super) struct Bill<'a> {
     base: &'a KnowledgeBase,
     prices: &'a PriceTable,
     who: UsageOwner,
     usage: NewUsage,
-    /// Bytes that were sent.
+    /// Bytes of the request.
     sent: usize,
 }
 
 impl<'a> Bill<'a> {
-    /// Writes down that a question of this many bytes goes to this model now.
+    /// Writes the estimated row for a request of this many bytes to this model.
     pub(super) async fn open(
         base: &'a KnowledgeBase,
         prices: &'a PriceTable,
@@ -59,17 +59,17 @@ impl<'a> Bill<'a> {
         bill
     }
 
-    /// An answer came; what was not reported is counted.
+    /// Corrects the row after an answer. Without a report from the provider the tokens are estimated.
     pub(super) async fn settle(mut self, model: &str, reported: Option<TokenUsage>, received: &str) {
         model.clone_into(&mut self.usage.model);
         self.write(reported, received).await;
     }
 
-    /// None came.
+    /// Corrects the row after an error.
     pub(super) async fn fail(mut self, error: &ModelError, received: &str) {
         match error.fault {
             ModelFault::Connect => self.strike().await,
-            // Refused before it was read: sent, but nothing to pay for.
+            // The provider refused the request without running the model: sent, but free of charge.
             ModelFault::Refused { .. } => self.write(Some(TokenUsage::default()), "").await,
             ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => self.write(None, received).await,
         }
@@ -95,7 +95,7 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Nothing was sent after all.
+    /// Deletes the row, because the request was never sent.
     async fn strike(self) {
         if let Err(error) = self.base.store().delete_usage(self.who.tenant_id, self.usage.id).await {
             tracing::error!(%error, "a question that was never sent stays billed");

@@ -1,4 +1,4 @@
-//! A document as it is brought, and what the store keeps of it.
+//! A document as a client sends it, and its conversion into rows.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -6,16 +6,16 @@ use sha2::{Digest, Sha256};
 use werkruf_contract::{Clock, hex};
 use werkruf_store::knowledge::{CUT, NewDocument, chunks, guess_language};
 
-/// Text with a name.
+/// A document to add.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Document {
-    /// Made from the title and the text where none is given.
+    /// Derived from the digest of the document if it is missing.
     #[serde(default)]
     pub id: Option<String>,
     #[serde(default)]
     pub title: String,
     pub text: String,
-    /// A code such as `de`; guessed where none is given.
+    /// A code such as `de`; guessed if it is missing.
     #[serde(default)]
     pub language: Option<String>,
     #[serde(default)]
@@ -23,7 +23,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Cut into chunks, with a digest of everything that was sent.
+    /// Splits the text into chunks and computes the digest of all fields.
     pub(super) fn cut(self, clock: &Clock) -> NewDocument {
         let Self { id, title, text, language, metadata } = self;
         let given = language.filter(|code| !code.trim().is_empty());
@@ -33,7 +33,7 @@ impl Document {
         let language = given.or_else(|| guess_language(&format!("{title}\n{text}")).map(|language| language.code().to_owned()));
         let mut cut = chunks(&text);
         if cut.is_empty() && !title.trim().is_empty() {
-            // A title alone can still be looked for.
+            // A document with only a title is searchable by its title.
             cut = chunks(&title);
         }
         NewDocument {
@@ -52,7 +52,7 @@ impl Document {
 fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
-        // With its length, so that no two documents run into one another.
+        // The length comes first, so that moving text between fields changes the digest.
         hasher.update(part.len().to_le_bytes());
         hasher.update(part.as_bytes());
     }
@@ -64,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_sees_every_field() {
+    fn the_digest_covers_title_text_and_language() {
         let clock = Clock::system(0);
         let plain = Document { title: "a".to_owned(), text: "b".to_owned(), ..Document::default() };
         let digest = plain.clone().cut(&clock).digest;
         assert_eq!(plain.clone().cut(&clock).digest, digest);
-        let moved = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
-        let spoken = Document { language: Some("de".to_owned()), ..plain };
-        for other in [moved, spoken] {
+        let moved_text = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
+        let with_language = Document { language: Some("de".to_owned()), ..plain };
+        for other in [moved_text, with_language] {
             assert_ne!(other.cut(&clock).digest, digest);
         }
     }

@@ -1,8 +1,8 @@
-//! The model that makes vectors, and the loop that gives every chunk one.
+//! The embedding model, and the loop that computes a vector for every chunk.
 //!
-//! A chunk is searchable by its words as soon as it is stored; its vector follows. What fails is tried again, for as long as it takes
-//! and after every restart, because what has no vector yet is found from the rows. A text that the model refuses is marked and left.
-//! Servers that share a database share the work: each claims a batch, and nobody pays for a chunk that another one is paying for.
+//! A chunk is searchable by its words as soon as it is stored; its vector follows later. Failed batches are retried without limit and
+//! after every restart, because the store lists the chunks without a vector. A text that the model refuses is marked and skipped.
+//! Replicas that share a database share the work: each claims a batch, so that no chunk is embedded and paid for twice.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,60 +16,60 @@ use werkruf_llm::{Embedded, Embeddings, ModelError, ModelFault, TokenUsage};
 use werkruf_store::knowledge::{Chunk, Knowledge, NewVector, UnembeddedChunk, UsageOwner};
 use werkruf_store::{NewUsage, StoreError};
 
-/// Texts in one request.
+/// Most texts in one request.
 const BATCH: u32 = 64;
-/// Of a longer text the beginning is embedded; models refuse more than about 8,000 tokens.
+/// A longer text is truncated before embedding; models refuse more than about 8,000 tokens.
 const MOST_LETTERS: usize = 8_000;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a question may wait for its vector.
+/// How long a search waits for the vector of its query.
 const FOR_A_QUESTION: Duration = Duration::from_millis(700);
-/// How often the rows are looked through without being told.
+/// How often the store is polled without a wakeup.
 const LOOK: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A model for vectors.
+/// An embedding model and its background loop.
 pub struct Embedder {
     client: Embeddings,
-    /// The languages it knows.
+    /// The languages that the model knows.
     languages: Vec<String>,
     prices: Arc<PriceTable>,
     clock: Clock,
     wake: Notify,
-    /// Whose claims are this process's.
+    /// The owner id of this process's claims.
     owner: Uuid,
-    /// When the loop last got on, in milliseconds since 1970.
+    /// When the loop last made progress, in milliseconds since 1970.
     progress_ms: AtomicI64,
 }
 
 impl Embedder {
-    /// An embedder that knows these languages.
+    /// An embedder for a model that knows these languages.
     pub fn new(client: Embeddings, languages: Vec<String>, prices: Arc<PriceTable>, clock: Clock) -> Self {
         let owner = clock.new_id();
         Self { client, languages, prices, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) }
     }
 
-    /// Whose vectors these are.
+    /// The name of the model.
     pub fn model(&self) -> &str {
         self.client.model()
     }
 
-    /// The languages it knows.
+    /// The languages that the model knows.
     pub fn languages(&self) -> &[String] {
         &self.languages
     }
 
-    /// When the loop last got on; 0 is never.
+    /// When the loop last made progress; 0 means never.
     pub fn progress_ms(&self) -> i64 {
         self.progress_ms.load(Ordering::Relaxed)
     }
 
-    /// New chunks wait.
+    /// Wakes the loop, because new chunks have no vector yet.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// The vector of a question, in time or not at all.
+    /// The vector of a search query; `None` if the model fails or does not answer in time.
     pub(super) async fn question(&self, text: &str, who: UsageOwner, store: &dyn Knowledge) -> Option<Vec<f32>> {
         let text: String = text.chars().take(MOST_LETTERS).collect();
         match self.client.embed(std::slice::from_ref(&text), Deadline::after(FOR_A_QUESTION)).await {
@@ -84,7 +84,7 @@ impl Embedder {
         }
     }
 
-    /// Works for ever; the caller drops it to stop it.
+    /// The background loop. It never returns; the caller drops the future to stop it.
     pub async fn watch(&self, store: &dyn Knowledge) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -103,21 +103,21 @@ impl Embedder {
         }
     }
 
-    /// Gives every chunk without one its vector, but for those that another server is at.
+    /// Embeds every chunk without a vector, except those that another replica has claimed.
     pub async fn embed_waiting(&self, store: &dyn Knowledge) -> Result<(), ModelError> {
         loop {
             let claimed = store.claim_unembedded(self.model().to_owned(), self.owner, BATCH).await;
             let mut batch = claimed.map_err(|error| trouble(&error))?;
             self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
             let Some(first) = batch.first() else { return Ok(()) };
-            // One request is billed to one tenant.
+            // One request belongs to one tenant, because its usage row does.
             let tenant_id = first.tenant_id;
             batch.retain(|chunk| chunk.tenant_id == tenant_id);
             let done = tokio::select! {
                 done = self.embed_batch(store, &batch) => done,
                 never = self.keep_claims(store) => match never {},
             };
-            // Those that were not embedded, too: whoever can may try.
+            // Releases also the chunks that were not embedded, so that another replica can try them.
             store.release_claims(self.owner).await.map_err(|error| trouble(&error))?;
             done?;
         }
@@ -129,7 +129,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// Keeps what was claimed for as long as it is awaited.
+    /// Renews the claims for as long as the future is polled.
     async fn keep_claims(&self, store: &dyn Knowledge) -> Infallible {
         let Some(ttl) = store.claim_ttl() else { return std::future::pending().await };
         loop {
@@ -140,7 +140,7 @@ impl Embedder {
         }
     }
 
-    /// The vectors of a batch. One that is refused as a whole is cut in halves until the text at fault stands alone.
+    /// The vectors of a batch. A refused batch is split in halves until the refused text is alone.
     async fn vectors(&self, store: &dyn Knowledge, batch: &[UnembeddedChunk]) -> Result<Vec<NewVector>, ModelError> {
         let mut found = Vec::with_capacity(batch.len());
         let mut left = vec![batch];
@@ -175,7 +175,7 @@ impl Embedder {
         Ok(vectors)
     }
 
-    /// What a request cost. A bill that cannot be written must not cost the vectors.
+    /// Writes the usage row of a request. A failed write is logged and does not lose the vectors.
     async fn bill(&self, store: &dyn Knowledge, who: UsageOwner, tokens: Option<i64>, bytes: usize) {
         let counted = || i64::try_from(bytes.div_ceil(4)).unwrap_or(i64::MAX);
         let input_tokens = tokens.unwrap_or_else(counted).max(0);
@@ -201,7 +201,7 @@ impl Embedder {
     }
 }
 
-/// A store that does not answer is waited for like a model that does not.
+/// A store error is retried like a connection error of the model.
 fn trouble(error: &StoreError) -> ModelError {
     ModelError::new(ModelFault::Connect, error.to_string())
 }

@@ -1,7 +1,7 @@
-//! The customer's own documents: brought in, found again, and an honest way on when nothing is found.
+//! Search in the customer's own documents, and an offer to ask a general model if nothing is found.
 //!
-//! [`KnowledgeBase`] is what the API, the command line and `search_knowledge_base` share: rows, indexes, and the model that makes
-//! vectors where one is configured. `ask_gpt` asks the model itself.
+//! The API, the command line and `search_knowledge_base` share [`KnowledgeBase`]: the rows, the indexes and, if configured, the
+//! embedding model. `ask_gpt` asks the language model directly.
 
 mod answerable;
 mod ask_gpt;
@@ -21,7 +21,7 @@ pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 pub use document::Document;
 pub use embedder::Embedder;
 
-/// Both tools.
+/// `search_knowledge_base` and `ask_gpt`, ready for the registry.
 pub fn knowledge_tools(base: &Arc<KnowledgeBase>, oracle: &Arc<Oracle>) -> Vec<Arc<dyn ToolObject>> {
     vec![
         Arc::new(Typed::new(search_tool::SearchKnowledgeBase(Arc::clone(base)))),

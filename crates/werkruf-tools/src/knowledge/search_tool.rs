@@ -1,4 +1,4 @@
-//! `search_knowledge_base`: the customer's own documents, or an offer to look elsewhere.
+//! `search_knowledge_base`: searches the customer's own documents. If nothing is found, it offers `ask_gpt`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,20 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolErrorType, ToolSpec};
+use werkruf_contract::{Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+use crate::caller::texts;
+use crate::read_failure::read_failure;
 
-/// Where an offer waits for a yes.
+/// The session state field of an offer that waits for the user's "yes".
 pub(super) const PENDING: &str = "pending_gpt_query";
-const USUAL: i64 = 6;
-const MOST: i64 = 20;
-/// Letters of a snippet in the text for people.
-const SNIPPET: usize = 240;
+const DEFAULT_TOP_K: i64 = 6;
+const MAX_TOP_K: i64 = 20;
+/// Characters of a snippet in the message.
+const SNIPPET_CHARS: usize = 240;
 
 pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
 
@@ -26,7 +28,7 @@ pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
 pub(super) struct Args {
     /// What to look for, as a question or as words
     query: String,
-    /// How many passages at most, 1 to 20; 6 where nothing is said
+    /// How many passages at most, 1 to 20; 6 by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     top_k: Option<i64>,
 }
@@ -71,7 +73,7 @@ impl Tool for SearchKnowledgeBase {
         if query.is_empty() {
             return Err(Failure::validation("empty_query", "The query is empty. Say what to look for."));
         }
-        let top_k = args.top_k.unwrap_or(USUAL).clamp(1, MOST);
+        let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let request = SearchRequest {
             tenant_id: invocation.principal.tenant_id,
             user_id: invocation.principal.user_id.clone(),
@@ -81,20 +83,20 @@ impl Tool for SearchKnowledgeBase {
             mode: SearchMode::Hybrid,
         };
         let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
-        let words = Texts::of(invocation.context.locale.as_deref().unwrap_or(&invocation.principal.locale));
+        let texts = texts(&invocation);
         let sources = sources(&answer);
-        let nothing = sources.is_empty();
-        let message = message(&words, &sources);
+        let is_empty = sources.is_empty();
+        let message = message(&texts, &sources);
         let asked_at = self.0.clock().now().to_string();
-        let pending = if nothing { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
+        let pending = if is_empty { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
         let mut reply = Reply::new(Passages {
-            kind: if nothing { "nothing" } else { "docs" },
-            mode: if nothing { "rag_no_results" } else { "rag_docs" },
+            kind: if is_empty { "nothing" } else { "docs" },
+            mode: if is_empty { "rag_no_results" } else { "rag_docs" },
             message: message.clone(),
             query,
             top_k,
             sources,
-            suggested_tool: nothing.then_some("ask_gpt"),
+            suggested_tool: is_empty.then_some("ask_gpt"),
         });
         reply.message = Some(message);
         reply.routing = Some(routing(&answer));
@@ -107,17 +109,17 @@ impl Tool for SearchKnowledgeBase {
     }
 }
 
-/// The passages that say something about the question; none when even the best does not.
+/// The relevant passages; none if not even the best passage is evidence for an answer.
 fn sources(answer: &SearchAnswer) -> Vec<Source> {
     if answer.nothing_found {
         return Vec::new();
     }
     let model = answer.embedding_model.as_deref();
-    // The floor is for the whole answer; behind a passage that passes it, near ones are worth reading too.
+    // The threshold applies to the whole answer: if one passage passes it, passages with a similar score are included too.
     let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
-    let worth =
+    let relevant =
         answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
-    worth
+    relevant
         .map(|(row, hit)| Source {
             id: row.id.to_string(),
             document_id: row.document_id.clone(),
@@ -129,8 +131,8 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
         .collect()
 }
 
-/// How it was searched, for `meta.routing`.
-pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
+/// How the search was done, for `meta.routing`.
+fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
     routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
@@ -140,13 +142,13 @@ pub(super) fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     routing
 }
 
-fn message(words: &Texts, sources: &[Source]) -> String {
+fn message(texts: &Texts, sources: &[Source]) -> String {
     if sources.is_empty() {
-        return words.text("knowledge-none", &[]);
+        return texts.text("knowledge-none", &[]);
     }
-    let mut lines = vec![words.text("knowledge-found", &[("count", sources.len().into())])];
+    let mut lines = vec![texts.text("knowledge-found", &[("count", sources.len().into())])];
     for (at, source) in sources.iter().enumerate() {
-        let short: String = source.snippet.chars().take(SNIPPET).collect();
+        let short: String = source.snippet.chars().take(SNIPPET_CHARS).collect();
         let more = if short.len() < source.snippet.len() { "…" } else { "" };
         let title = if source.title.is_empty() { &source.document_id } else { &source.title };
         lines.push(format!("**{}.** {title}: {short}{more}", at + 1));
@@ -154,12 +156,6 @@ fn message(words: &Texts, sources: &[Source]) -> String {
     lines.join("\n\n")
 }
 
-/// A store that fails changed nothing: a search only reads.
-pub(super) fn failed(error: &StoreError) -> Failure {
-    let message = "The knowledge base cannot be read right now.";
-    let failure = match error {
-        StoreError::Unavailable(_) | StoreError::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
-        _ => Failure::fatal("internal", message),
-    };
-    failure.nothing_happened().because(error.to_string())
+fn failed(error: &StoreError) -> Failure {
+    read_failure(error, "The knowledge base cannot be read right now.")
 }

@@ -1,7 +1,7 @@
-//! What the model may choose, and how a request is put together from several messages.
+//! The arguments of `search_flights`, and how a request is completed over several messages.
 //!
-//! Nothing is required: what is missing is asked for. What a call says wins over what waits in the session state, that
-//! over the last request where it is wanted again, and all of it over the person's preferences.
+//! No argument is required; the tool asks for missing ones. Precedence: the arguments of the call, then the pending request
+//! in the session state, then the last request (if `reuse_last_request` is set), then the user's preferences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,11 @@ use werkruf_contract::State;
 use super::airports;
 use super::cabin::Cabin;
 
-/// Where a request waits for what is missing.
+/// The session state field of a request that still misses arguments.
 pub(super) const PENDING: &str = "pending_flight_request";
-/// The last request that was searched.
+/// The session state field of the last complete request.
 pub(super) const LAST: &str = "last_flight_request";
 
-/// The tool's arguments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
@@ -32,7 +31,7 @@ pub struct Args {
     /// Day of the return flight, YYYY-MM-DD; leave it out for one way
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_date: Option<String>,
-    /// Adults, 1 to 9; 1 when not said
+    /// Adults, 1 to 9; 1 by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pax: Option<u32>,
     /// Children from 2 to 11 years
@@ -50,10 +49,10 @@ pub struct Args {
     /// The same as award_only
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_miles: Option<bool>,
-    /// Loyalty programs to look in, such as aeroplan or Miles & More; all when not said
+    /// Loyalty programs to look in, such as aeroplan or Miles & More; all by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loyalty_programs: Option<Vec<String>>,
-    /// Further wishes
+    /// Further constraints
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints: Option<Constraints>,
     /// The same as constraints.nonstop_only
@@ -63,10 +62,10 @@ pub struct Args {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3))]
     pub flexibility: Option<u8>,
-    /// Currency of prices; EUR when not said
+    /// Currency of prices; EUR by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
-    /// Flights to show of each kind; 5 when not said
+    /// Flights to show of each kind; 5 by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20))]
     pub max_results: Option<u8>,
@@ -75,14 +74,14 @@ pub struct Args {
     pub reuse_last_request: Option<bool>,
 }
 
-/// Wishes that not every flight meets.
+/// Constraints that a flight must meet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Constraints {
     /// Most taxes and fees of a flight for miles
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_taxes: Option<f64>,
-    /// Currency of max_taxes; USD when not said
+    /// Currency of max_taxes; USD by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_taxes_currency: Option<String>,
     /// Only flights without a stop
@@ -94,19 +93,19 @@ pub struct Constraints {
 }
 
 impl Args {
-    /// The whole request as far as it is known.
+    /// The arguments, completed from the session state.
     pub(super) fn completed(self, state: &State) -> Self {
         let again = self.reuse_last_request.unwrap_or(false);
-        let mut known = self.settled().over(Self::stored(state.get(PENDING)));
+        let mut known = self.without_aliases().or_from(Self::stored(state.get(PENDING)));
         if again {
-            known = known.over(Self::stored(state.get(LAST)));
+            known = known.or_from(Self::stored(state.get(LAST)));
         }
         known.reuse_last_request = None;
-        known.preferring(state.get("preferences"))
+        known.or_from_preferences(state.get("preferences"))
     }
 
-    /// Aliases under their proper names; an empty text says nothing.
-    fn settled(mut self) -> Self {
+    /// Resolves aliases. An empty text counts as absent.
+    fn without_aliases(mut self) -> Self {
         for text in [&mut self.origin, &mut self.destination, &mut self.depart_date, &mut self.return_date, &mut self.currency] {
             *text = text.take().filter(|text| !text.trim().is_empty());
         }
@@ -117,8 +116,8 @@ impl Args {
         self
     }
 
-    /// What this one does not say, the other says.
-    fn over(self, base: Self) -> Self {
+    /// Takes absent fields from `base`.
+    fn or_from(self, base: Self) -> Self {
         let constraints = match (self.constraints, base.constraints) {
             (Some(own), Some(other)) => Some(Constraints {
                 max_taxes: own.max_taxes.or(other.max_taxes),
@@ -149,22 +148,22 @@ impl Args {
         }
     }
 
-    /// Session state can be written from outside: each field that fits is taken, the rest is left.
+    /// Clients can write the session state, so each valid field is taken and every other field is ignored.
     fn stored(value: Option<&Value>) -> Self {
         let fields = value.and_then(Value::as_object);
         let one = |(name, value): (&String, &Value)| {
             let alone = Map::from_iter([(name.clone(), value.clone())]);
             serde_json::from_value::<Self>(Value::Object(alone)).ok()
         };
-        fields.into_iter().flatten().filter_map(one).fold(Self::default(), |known, field| known.over(field.settled()))
+        fields.into_iter().flatten().filter_map(one).fold(Self::default(), |known, field| known.or_from(field.without_aliases()))
     }
 
-    fn preferring(mut self, preferences: Option<&Value>) -> Self {
+    fn or_from_preferences(mut self, preferences: Option<&Value>) -> Self {
         let Some(preferences) = preferences.and_then(Value::as_object) else { return self };
         let field = |names: &[&str]| names.iter().find_map(|name| preferences.get(*name));
         if self.origin.is_none() {
             let home = field(&["home_airport", "home", "origin"]).and_then(Value::as_str).and_then(airports::read);
-            // Whoever flies home does not begin there.
+            // A flight to the home airport does not start there.
             self.origin = home.filter(|home| self.destination.as_deref().and_then(airports::read).as_ref() != Some(home));
         }
         if self.cabin.is_none() {
@@ -178,7 +177,7 @@ impl Args {
         self
     }
 
-    /// What must still be asked for, in the order it is asked.
+    /// The missing arguments, in the order in which the tool asks for them.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let fields = [
             ("origin", self.origin.is_none()),
@@ -189,8 +188,8 @@ impl Args {
         fields.into_iter().filter_map(|(name, missing)| missing.then_some(name)).collect()
     }
 
-    /// As the session state and the answer tell it.
-    pub(super) fn told(&self) -> Value {
+    /// The arguments as JSON, for the session state and the result.
+    pub(super) fn to_json(&self) -> Value {
         json!(self)
     }
 }

@@ -5,20 +5,20 @@ use super::Args;
 
 fn completed(args: Value, state: &Value) -> Value {
     let state: State = state.as_object().unwrap().clone();
-    serde_json::from_value::<Args>(args).unwrap().completed(&state).told()
+    serde_json::from_value::<Args>(args).unwrap().completed(&state).to_json()
 }
 
 #[test]
-fn what_waits_is_filled_in_and_what_is_said_wins() {
+fn the_pending_request_is_filled_in_and_new_arguments_win() {
     let state = json!({"pending_flight_request": {"origin": "FRA", "cabin": "BUSINESS", "constraints": {"max_taxes": 100}, "junk": 1, "pax": "two"}});
-    let said = completed(json!({"destination": "JFK", "cabin": "FIRST", "constraints": {"nonstop_only": true}}), &state);
+    let args = completed(json!({"destination": "JFK", "cabin": "FIRST", "constraints": {"nonstop_only": true}}), &state);
     let wanted =
         json!({"origin": "FRA", "destination": "JFK", "cabin": "FIRST", "constraints": {"max_taxes": 100.0, "nonstop_only": true}});
-    assert_eq!(said, wanted);
+    assert_eq!(args, wanted);
 }
 
 #[test]
-fn the_last_request_is_taken_only_when_wanted() {
+fn the_last_request_is_used_only_on_request() {
     let state = json!({"last_flight_request": {"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "return_date": null,
         "cabin": "BUSINESS", "pax": 2, "award_only": true}});
     assert_eq!(completed(json!({"depart_date": "2026-12-02"}), &state), json!({"depart_date": "2026-12-02"}));
@@ -29,16 +29,16 @@ fn the_last_request_is_taken_only_when_wanted() {
 }
 
 #[test]
-fn preferences_fill_what_nobody_said() {
+fn preferences_fill_missing_arguments() {
     let state = json!({"preferences": {"home_airport": "muc", "cabin": "premium", "programs": ["aeroplan"]}});
-    let said = completed(json!({"destination": "JFK"}), &state);
-    assert_eq!(said, json!({"origin": "MUC", "destination": "JFK", "cabin": "PREMIUM_ECONOMY", "loyalty_programs": ["aeroplan"]}));
+    let args = completed(json!({"destination": "JFK"}), &state);
+    assert_eq!(args, json!({"origin": "MUC", "destination": "JFK", "cabin": "PREMIUM_ECONOMY", "loyalty_programs": ["aeroplan"]}));
     let home = completed(json!({"destination": "MUC", "cabin": "FIRST", "loyalty_programs": []}), &state);
-    assert_eq!(home, json!({"destination": "MUC", "cabin": "FIRST", "loyalty_programs": []}), "nobody flies from home to home");
+    assert_eq!(home, json!({"destination": "MUC", "cabin": "FIRST", "loyalty_programs": []}), "the origin is not the destination");
 }
 
 #[test]
-fn an_empty_text_says_nothing() {
+fn an_empty_text_counts_as_absent() {
     let state = json!({"pending_flight_request": {"origin": "FRA"}});
     assert_eq!(
         completed(json!({"origin": "", "return_date": " ", "destination": "JFK"}), &state),
@@ -47,9 +47,9 @@ fn an_empty_text_says_nothing() {
 }
 
 #[test]
-fn the_seeds_other_names_count() {
-    let said = completed(json!({"use_miles": true, "non_stop": true}), &json!({}));
-    assert_eq!(said, json!({"award_only": true, "constraints": {"nonstop_only": true}}));
+fn aliases_are_accepted() {
+    let args = completed(json!({"use_miles": true, "non_stop": true}), &json!({}));
+    assert_eq!(args, json!({"award_only": true, "constraints": {"nonstop_only": true}}));
     let both =
         completed(json!({"use_miles": true, "award_only": false, "non_stop": true, "constraints": {"nonstop_only": false}}), &json!({}));
     assert_eq!(both, json!({"award_only": false, "constraints": {"nonstop_only": false}}));

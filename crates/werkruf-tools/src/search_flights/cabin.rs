@@ -1,9 +1,9 @@
-//! The four classes, as every provider spells them.
+//! The four cabin classes, as each provider spells them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A class of travel; spelled as the tool's arguments and Amadeus spell it.
+/// A cabin class; serialized as in the tool's arguments and at Amadeus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Cabin {
@@ -14,10 +14,10 @@ pub enum Cabin {
 }
 
 impl Cabin {
-    /// From the back of the aircraft to the front.
+    /// From the lowest class to the highest.
     pub const ALL: [Self; 4] = [Self::Economy, Self::PremiumEconomy, Self::Business, Self::First];
 
-    /// Any spelling people and programs use: `BUSINESS`, `business`, `premium`, `J`.
+    /// Parses any common spelling: `BUSINESS`, `business`, `premium`, `J`.
     pub fn read(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().replace([' ', '-'], "_").as_str() {
             "economy" | "eco" | "y" => Some(Self::Economy),
@@ -28,7 +28,7 @@ impl Cabin {
         }
     }
 
-    /// `BUSINESS`: arguments, Amadeus.
+    /// `BUSINESS`: the tool's arguments and Amadeus.
     pub const fn upper(self) -> &'static str {
         match self {
             Self::Economy => "ECONOMY",
@@ -48,7 +48,7 @@ impl Cabin {
         }
     }
 
-    /// `premium_economy`: Duffel, and the keys of our words.
+    /// `premium_economy`: Duffel, and the keys of the texts.
     pub const fn lower(self) -> &'static str {
         match self {
             Self::PremiumEconomy => "premium_economy",
@@ -56,7 +56,7 @@ impl Cabin {
         }
     }
 
-    /// The letter that begins its columns at Seats.aero.
+    /// The prefix of the class's columns at Seats.aero.
     pub const fn letter(self) -> char {
         match self {
             Self::Economy => 'Y',
@@ -66,7 +66,7 @@ impl Cabin {
         }
     }
 
-    /// `Premium Economy`: the seed's results.
+    /// `Premium Economy`: results in the legacy format.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Economy => "Economy",

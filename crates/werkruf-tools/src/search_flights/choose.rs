@@ -1,24 +1,24 @@
-//! Which of the flights found are shown: those that meet the wishes, the cheapest first, each flight once.
+//! Selects the flights to show: those that meet the constraints, the cheapest first, each flight once.
 //!
-//! What is not published never rules a flight out; it stays and says that it could not be checked.
+//! A value that a provider does not publish never excludes a flight. The flight is kept and lists the constraint as unchecked.
 
 use super::offer::{Award, Cash};
 use super::request::Request;
 
-/// Awards that fit, by miles.
+/// Awards that meet the constraints, ordered by miles.
 pub(super) fn awards(found: Vec<Award>, request: &Request) -> Vec<Award> {
-    let mut kept: Vec<Award> = found.into_iter().filter_map(|award| fitting(award, request)).collect();
+    let mut kept: Vec<Award> = found.into_iter().filter_map(|award| matching(award, request)).collect();
     kept.sort_by_key(|award| (award.miles, award.date));
     kept.truncate(request.max_results);
     kept
 }
 
-fn fitting(mut award: Award, request: &Request) -> Option<Award> {
+fn matching(mut award: Award, request: &Request) -> Option<Award> {
     if award.seats_left.is_some_and(|seats| seats < request.query.seats()) {
         return None;
     }
-    let flown = award.airlines.iter().chain(award.trip.iter().flat_map(|trip| &trip.airlines));
-    if !meets(request.members.as_deref(), flown) {
+    let airlines_flown = award.airlines.iter().chain(award.trip.iter().flat_map(|trip| &trip.airlines));
+    if !includes_member(request.members.as_deref(), airlines_flown) {
         return None;
     }
     if let Some((most, currency)) = &request.max_taxes {
@@ -32,31 +32,32 @@ fn fitting(mut award: Award, request: &Request) -> Option<Award> {
     Some(award)
 }
 
-/// Flights for money that fit, by price; those in the wanted currency first, because others cannot be compared.
+/// Cash flights that meet the constraints, ordered by price. Prices in the requested currency come first, because prices in
+/// different currencies cannot be compared.
 pub(super) fn cash(found: Vec<Cash>, request: &Request) -> Vec<Cash> {
     let query = &request.query;
     let fits = |offer: &Cash| {
-        let flown = offer.itineraries.iter().flat_map(|one| &one.operating).chain([&offer.airline_code]);
+        let airlines_flown = offer.itineraries.iter().flat_map(|one| &one.operating).chain([&offer.airline_code]);
         offer.seats_left.is_none_or(|seats| seats >= query.seats())
             && (!query.nonstop || offer.itineraries.iter().all(|one| one.stops == 0))
-            && meets(request.members.as_deref(), flown)
+            && includes_member(request.members.as_deref(), airlines_flown)
     };
     let mut kept: Vec<Cash> = found.into_iter().filter(fits).collect();
     kept.sort_by_cached_key(|offer| {
         let price = &offer.price_total_all_travellers;
         (price.currency.as_deref() != Some(&query.currency), price.currency.clone(), price.scaled().unwrap_or(i128::MAX))
     });
-    let mut kept = once(kept);
+    let mut kept = merge_codeshares(kept);
     kept.truncate(request.max_results);
     kept
 }
 
-fn meets<'a>(members: Option<&[&str]>, mut airlines: impl Iterator<Item = &'a String>) -> bool {
+fn includes_member<'a>(members: Option<&[&str]>, mut airlines: impl Iterator<Item = &'a String>) -> bool {
     members.is_none_or(|members| airlines.any(|airline| members.contains(&airline.as_str())))
 }
 
-/// One aircraft sold under two numbers is one flight; the cheaper offer stays and names the other.
-fn once(offers: Vec<Cash>) -> Vec<Cash> {
+/// Merges codeshares: the cheaper offer is kept and lists the other flight numbers. Expects the cheapest offers first.
+fn merge_codeshares(offers: Vec<Cash>) -> Vec<Cash> {
     let mut kept: Vec<Cash> = Vec::new();
     for offer in offers {
         match kept.iter_mut().find(|known| is_codeshare(known, &offer)) {

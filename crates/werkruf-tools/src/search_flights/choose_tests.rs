@@ -5,14 +5,14 @@ use werkruf_contract::Texts;
 use super::{awards, cash};
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Award, Cash, Itinerary, Place};
-use crate::search_flights::request::{Read, Request};
+use crate::search_flights::request::{ParsedRequest, Request};
 
 fn request(mut change: Value) -> Request {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     match Request::read(serde_json::from_value(whole).unwrap(), date(2026, 11, 15), &Texts::of("en")) {
-        Ok(Read::Whole(request)) => *request,
-        _ => panic!("it is whole"),
+        Ok(ParsedRequest::Complete(request)) => *request,
+        _ => panic!("the request is complete"),
     }
 }
 
@@ -42,7 +42,7 @@ fn award(id: &str, miles: i64, taxes: Option<Money>, seats_left: Option<i64>, ai
 }
 
 #[test]
-fn wishes_are_applied_and_the_unknown_is_kept() {
+fn constraints_are_applied_and_unpublished_values_are_kept() {
     let usd = |cents| Some(Money::of_minor(cents, Some("USD")));
     let found = vec![
         award("dear", 90_000, usd(20_100), Some(9), "LH"),
@@ -52,8 +52,8 @@ fn wishes_are_applied_and_the_unknown_is_kept() {
         award("too few seats", 50_000, usd(100), Some(1), "LH"),
         award("another alliance", 40_000, usd(100), Some(9), "BA"),
     ];
-    let wish = json!({"pax": 2, "constraints": {"max_taxes": 200, "alliances": ["Star Alliance"]}});
-    let kept = awards(found.clone(), &request(wish));
+    let constraints = json!({"pax": 2, "constraints": {"max_taxes": 200, "alliances": ["Star Alliance"]}});
+    let kept = awards(found.clone(), &request(constraints));
     let names: Vec<(&str, &[String])> = kept.iter().map(|award| (award.availability_id.as_str(), award.unchecked.as_slice())).collect();
     let unchecked = ["max_taxes".to_owned()];
     assert_eq!(names, [("fits", [].as_slice()), ("other currency", &unchecked), ("unknown taxes", &unchecked)]);
@@ -86,7 +86,7 @@ fn offer(id: &str, amount: &str, currency: &str, number: &str, stops: i64, seats
 }
 
 #[test]
-fn the_cheapest_comes_first_and_a_codeshare_once() {
+fn the_cheapest_comes_first_and_codeshares_are_merged() {
     let found = vec![
         offer("1", "1000.00", "EUR", "LH400", 0, None),
         offer("2", "999.99", "EUR", "UA8840", 0, Some(9)),

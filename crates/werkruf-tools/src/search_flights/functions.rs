@@ -1,4 +1,4 @@
-//! The two functions older programs call directly: one provider each, in the seed's words.
+//! The endpoints `seatsaero-flight-search` and `amadeus-flight-search`: one provider each, in the legacy request and response format.
 
 use jiff::civil::Date;
 use serde::Deserialize;
@@ -8,11 +8,11 @@ use werkruf_contract::{Deadline, Failure, Texts, ToolErrorType, Uuid};
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
 use super::flights::Flights;
-use super::request::{Read, Request};
-use super::trouble::{Reason, Trouble};
-use super::{choose, seed};
+use super::provider_error::{ProviderError, Reason};
+use super::request::{ParsedRequest, Request};
+use super::{choose, legacy};
 
-/// The body of both; what it does not name is taken from the defaults, what it names beyond this is ignored.
+/// The request body of both endpoints. Missing fields get defaults; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Body {
@@ -33,7 +33,7 @@ struct Body {
     currency_code: Option<String>,
 }
 
-/// Who calls, where it is today, and in which words they are answered.
+/// The caller's tenant, current date and texts.
 pub struct Caller {
     pub tenant_id: Uuid,
     pub today: Date,
@@ -45,14 +45,14 @@ impl Flights {
     pub async fn seats_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
         let request = read(body, 5, caller)?;
         let found = self.search_one("seatsaero", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
-        let (found, sandbox) = found.map_err(|trouble| failure(trouble, &caller.words))?;
+        let (found, sandbox) = found.map_err(|error| failure(error, &caller.words))?;
         let (awards, back) = (choose::awards(found.awards, &request), choose::awards(found.awards_return, &request));
-        let mut said = seed::seats_result(&awards, &back, &request.query, found.has_more, &caller.words);
+        let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, &caller.words);
         if sandbox {
-            said["sandbox"] = json!(true);
-            said["notice"] = json!(caller.words.text("flights-sandbox", &[]));
+            output["sandbox"] = json!(true);
+            output["notice"] = json!(caller.words.text("flights-sandbox", &[]));
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// `amadeus-flight-search`: `{success, results, dictionaries}`.
@@ -60,10 +60,10 @@ impl Flights {
         let request = read(body, 10, caller)?;
         let found = self.search_one("amadeus", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
         match found {
-            Ok((found, false)) => Ok(seed::amadeus_result(&found, request.max_results)),
-            // Made-up flights cannot be offers "as received".
-            Ok((_, true)) => Err(failure(Trouble::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.words)),
-            Err(trouble) => Err(failure(trouble, &caller.words)),
+            Ok((found, false)) => Ok(legacy::amadeus_result(&found, request.max_results)),
+            // Sandbox flights have no offers as received from Amadeus.
+            Ok((_, true)) => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.words)),
+            Err(error) => Err(failure(error, &caller.words)),
         }
     }
 }
@@ -90,17 +90,17 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
         ..Args::default()
     };
     match Request::read(args, caller.today, &caller.words)? {
-        Read::Whole(request) => Ok(*request),
-        Read::Lacking { missing, .. } => {
+        ParsedRequest::Complete(request) => Ok(*request),
+        ParsedRequest::Incomplete { missing, .. } => {
             let names: Vec<&str> = missing.iter().map(|name| if *name == "depart_date" { "departureDate" } else { *name }).collect();
             Err(Failure::validation("invalid_arguments", format!("These fields are missing: {}.", names.join(", "))))
         }
     }
 }
 
-/// A provider's failure for a caller who asked for nobody else.
-fn failure(trouble: Trouble, words: &Texts) -> Failure {
-    let (kind, code) = match trouble.reason {
+/// Converts a provider error into a failure of the whole call, because only one provider was searched.
+fn failure(error: ProviderError, texts: &Texts) -> Failure {
+    let (kind, code) = match error.reason {
         Reason::Quota => (ToolErrorType::RateLimit, "quota"),
         Reason::Timeout => (ToolErrorType::Timeout, "timeout"),
         Reason::Credentials => (ToolErrorType::Upstream, "credentials"),
@@ -108,7 +108,7 @@ fn failure(trouble: Trouble, words: &Texts) -> Failure {
         Reason::NotConfigured | Reason::AwardOnly => (ToolErrorType::Upstream, "not_configured"),
         Reason::Upstream => (ToolErrorType::Upstream, "upstream_error"),
     };
-    let message = words.text(super::text::reason_key(trouble.reason), &[]);
-    tracing::warn!(reason = ?trouble.reason, cause = %trouble.cause, "a flight function failed");
-    Failure::new(kind, code, message).because(trouble.cause).retry_after(trouble.retry_after)
+    let message = texts.text(super::summary::reason_key(error.reason), &[]);
+    tracing::warn!(reason = ?error.reason, cause = %error.cause, "a flight search endpoint failed");
+    Failure::new(kind, code, message).because(error.cause).retry_after(error.retry_after)
 }

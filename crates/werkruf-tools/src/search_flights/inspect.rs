@@ -1,11 +1,11 @@
-//! `flights inspect`: what a recorded payload means, read by the same code a search uses.
+//! `flights inspect`: parses a recorded provider payload with the code that a search uses.
 
 use serde_json::{Map, Value, json};
 
 use super::cabin::Cabin;
 use super::{amadeus, duffel, seatsaero};
 
-/// Whose payload it is.
+/// The provider of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderName {
     Seatsaero,
@@ -13,10 +13,10 @@ pub enum ProviderName {
     Duffel,
 }
 
-/// `{offers, trips}` and whatever else the payload tells; the error says why it is none of the provider's answers.
+/// `{offers, trips}` and further fields of the payload. The error states why the payload is not a response of the provider.
 pub fn inspect(provider: ProviderName, bytes: &[u8], cabin: Option<Cabin>) -> Result<Value, String> {
     let body: Value = serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
-    let mut said = match (provider, body.as_array()) {
+    let mut output = match (provider, body.as_array()) {
         (ProviderName::Seatsaero, Some(list)) if list.iter().all(|row| row.get("OriginAirport").is_some()) => routes(list),
         (ProviderName::Seatsaero | ProviderName::Amadeus, Some(list)) => errors(provider, list),
         (ProviderName::Seatsaero, None) => seatsaero_body(&body, cabin)?,
@@ -25,39 +25,39 @@ pub fn inspect(provider: ProviderName, bytes: &[u8], cabin: Option<Cabin>) -> Re
         (ProviderName::Duffel, _) => offers(duffel::offers(&body)?, cabin),
     };
     for name in ["offers", "trips"] {
-        said.entry(name).or_insert_with(|| json!([]));
+        output.entry(name).or_insert_with(|| json!([]));
     }
-    Ok(Value::Object(said))
+    Ok(Value::Object(output))
 }
 
 fn seatsaero_body(body: &Value, cabin: Option<Cabin>) -> Result<Map<String, Value>, String> {
     let wanted = |word: &str| cabin.is_none_or(|cabin| cabin.award() == word);
     let is_trips = body.pointer("/data/0/MileageCost").is_some() || body.get("booking_links").is_some();
-    let mut said = Map::new();
+    let mut output = Map::new();
     if is_trips {
         let page = seatsaero::trips_page(body)?;
         let primary = page.booking_links.iter().find(|link| link.primary).map(|link| link.label.clone());
         let trips: Vec<_> = page.trips.into_iter().filter(|trip| wanted(&trip.cabin)).collect();
-        said.insert("trips".to_owned(), json!(trips));
-        said.insert("booking_links".to_owned(), json!(page.booking_links));
-        said.insert("primary_booking_link_label".to_owned(), json!(primary));
-        said.insert("carrier_names".to_owned(), Value::Object(page.carriers));
-        return Ok(said);
+        output.insert("trips".to_owned(), json!(trips));
+        output.insert("booking_links".to_owned(), json!(page.booking_links));
+        output.insert("primary_booking_link_label".to_owned(), json!(primary));
+        output.insert("carrier_names".to_owned(), Value::Object(page.carriers));
+        return Ok(output);
     }
     let page = seatsaero::search_page(body)?;
     let trips: Vec<_> = page.rows.iter().flat_map(|row| &row.trips).filter(|trip| wanted(&trip.cabin)).collect();
     let offers: Vec<_> =
         page.rows.iter().flat_map(|row| &row.awards).map(|priced| &priced.award).filter(|one| wanted(&one.cabin)).collect();
-    said.insert("offers".to_owned(), json!(offers));
-    said.insert("trips".to_owned(), json!(trips));
-    said.insert("page".to_owned(), json!({"count": page.count, "has_more": page.has_more, "cursor": page.cursor}));
-    Ok(said)
+    output.insert("offers".to_owned(), json!(offers));
+    output.insert("trips".to_owned(), json!(trips));
+    output.insert("page".to_owned(), json!({"count": page.count, "has_more": page.has_more, "cursor": page.cursor}));
+    Ok(output)
 }
 
 fn offers(offers: Vec<super::offer::Cash>, cabin: Option<Cabin>) -> Map<String, Value> {
     let wanted = |cash: &super::offer::Cash| {
-        let flown = cash.itineraries.iter().flat_map(|one| &one.cabins).flatten();
-        cabin.is_none_or(|cabin| flown.into_iter().any(|word| word == cabin.upper()))
+        let cabins = cash.itineraries.iter().flat_map(|one| &one.cabins).flatten();
+        cabin.is_none_or(|cabin| cabins.into_iter().any(|word| word == cabin.upper()))
     };
     let kept: Vec<_> = offers.into_iter().filter(wanted).collect();
     Map::from_iter([("offers".to_owned(), json!(kept))])
@@ -74,26 +74,26 @@ fn token(body: &Value) -> Map<String, Value> {
     ["access_token", "expires_in"].into_iter().map(|name| (name.to_owned(), body[name].clone())).collect()
 }
 
-/// A list of answers that are none: how each would be taken.
+/// A list of error responses: the reason and whether each is retryable.
 fn errors(provider: ProviderName, list: &[Value]) -> Map<String, Value> {
-    let judged: Vec<Value> = list
+    let errors: Vec<Value> = list
         .iter()
         .map(|entry| {
             let status = entry["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
             let after = entry.pointer("/headers/retry-after").and_then(Value::as_str).and_then(|text| text.parse().ok());
             let after = after.map(std::time::Duration::from_secs);
             let body = entry["body_text"].as_str().map_or_else(|| entry["body"].to_string(), str::to_owned);
-            let trouble = match provider {
-                // An empty page is an answer, not an error.
+            let error = match provider {
+                // An empty page is a valid response, not an error.
                 ProviderName::Seatsaero if status == 200 && seatsaero::search_page(&entry["body"]).is_ok() => None,
                 ProviderName::Seatsaero => Some(seatsaero::refusal(status, after, &body)),
-                ProviderName::Amadeus | ProviderName::Duffel => Some(amadeus::refusal(status, after, &body).into_trouble()),
+                ProviderName::Amadeus | ProviderName::Duffel => Some(amadeus::refusal(status, after, &body).into_error()),
             };
-            let reason = trouble.as_ref().map(|trouble| trouble.reason);
-            json!({"name": entry["name"], "status": status, "reason": reason, "retryable": trouble.is_some_and(|one| one.retryable)})
+            let reason = error.as_ref().map(|error| error.reason);
+            json!({"name": entry["name"], "status": status, "reason": reason, "retryable": error.is_some_and(|one| one.retryable)})
         })
         .collect();
-    Map::from_iter([("errors".to_owned(), Value::Array(judged))])
+    Map::from_iter([("errors".to_owned(), Value::Array(errors))])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `search_flights`: seats for miles and flights for money, side by side.
+//! `search_flights`: searches award flights (paid with miles) and cash flights (paid with money) together.
 //!
-//! Every provider's answer is normalised into the types of `offer`; a provider that fails is named with its reason and
-//! costs the others nothing. Nothing leaves before the request is known to make sense.
+//! The response of every provider is normalised into the types of `offer`. A provider that fails is reported with a reason and
+//! does not affect the others. No request is sent to a provider before the search request is validated.
 
 mod account;
 mod airports;
@@ -14,6 +14,9 @@ mod exchange;
 mod flights;
 mod functions;
 mod inspect;
+mod json;
+mod last_results;
+mod legacy;
 mod money;
 mod offer;
 mod phrase_days;
@@ -21,16 +24,14 @@ mod price;
 mod programs;
 mod propose;
 mod provider;
+mod provider_error;
 mod query;
 mod request;
 mod sandbox;
 mod seal;
 mod seatsaero;
-mod seed;
-mod shown;
-mod text;
+mod summary;
 mod tool;
-mod trouble;
 
 use std::sync::Arc;
 
@@ -42,14 +43,14 @@ pub use duffel::DuffelConfig;
 pub use flights::{Flights, FlightsConfig};
 pub use functions::Caller;
 pub use inspect::{ProviderName, inspect};
+pub(crate) use last_results::LAST_RESULTS;
 pub use seal::Seal;
 pub use seatsaero::SeatsaeroConfig;
-pub(crate) use shown::SHOWN;
 
 use crate::remember::Remember;
 use crate::select_itinerary::SelectItinerary;
 
-/// The search and the two tools that go with it, ready for the registry.
+/// `search_flights`, `select_itinerary` and `remember`, ready for the registry.
 pub fn flight_tools(flights: Arc<Flights>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
     vec![
         Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&flights)))),

@@ -1,13 +1,13 @@
-//! Amounts as decimal text: never a float, so nothing is lost to the cent.
+//! Amounts of money as decimal text. Floats are not used, so that no cent is lost.
 
 use serde::{Deserialize, Serialize};
 
 /// Currencies without minor units (ISO 4217).
 const WHOLE: [&str; 16] = ["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XPF"];
-/// Digits after the point that comparing looks at.
+/// Digits after the decimal point that a comparison uses.
 const SCALE: usize = 4;
 
-/// An amount; the currency is missing only where a provider left it out and nothing else tells it.
+/// An amount. The currency is `None` only if the provider did not send it and it cannot be derived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Money {
     pub amount: String,
@@ -29,12 +29,12 @@ impl Money {
         Self::new(format!("{sign}{}.{:02}", minor / 100, minor % 100), currency)
     }
 
-    /// For comparing: the amount in ten-thousandths; `None` for what is no decimal number.
+    /// The amount in ten-thousandths, for comparisons; `None` if the text is not a decimal number.
     pub fn scaled(&self) -> Option<i128> {
         scaled(&self.amount)
     }
 
-    /// Whether it is more than so much; `None` where it cannot be told.
+    /// Whether the amount exceeds the limit; `None` if the amount is not a number.
     pub fn is_over(&self, limit: f64) -> Option<bool> {
         let limit = scaled(&format!("{limit:.4}"))?;
         Some(self.scaled()? > limit)

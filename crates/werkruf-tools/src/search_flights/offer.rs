@@ -1,13 +1,13 @@
-//! What every provider's answer becomes: awards and the trips behind them, and flights for money.
+//! The normalised results of all providers: awards with their trips, and cash flights.
 //!
-//! Times are local clocks of the airport and never converted. `None` means "not published", never zero.
+//! Times are local times of the airport and are never converted. `None` means "not published", never zero.
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::money::Money;
 
-/// Seats for miles: one route, day, program and cabin.
+/// Award availability: one route, day, program and cabin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Award {
     pub availability_id: String,
@@ -25,12 +25,12 @@ pub struct Award {
     pub data_as_of: Option<String>,
     pub trip: Option<Trip>,
     pub booking_links: Vec<BookingLink>,
-    /// What was asked for and could not be checked, because the value is not published.
+    /// Constraints that could not be checked, because the provider does not publish the value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unchecked: Vec<String>,
 }
 
-/// One way to fly an award.
+/// One connection that an award can be booked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trip {
     pub trip_id: String,
@@ -48,7 +48,7 @@ pub struct Trip {
     pub segments: Option<Vec<Segment>>,
 }
 
-/// An airport and its clock.
+/// An airport and a local time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub airport: Option<String>,
@@ -66,7 +66,7 @@ pub struct Segment {
     pub aircraft: Option<String>,
 }
 
-/// Where an award is booked.
+/// A link to book an award.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BookingLink {
     pub label: String,
@@ -75,7 +75,7 @@ pub struct BookingLink {
     pub primary: bool,
 }
 
-/// A flight for money.
+/// A cash flight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cash {
     pub offer_id: String,
@@ -87,11 +87,11 @@ pub struct Cash {
     pub airline_code: String,
     pub airline_name: Option<String>,
     pub itineraries: Vec<Itinerary>,
-    /// The same flights under other numbers.
+    /// Other flight numbers of the same flights (codeshares).
     pub also_sold_as: Vec<String>,
 }
 
-/// One direction of a flight for money. Lists have one entry per flight.
+/// One direction of a cash flight. The lists have one entry per segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Itinerary {
     pub departure: Place,
@@ -103,7 +103,7 @@ pub struct Itinerary {
     pub cabins: Vec<Option<String>>,
 }
 
-/// "PT19H5M" and "P1DT2H" in minutes.
+/// An ISO 8601 duration such as "PT19H5M" or "P1DT2H", in minutes.
 pub(crate) fn minutes_of(duration: &str) -> Option<i64> {
     let rest = duration.strip_prefix('P')?;
     let (mut total, mut number, mut timed) = (0_i64, String::new(), false);
@@ -130,7 +130,7 @@ pub(crate) fn minutes_of(duration: &str) -> Option<i64> {
     number.is_empty().then_some(total)
 }
 
-/// "UA, UA" as each code once, in the order given.
+/// The codes of a list such as "UA, UA", each once, in their order.
 pub(crate) fn codes(text: &str) -> Vec<String> {
     let mut codes: Vec<String> = Vec::new();
     for code in text.split(',').map(str::trim).filter(|code| !code.is_empty()) {
@@ -146,7 +146,7 @@ mod tests {
     use super::{codes, minutes_of};
 
     #[test]
-    fn durations_have_days_too() {
+    fn durations_may_contain_days() {
         assert_eq!(minutes_of("PT19H5M"), Some(1145));
         assert_eq!(minutes_of("P1DT2H"), Some(1560));
         assert_eq!(minutes_of("PT9H"), Some(540));

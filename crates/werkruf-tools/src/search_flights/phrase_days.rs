@@ -1,11 +1,11 @@
-//! Days in a sentence: `15. März`, `March 15th, 2027`, `15 de marzo`, `2027-03-15`, `15.3.`, `tomorrow`.
+//! Dates in a sentence: `15. März`, `March 15th, 2027`, `15 de marzo`, `2027-03-15`, `15.3.`, `tomorrow`.
 
 use jiff::civil::Date;
 use werkruf_contract::Language;
 
 use super::propose::words;
 
-/// Beginnings of months without accents, long enough to tell them apart; `mai`, `may` and `mayo` are whole words.
+/// Folded names and abbreviations of the months.
 const MONTHS: [&[&str]; 12] = [
     &["januar", "january", "enero", "jan"],
     &["februar", "february", "febrero", "feb"],
@@ -21,10 +21,10 @@ const MONTHS: [&[&str]; 12] = [
     &["dezember", "december", "diciembre", "dez", "dec", "dic"],
 ];
 
-/// The days named, in the order of the sentence. A day without a year is the next one of its date.
+/// The dates in the order of the sentence. A date without a year is the next such date.
 pub(super) fn days(folded: &str, language: Language, locale: &str, today: Date) -> Vec<Date> {
     let mut found: Vec<(usize, Date)> = Vec::new();
-    let tokens = placed(folded);
+    let tokens = words_with_positions(folded);
     let mut at = 0;
     while at < tokens.len() {
         let rest = &tokens[at..];
@@ -43,8 +43,8 @@ pub(super) fn days(folded: &str, language: Language, locale: &str, today: Date) 
     found.into_iter().map(|(_, day)| day).collect()
 }
 
-/// Pieces between spaces with their places, without the marks around them.
-fn placed(folded: &str) -> Vec<(usize, &str)> {
+/// The words between spaces with their positions, without punctuation around them.
+fn words_with_positions(folded: &str) -> Vec<(usize, &str)> {
     let mut out = Vec::new();
     let mut at = 0;
     for piece in folded.split_inclusive(char::is_whitespace) {
@@ -166,7 +166,7 @@ mod tests {
         }
         assert_eq!(read("vom 1. Dezember bis 12. Januar", Language::German), [date(2026, 12, 1), date(2027, 1, 12)]);
         assert_eq!(read("mañana", Language::Spanish), [date(2026, 11, 16)]);
-        assert_eq!(read("am 15. März 2025", Language::German), [date(2025, 3, 15)], "a year that is said counts");
+        assert_eq!(read("am 15. März 2025", Language::German), [date(2025, 3, 15)], "an explicit year counts");
         assert_eq!(read("2 Personen, 31.2.", Language::German), []);
     }
 }

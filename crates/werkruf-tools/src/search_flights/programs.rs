@@ -1,8 +1,8 @@
-//! Loyalty programs and alliances: what people call them, and what Seats.aero and the airlines do.
+//! Loyalty programs and alliances: common names, names at Seats.aero and airline codes.
 
 use werkruf_contract::fold;
 
-/// One program: its name at Seats.aero, its own name, and what else people say. Compared without case, accents and spaces.
+/// A program: its name at Seats.aero, its official name, and aliases. Names are compared without case, accents and spaces.
 type Program = (&'static str, &'static str, &'static [&'static str]);
 
 const PROGRAMS: &[Program] = &[
@@ -52,32 +52,32 @@ const ALLIANCES: &[(&str, &[&str], &[&str])] = &[
     ),
 ];
 
-/// The program people mean, by its name at Seats.aero.
+/// The Seats.aero name of the program with this name or alias.
 pub(super) fn source(text: &str) -> Option<&'static str> {
-    let said = squeeze(text);
+    let wanted = normalized(text);
     PROGRAMS
         .iter()
-        .find(|(source, label, aliases)| *source == said || squeeze(label) == said || aliases.contains(&said.as_str()))
+        .find(|(source, label, aliases)| *source == wanted || normalized(label) == wanted || aliases.contains(&wanted.as_str()))
         .map(|(source, _, _)| *source)
 }
 
-/// What a program calls itself; an unknown one as it came.
+/// The official name of a program; an unknown program is returned unchanged.
 pub(super) fn label(source: &str) -> &str {
     PROGRAMS.iter().find(|(known, _, _)| *known == source).map_or(source, |(_, label, _)| *label)
 }
 
-/// The airlines of an alliance; `None` where there is no such alliance.
+/// The airlines of an alliance; `None` for an unknown alliance.
 pub(super) fn members(alliance: &str) -> Option<&'static [&'static str]> {
-    let said = squeeze(alliance);
-    ALLIANCES.iter().find(|(name, aliases, _)| *name == said || aliases.contains(&said.as_str())).map(|(_, _, members)| *members)
+    let wanted = normalized(alliance);
+    ALLIANCES.iter().find(|(name, aliases, _)| *name == wanted || aliases.contains(&wanted.as_str())).map(|(_, _, members)| *members)
 }
 
-/// All names at Seats.aero, for a refusal that helps.
+/// All names at Seats.aero, for error messages.
 pub(super) fn sources() -> Vec<&'static str> {
     PROGRAMS.iter().map(|(source, _, _)| *source).collect()
 }
 
-fn squeeze(text: &str) -> String {
+fn normalized(text: &str) -> String {
     fold(text).chars().filter(|c| c.is_alphanumeric() || *c == '&').collect()
 }
 
@@ -86,8 +86,8 @@ mod tests {
     use super::{members, source};
 
     #[test]
-    fn people_need_not_know_the_names_of_sources() {
-        for (said, meant) in [
+    fn programs_are_found_by_common_names() {
+        for (name, meant) in [
             ("Miles & More", "lufthansa"),
             ("miles and more", "lufthansa"),
             ("Aeroplan", "aeroplan"),
@@ -97,7 +97,7 @@ mod tests {
             ("Flying Blue", "flyingblue"),
             ("SAS EuroBonus", "eurobonus"),
         ] {
-            assert_eq!(source(said), Some(meant), "{said}");
+            assert_eq!(source(name), Some(meant), "{name}");
         }
         assert_eq!(source("Payback"), None);
         assert!(members("Star Alliance").is_some_and(|codes| codes.contains(&"LH")));

@@ -1,4 +1,4 @@
-//! What a sentence asks for, for a planner that is no language model: places, days, cabin, people, wishes.
+//! Derives search arguments from a sentence, for a planner without a language model: places, days, cabin, people, constraints.
 
 use jiff::civil::Date;
 use werkruf_contract::{Language, fold};
@@ -7,14 +7,14 @@ use super::args::{Args, Constraints};
 use super::cabin::Cabin;
 use super::{airports, phrase_days, programs};
 
-const FLYING: [&str; 7] = ["flug", "flueg", "flieg", "flight", "vuelo", "volar", "vuela"];
-/// Texts about other things that fly into such sentences.
-const OTHERWISE: [&str; 12] =
+const FLIGHT_STEMS: [&str; 7] = ["flug", "flueg", "flieg", "flight", "vuelo", "volar", "vuela"];
+/// Stems of words that mean that the sentence is about something else.
+const OTHER_TOPICS: [&str; 12] =
     ["flughafen", "artikel", "article", "articulo", "anfrage", "request", "solicitud", "aufgabe", "todo", "task", "tarea", "cerebro"];
 const FROM: [&str; 6] = ["von", "ab", "aus", "from", "desde", "de"];
 const TO: [&str; 7] = ["nach", "to", "a", "hasta", "hacia", "para", "into"];
-/// Codes of airports that are words first.
-const WORDS: [&str; 48] = [
+/// Airport codes that are also common words.
+const COMMON_WORDS: [&str; 48] = [
     "the", "our", "los", "las", "una", "uno", "der", "die", "das", "den", "dem", "ein", "mir", "uns", "new", "san", "and", "for", "por",
     "con", "mit", "hin", "two", "all", "his", "her", "any", "mis", "fly", "see", "get", "buy", "use", "pay", "ask", "you", "him", "put",
     "let", "say", "try", "run", "ver", "ser", "usa", "end", "way", "day",
@@ -48,15 +48,15 @@ const COUNTS: [(&str, u32); 24] = [
 const ADULTS: [&str; 9] = ["person", "personen", "people", "persons", "personas", "adult", "passeng", "erwachsen", "pasajer"];
 const CHILDREN: [&str; 4] = ["kind", "child", "nino", "nina"];
 
-/// The arguments of a search, where the sentence is about one.
+/// The arguments, if the sentence asks for a flight search.
 pub(super) fn search(text: &str, locale: &str, today: Date) -> Option<Args> {
     let folded = fold(text);
     let tokens: Vec<&str> = words(&folded);
-    let about = tokens.iter().any(|token| FLYING.iter().any(|start| token.starts_with(start)) || matches!(*token, "fly" | "flying"));
-    let otherwise = tokens.iter().any(|token| OTHERWISE.iter().any(|start| token.starts_with(start)));
+    let about = tokens.iter().any(|token| FLIGHT_STEMS.iter().any(|start| token.starts_with(start)) || matches!(*token, "fly" | "flying"));
+    let other_topic = tokens.iter().any(|token| OTHER_TOPICS.iter().any(|start| token.starts_with(start)));
     let (origin, destination) = places(text, &folded);
     let route = origin.is_some() && destination.is_some();
-    if otherwise || !(about || route) {
+    if other_topic || !(about || route) {
         return None;
     }
     let language = Language::guess(text).unwrap_or_else(|| Language::of(locale));
@@ -72,7 +72,7 @@ pub(super) fn search(text: &str, locale: &str, today: Date) -> Option<Args> {
         destination,
         depart_date,
         return_date,
-        pax: people(&tokens, &ADULTS).or_else(|| together(&folded)),
+        pax: people(&tokens, &ADULTS).or_else(|| group_size(&folded)),
         children: people(&tokens, &CHILDREN),
         cabin: cabin(&folded, &tokens),
         award_only: award.then_some(true),
@@ -87,7 +87,7 @@ pub(super) fn words(folded: &str) -> Vec<&str> {
     folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Where from and where to: after their prepositions, else the first two codes in capitals.
+/// Origin and destination: the places after prepositions, else the first two codes in capitals.
 fn places(text: &str, folded: &str) -> (Option<String>, Option<String>) {
     let (mut origin, mut destination) = (None, None);
     let mut before: Option<&str> = None;
@@ -114,7 +114,7 @@ fn places(text: &str, folded: &str) -> (Option<String>, Option<String>) {
     match (&origin, &destination) {
         (None, None) => match (left.next(), left.next()) {
             (Some(first), Some(second)) => (origin, destination) = (Some(first), Some(second)),
-            // One code alone is where somebody wants to go.
+            // A single code is the destination.
             (only, _) => destination = only,
         },
         (Some(_), None) => destination = left.next(),
@@ -129,37 +129,37 @@ fn place_at(rest: &str, word: &str) -> Option<String> {
         return Some(code.to_owned());
     }
     let code = word.to_ascii_uppercase();
-    (word.len() == 3 && !WORDS.contains(&word) && airports::is_known(&code)).then_some(code)
+    (word.len() == 3 && !COMMON_WORDS.contains(&word) && airports::is_known(&code)).then_some(code)
 }
 
 fn cabin(folded: &str, tokens: &[&str]) -> Option<Cabin> {
     let has = |word: &str| tokens.contains(&word);
-    let said = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+    let contains_any = |words: &[&str]| words.iter().any(|word| folded.contains(word));
     if has("business") || has("businessclass") || has("ejecutiva") {
         Some(Cabin::Business)
-    } else if said(&["first class", "erste klasse", "erster klasse", "primera clase", "firstclass"]) || has("primera") {
+    } else if contains_any(&["first class", "erste klasse", "erster klasse", "primera clase", "firstclass"]) || has("primera") {
         Some(Cabin::First)
     } else if has("premium") {
         Some(Cabin::PremiumEconomy)
-    } else if said(&["economy", "economica", "turista", "touristenklasse"]) || has("eco") {
+    } else if contains_any(&["economy", "economica", "turista", "touristenklasse"]) || has("eco") {
         Some(Cabin::Economy)
     } else {
         None
     }
 }
 
-/// A number right before what is counted.
-fn people(tokens: &[&str], counted: &[&str]) -> Option<u32> {
+/// The number directly before one of these nouns.
+fn people(tokens: &[&str], send_counted: &[&str]) -> Option<u32> {
     tokens.windows(2).find_map(|pair| match pair {
-        [number, noun] if counted.iter().any(|start| noun.starts_with(start)) => {
+        [number, noun] if send_counted.iter().any(|start| noun.starts_with(start)) => {
             number.parse().ok().or_else(|| COUNTS.iter().find(|(word, _)| word == number).map(|(_, count)| *count))
         }
         _ => None,
     })
 }
 
-/// "zu zweit".
-fn together(folded: &str) -> Option<u32> {
+/// The group size in "zu zweit", "zu dritt".
+fn group_size(folded: &str) -> Option<u32> {
     let word = words(folded.split_once("zu ")?.1).first().copied().unwrap_or_default().to_owned();
     COUNTS.iter().find(|(known, count)| *known == word && *count > 1).map(|(_, count)| *count)
 }

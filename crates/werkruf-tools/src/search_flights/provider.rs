@@ -1,69 +1,69 @@
-//! A place that knows flights, and what it found.
+//! The flight provider trait and its results.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, Deadline};
 
 use super::offer::{Award, BookingLink, Cash, Segment};
+use super::provider_error::{ProviderError, Reason};
 use super::query::Query;
-use super::trouble::{Reason, Trouble};
 
-/// What a provider deals in.
+/// The kind of offers that a provider has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum OfferKind {
     Awards,
     Cash,
-    /// The sandbox has both.
+    /// Only the sandbox.
     Both,
 }
 
-/// A place that knows flights. It counts its own quota and never waits beyond the deadline on purpose; whoever asks cuts it off.
+/// A source of flights. It counts its own quota. It should not wait beyond the deadline; the caller enforces the deadline.
 pub trait FlightProvider: Send + Sync {
     fn name(&self) -> &'static str;
-    fn side(&self) -> Side;
-    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>>;
+    fn offer_kind(&self) -> OfferKind;
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>>;
 
-    /// More about an award it found: where it is booked, and every flight of this trip. `None` where a search says all there is.
-    fn details<'a>(&'a self, _award: &'a str, _trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
+    /// The details of an award: booking links, and the segments of this trip. `None` if the provider has no details beyond a search.
+    fn details<'a>(&'a self, _award: &'a str, _trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, ProviderError>>> {
         None
     }
 }
 
-/// What a provider found, normalised.
+/// The normalised results of one provider. Serialized for the cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct FlightResults {
     #[serde(default)]
     pub awards: Vec<Award>,
     #[serde(default)]
     pub awards_return: Vec<Award>,
     #[serde(default)]
     pub cash: Vec<Cash>,
-    /// Offers and dictionaries as they came, where the seed's door hands them on.
+    /// Offers and dictionaries as received; the legacy endpoint returns them unchanged.
     #[serde(default)]
     pub received: Option<Value>,
-    /// There was more than one page.
+    /// Whether the provider has more pages.
     #[serde(default)]
     pub has_more: bool,
-    /// One direction failed while the other was found. Never kept.
+    /// The error of one direction if the other direction succeeded. Such a result is never cached.
     #[serde(skip)]
-    pub lacking: Option<Trouble>,
+    pub partial_error: Option<ProviderError>,
 }
 
-impl Found {
-    /// How many flights these are.
+impl FlightResults {
+    /// The number of flights.
     pub fn count(&self) -> usize {
         self.awards.len() + self.awards_return.len() + self.cash.len()
     }
 }
 
-/// What is behind an award.
+/// The details of an award.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     pub booking_links: Vec<BookingLink>,
     pub segments: Option<Vec<Segment>>,
 }
 
-/// How a provider's part of an answer went.
+/// The report on one provider in a search result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub name: String,
@@ -74,7 +74,6 @@ pub struct Report {
     pub cached: bool,
 }
 
-/// In one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -85,7 +84,7 @@ pub enum Status {
 }
 
 impl Report {
-    /// A provider that was not asked.
+    /// The report on a provider that was not searched.
     pub fn skipped(name: &str, reason: Reason) -> Self {
         Self { name: name.to_owned(), status: Status::Skipped, reason: Some(reason), count: 0, took_ms: 0, cached: false }
     }

@@ -1,11 +1,11 @@
-//! What is asked of a provider: a request that is whole and makes sense.
+//! A validated search, as sent to a provider.
 
 use jiff::civil::Date;
 use serde::Serialize;
 
 use super::cabin::Cabin;
 
-/// One search. Written as JSON it is what answers are kept under, so it holds everything an answer depends on.
+/// One search. Its JSON is part of the cache key, so it must contain everything that a result depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Query {
     pub origin: String,
@@ -22,7 +22,7 @@ pub struct Query {
     pub currency: String,
 }
 
-/// The day wanted, and the days that would do as well.
+/// The requested day, and the range of acceptable days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Days {
     pub wanted: Date,
@@ -31,7 +31,7 @@ pub struct Days {
 }
 
 impl Days {
-    /// So many days around this one, but none before today.
+    /// The range of `flexibility` days around this day, but not before today.
     pub(crate) fn around(wanted: Date, flexibility: u8, today: Date) -> Self {
         let span = jiff::Span::new().days(i64::from(flexibility));
         let first = wanted.checked_sub(span).unwrap_or(wanted).max(today.min(wanted));
@@ -40,7 +40,7 @@ impl Days {
 }
 
 impl Query {
-    /// Seats needed: a child under two sits on a lap.
+    /// The number of seats. Infants need none.
     pub fn seats(&self) -> i64 {
         i64::from(self.adults) + i64::from(self.children)
     }

@@ -2,11 +2,11 @@ use jiff::civil::{Date, date};
 use serde_json::{Value, json};
 use werkruf_contract::{Failure, Texts, ToolErrorType};
 
-use super::{Read, Request};
+use super::{ParsedRequest, Request};
 
 const TODAY: Date = date(2026, 11, 15);
 
-fn read(mut change: Value) -> Result<Read, Failure> {
+fn read(mut change: Value) -> Result<ParsedRequest, Failure> {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Texts::of("de"))
@@ -14,10 +14,10 @@ fn read(mut change: Value) -> Result<Read, Failure> {
 
 fn code(change: &Value) -> String {
     match read(change.clone()) {
-        Ok(_) => panic!("{change} was taken"),
+        Ok(_) => panic!("{change} was accepted"),
         Err(failure) => {
             assert_eq!(failure.kind, ToolErrorType::Validation);
-            assert!(!failure.message.starts_with("flights-"), "{} has no words", failure.code);
+            assert!(!failure.message.starts_with("flights-"), "{} has no text", failure.code);
             failure.code.into_owned()
         }
     }
@@ -25,14 +25,14 @@ fn code(change: &Value) -> String {
 
 fn whole(change: Value) -> Request {
     match read(change) {
-        Ok(Read::Whole(request)) => *request,
-        Ok(Read::Lacking { missing, .. }) => panic!("{missing:?} is missing"),
+        Ok(ParsedRequest::Complete(request)) => *request,
+        Ok(ParsedRequest::Incomplete { missing, .. }) => panic!("{missing:?} is missing"),
         Err(failure) => panic!("{failure:?}"),
     }
 }
 
 #[test]
-fn what_makes_no_sense_costs_no_call() {
+fn invalid_requests_are_refused() {
     assert_eq!(code(&json!({"depart_date": "2026-11-14"})), "date_in_past");
     assert_eq!(code(&json!({"return_date": "2026-11-30"})), "return_before_departure");
     assert_eq!(code(&json!({"origin": "QQQ"})), "unknown_airport");
@@ -49,11 +49,15 @@ fn what_makes_no_sense_costs_no_call() {
     {
         assert_eq!(code(&odd), "invalid_arguments");
     }
-    assert_eq!(code(&json!({"origin": "QQQ", "cabin": null, "destination": null})), "unknown_airport", "also while something is missing");
+    assert_eq!(
+        code(&json!({"origin": "QQQ", "cabin": null, "destination": null})),
+        "unknown_airport",
+        "even if other arguments are missing"
+    );
 }
 
 #[test]
-fn the_edges_of_the_calendar_are_inside() {
+fn the_first_and_last_allowed_days_are_accepted() {
     let today = whole(json!({"depart_date": "2026-11-15", "flexibility": 3}));
     assert_eq!((today.query.out.first, today.query.out.last), (date(2026, 11, 15), date(2026, 11, 18)), "nothing before today");
     assert_eq!(whole(json!({"depart_date": "2027-11-11"})).query.out.wanted, date(2027, 11, 11));
@@ -62,7 +66,7 @@ fn the_edges_of_the_calendar_are_inside() {
 }
 
 #[test]
-fn programs_and_places_get_their_proper_names() {
+fn programs_and_places_are_normalised() {
     let request = whole(json!({"origin": "münchen", "loyalty_programs": ["Miles & More", "lh"], "constraints": {"max_taxes": 200}}));
     assert_eq!((request.query.origin.as_str(), request.query.sources.as_slice()), ("MUC", ["lufthansa".to_owned()].as_slice()));
     assert!(request.awards_first && !request.award_only);
@@ -70,18 +74,19 @@ fn programs_and_places_get_their_proper_names() {
 }
 
 #[test]
-fn what_is_missing_is_named_in_order() {
-    let Ok(Read::Lacking { known, missing }) = read(json!({"cabin": null, "origin": null, "depart_date": null, "pax": 2})) else {
-        panic!("it is not whole")
+fn missing_arguments_are_listed_in_order() {
+    let Ok(ParsedRequest::Incomplete { known, missing }) = read(json!({"cabin": null, "origin": null, "depart_date": null, "pax": 2}))
+    else {
+        panic!("the request is not complete")
     };
     assert_eq!(missing, ["origin", "depart_date", "cabin"]);
-    assert_eq!(known.told(), json!({"destination": "JFK", "pax": 2}));
+    assert_eq!(known.to_json(), json!({"destination": "JFK", "pax": 2}));
 }
 
 #[test]
-fn the_state_remembers_the_seeds_fields() {
+fn the_session_state_has_the_fixed_fields() {
     let request = whole(json!({"award_only": true}));
     let wanted = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "return_date": null, "cabin": "BUSINESS", "pax": 1, "award_only": true});
     assert_eq!(request.remembered(), wanted);
-    assert_eq!(request.told()["currency"], "EUR");
+    assert_eq!(request.to_json()["currency"], "EUR");
 }

@@ -1,13 +1,13 @@
-//! Flights that do not exist, for a server without keys. The same request gives the same flights; every answer says what they are.
+//! Made-up flights for a server without provider keys. The same request gives the same flights; every result is marked as sample data.
 
 use sha2::{Digest, Sha256};
 use werkruf_contract::{BoxFuture, Deadline};
 
 use super::money::Money;
 use super::offer::{Award, Cash, Itinerary, Place, Trip};
-use super::provider::{FlightProvider, Found, Side};
+use super::provider::{FlightProvider, FlightResults, OfferKind};
+use super::provider_error::ProviderError;
 use super::query::{Days, Query};
-use super::trouble::Trouble;
 
 /// Program, airline, flight number, miles in economy, taxes in US cents, minutes after midnight, stops.
 const AWARDS: [(&str, &str, u32, i64, i64, i64, i64); 4] = [
@@ -20,7 +20,6 @@ const AWARDS: [(&str, &str, u32, i64, i64, i64, i64); 4] = [
 const FARES: [(&str, &str, u32, i64, i64, i64); 3] =
     [("LH", "Lufthansa", 400, 61_240, 630, 0), ("UA", "United Airlines", 961, 58_915, 705, 0), ("KL", "KLM", 641, 49_780, 760, 1)];
 
-/// Makes up flights.
 #[derive(Debug, Clone, Copy)]
 pub struct Sandbox;
 
@@ -29,15 +28,15 @@ impl FlightProvider for Sandbox {
         "sandbox"
     }
 
-    fn side(&self) -> Side {
-        Side::Both
+    fn offer_kind(&self) -> OfferKind {
+        OfferKind::Both
     }
 
-    fn search<'a>(&'a self, query: &'a Query, _: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+    fn search<'a>(&'a self, query: &'a Query, _: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>> {
         let awards = awards(query, &query.origin, &query.destination, query.out);
         let awards_return = query.back.map(|days| awards_back(query, days)).unwrap_or_default();
         let cash = FARES.iter().filter(|fare| !query.nonstop || fare.5 == 0).map(|fare| cash(query, fare)).collect();
-        Box::pin(std::future::ready(Ok(Found { awards, awards_return, cash, ..Found::default() })))
+        Box::pin(std::future::ready(Ok(FlightResults { awards, awards_return, cash, ..FlightResults::default() })))
     }
 }
 
@@ -122,7 +121,7 @@ fn cash(query: &Query, (airline, name, number, cents, start, stops): &(&str, &st
     }
 }
 
-/// Percent of the price in economy.
+/// The price in percent of the economy price.
 fn factor(query: &Query) -> i64 {
     match query.cabin.letter() {
         'W' => 155,
@@ -132,7 +131,7 @@ fn factor(query: &Query) -> i64 {
     }
 }
 
-/// A number from 0 to 99 that the route decides.
+/// A number from 0 to 99 that depends only on the route.
 fn spread(from: &str, to: &str) -> i64 {
     i64::from(Sha256::digest(format!("{from}{to}").as_bytes())[0]) % 100
 }

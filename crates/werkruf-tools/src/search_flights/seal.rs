@@ -1,21 +1,21 @@
-//! Secrets in the store are sealed: AES-256-GCM with the house's key, a fresh nonce in front.
+//! Encryption of secrets in the store: AES-256-GCM with the server's key. A fresh nonce precedes the ciphertext.
 
 use std::sync::Arc;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The house's key. Cheap to clone.
+/// The server's encryption key. Cheap to clone.
 #[derive(Clone)]
 pub struct Seal(Arc<LessSafeKey>);
 
 impl Seal {
-    /// With 32 bytes of key; `None` for any other length.
+    /// Takes a key of 32 bytes; `None` for any other length.
     pub fn new(key: &[u8]) -> Option<Self> {
         UnboundKey::new(&AES_256_GCM, key).ok().map(|key| Self(Arc::new(LessSafeKey::new(key))))
     }
 
-    /// Sealed for this purpose; `None` only when the system has no randomness.
+    /// Encrypts the secret for this purpose; `None` only if the system has no randomness.
     pub(super) fn close(&self, purpose: &str, secret: &str) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -24,7 +24,7 @@ impl Seal {
         Some([nonce.as_slice(), &sealed].concat())
     }
 
-    /// `None` for what another key, another purpose or nobody sealed.
+    /// Decrypts a secret; `None` if it was encrypted with another key or for another purpose, or not at all.
     pub(super) fn open(&self, purpose: &str, sealed: &[u8]) -> Option<String> {
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN)?;
         let mut body = body.to_vec();
@@ -45,7 +45,7 @@ mod tests {
     use super::Seal;
 
     #[test]
-    fn only_the_same_key_and_purpose_open() {
+    fn only_the_same_key_and_purpose_decrypt() {
         let (one, other) = (Seal::new(&[1; 32]).unwrap(), Seal::new(&[2; 32]).unwrap());
         let sealed = one.close("amadeus/test", "CpjU0sEe").unwrap();
         assert_eq!(one.open("amadeus/test", &sealed).as_deref(), Some("CpjU0sEe"));

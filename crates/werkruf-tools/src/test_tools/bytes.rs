@@ -1,10 +1,10 @@
-//! Answers at length, so that tests see large results stored, streamed and shown to the model.
+//! `test_bytes`: returns a text of a given size. Tests use it to check how large results are stored, streamed and passed to the model.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolSpec};
 
-const MOST: usize = 64 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 pub(super) struct TestBytes;
 
@@ -30,8 +30,8 @@ impl Tool for TestBytes {
     }
 
     async fn call(&self, args: Args, _invocation: Invocation) -> Result<Reply<Text>, Failure> {
-        if args.n > MOST {
-            return Err(Failure::validation("invalid_arguments", format!("n must be at most {MOST}.")));
+        if args.n > MAX_BYTES {
+            return Err(Failure::validation("invalid_arguments", format!("n must be at most {MAX_BYTES}.")));
         }
         Ok(Reply::new(Text { text: "x".repeat(args.n) }))
     }

@@ -1,4 +1,4 @@
-//! Answers what it was given, so that tests see arguments arrive unchanged.
+//! `test_echo`: returns its arguments. Tests use it to check that arguments arrive unchanged.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

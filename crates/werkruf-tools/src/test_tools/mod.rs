@@ -1,6 +1,6 @@
-//! Tools that exist to test the server itself: they fail, echo, wait and answer at length.
+//! Tools for tests of the server itself: they panic, echo, wait and return large results.
 //!
-//! Registered only with `WERKRUF_TEST_TOOLS=1` on a loopback bind. All are `read` and need no right.
+//! Registered only with `WERKRUF_TEST_TOOLS=1` on a loopback bind. All have effect `read` and need no permission.
 
 mod bytes;
 mod echo;
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn all_four_are_reads_without_a_right() {
+    fn all_four_are_reads_without_a_permission() {
         let tools = test_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_ref()).collect();
         assert_eq!(names, ["test_panic", "test_echo", "test_sleep", "test_bytes"]);
@@ -53,21 +53,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn echo_gives_back_any_json() {
+    async fn echo_returns_any_json() {
         for value in [json!(null), json!(3), json!("ä"), json!([1, {"a": false}]), json!({"deep": {"er": 1.5}})] {
             assert_eq!(data("test_echo", json!({"value": value})).await, json!({"value": value}));
         }
     }
 
     #[tokio::test]
-    async fn sleep_waits_as_long_as_asked() {
+    async fn sleep_waits_as_long_as_requested() {
         let before = tokio::time::Instant::now();
         assert_eq!(data("test_sleep", json!({"ms": 20})).await, json!({"slept_ms": 20}));
         assert!(before.elapsed().as_millis() >= 20);
     }
 
     #[tokio::test]
-    async fn bytes_answers_so_many_bytes_and_not_more_than_it_may() {
+    async fn bytes_returns_the_requested_size_up_to_the_limit() {
         assert_eq!(data("test_bytes", json!({"n": 0})).await["text"], json!(""));
         assert_eq!(data("test_bytes", json!({"n": 100_000})).await["text"].as_str().unwrap().len(), 100_000);
         let failure = tool("test_bytes").call(json!({"n": 67_108_865}), invocation()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Panics, so that tests see one failing tool leave its siblings and the server alone.
+//! `test_panic`: panics. Tests use it to check that a panicking tool does not affect other calls or the server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Waits, so that tests see deadlines, cancelling and joining at work.
+//! `test_sleep`: waits. Tests use it to check deadlines, cancellation and the sharing of identical calls in flight.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Tool for TestSleep {
         ToolSpec::new("test_sleep", "Waits so many milliseconds. For tests of the server only.", Effect::Read)
     }
 
-    // Deliberately deaf to `cancel`: stopping a tool that does not listen is the corridor's duty, and tests look at it.
+    // Ignores `cancel` on purpose: the call pipeline must stop a tool that does not react to it, and tests check that.
     async fn call(&self, args: Args, _invocation: Invocation) -> Result<Reply<Slept>, Failure> {
         tokio::time::sleep(Duration::from_millis(args.ms)).await;
         Ok(Reply::new(Slept { slept_ms: args.ms }))

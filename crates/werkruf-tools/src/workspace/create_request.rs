@@ -1,4 +1,4 @@
-//! `create_request`: writes a request into the workspace, once a lead or an admin has said yes.
+//! `create_request`: writes a request into the workspace after a lead or an admin approved the call.
 
 use std::borrow::Cow;
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
 use werkruf_store::{RequestDraft, StoreError};
 
+use super::access::{WorkspaceAccess, denied, spec};
 use super::days::Day;
-use super::desk::{Desk, denied, spec, words};
 use super::phrase::Phrase;
 use super::render;
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
-/// Characters of a title and of a description; more is a document.
-const LONGEST_TITLE: usize = 200;
-const LONGEST_TEXT: usize = 10_000;
+/// Limits in characters.
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 10_000;
 
-pub(super) struct CreateRequest(pub(super) Desk);
+pub(super) struct CreateRequest(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     /// What is asked for, in one line
     title: String,
-    /// More words on it
+    /// More details
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     /// Due date as YYYY-MM-DD, or 'today', 'tomorrow', 'next_week'
     #[serde(rename = "dueDate", skip_serializing_if = "Option::is_none")]
     due_date: Option<String>,
-    /// Id of the user who is to do it; leave it out when nobody was named
+    /// Id of the user who is to do it; leave it out if no user was named
     #[serde(rename = "responsibleId", skip_serializing_if = "Option::is_none")]
-    responsible_id: Option<Whole>,
+    responsible_id: Option<WholeNumber>,
 }
 
-/// The request as it was written.
 #[derive(Debug, Serialize)]
 pub(super) struct Created {
     id: i64,
@@ -65,24 +65,24 @@ impl Tool for CreateRequest {
         let principal = &invocation.principal;
         let Ok(requester_id) = principal.user_id.parse::<i64>() else { return Err(denied(&invocation)) };
         let title = render::line(&args.title);
-        check_length("title", &title, 1, LONGEST_TITLE)?;
-        check_length("description", args.description.as_deref().unwrap_or_default(), 0, LONGEST_TEXT)?;
+        check_length("title", &title, 1, MAX_TITLE_CHARS)?;
+        check_length("description", args.description.as_deref().unwrap_or_default(), 0, MAX_DESCRIPTION_CHARS)?;
         let due = args.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
         let draft = RequestDraft {
             title,
             description: args.description.filter(|text| !text.trim().is_empty()),
             due_date: due.map(|day| day.days(self.0.today(&invocation)).to),
             requester_id,
-            responsible_id: args.responsible_id.map(|Whole(id)| id),
+            responsible_id: args.responsible_id.map(|WholeNumber(id)| id),
             branch_id: principal.branch_id,
         };
         let written = self.0.workspace.create_request(principal.tenant_id, draft, self.0.clock.now()).await;
-        let Some(row) = written.map_err(|error| not_written(&error))? else {
-            let message = "responsibleId names nobody. Leave it out, or ask the person who is to do it.";
+        let Some(row) = written.map_err(|error| write_failed(&error))? else {
+            let message = "responsibleId is not the id of a user. Leave it out, or ask who is to do it.";
             return Err(Failure::validation("invalid_arguments", message));
         };
-        let words = words(&invocation);
-        let message = words.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
+        let texts = texts(&invocation);
+        let message = texts.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
         let mut reply = Reply::new(Created {
             id: row.id,
             title: row.title,
@@ -110,8 +110,8 @@ fn check_length(field: &str, text: &str, least: usize, most: usize) -> Result<()
     Err(Failure::validation("invalid_arguments", format!("{field} must have {least} to {most} characters; it has {count}.")))
 }
 
-/// A writer that did not answer may have written.
-fn not_written(error: &StoreError) -> Failure {
+/// If the store did not answer, the row may have been written.
+fn write_failed(error: &StoreError) -> Failure {
     let message = "The request could not be written.";
     let failure = match error {
         StoreError::Unavailable(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message).may_have_happened(),

@@ -1,14 +1,14 @@
-//! Days as arguments name them: `today`, `this_week`, a date. Weeks run from Monday to Sunday.
+//! Day arguments: `today`, `this_week`, a date. Weeks run from Monday to Sunday.
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, ToSpan};
 use werkruf_contract::Failure;
 
-/// What a date argument may be.
+/// The allowed values of a date argument, for error messages.
 pub(super) const ALLOWED: &str =
     "YYYY-MM-DD, today, tomorrow, yesterday, this_week, next_week, last_week, this_month, next_month or last_month";
 
-/// One day or several, by name or by date.
+/// A day argument: a named day or range, or a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Day {
     Today,
@@ -23,7 +23,7 @@ pub(super) enum Day {
     On(Date),
 }
 
-/// From and to, both included.
+/// A range of days, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Days {
     pub(super) from: Date,
@@ -43,7 +43,7 @@ const NAMES: [(&str, Day); 9] = [
 ];
 
 impl Day {
-    /// Reads an argument; the failure names what is allowed.
+    /// Parses an argument; the failure lists the allowed values.
     pub(super) fn read(field: &str, text: &str) -> Result<Self, Failure> {
         Self::parse(text.trim()).ok_or_else(|| {
             Failure::validation("invalid_arguments", format!("{field} must be {ALLOWED}; \"{}\" is none of them.", cut(text)))
@@ -52,11 +52,11 @@ impl Day {
 
     fn parse(text: &str) -> Option<Self> {
         let named = NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)).map(|(_, day)| *day);
-        // Exactly ten characters: the library also reads other notations, which nobody was promised.
+        // Exactly ten characters: the library also parses other notations, which are not part of the interface.
         named.or_else(|| if text.len() == 10 { text.parse().ok().map(Self::On) } else { None })
     }
 
-    /// As an argument spells it.
+    /// The argument value of this day.
     pub(super) fn text(self) -> String {
         match self {
             Self::On(date) => date.to_string(),
@@ -64,23 +64,23 @@ impl Day {
         }
     }
 
-    /// Whether it is one day by its nature.
+    /// Whether the value is a single day and not a week or a month.
     pub(super) const fn is_single(self) -> bool {
         matches!(self, Self::Today | Self::Tomorrow | Self::Yesterday | Self::On(_))
     }
 
-    /// The days meant, seen from today.
+    /// The range of days, relative to today.
     pub(super) fn days(self, today: Date) -> Days {
         match self {
             Self::Today => Days::one(today),
-            Self::Tomorrow => Days::one(moved(today, 1.day())),
-            Self::Yesterday => Days::one(moved(today, -1.day())),
+            Self::Tomorrow => Days::one(shifted(today, 1.day())),
+            Self::Yesterday => Days::one(shifted(today, -1.day())),
             Self::ThisWeek => week(today),
-            Self::NextWeek => week(moved(today, 7.days())),
-            Self::LastWeek => week(moved(today, -7.days())),
+            Self::NextWeek => week(shifted(today, 7.days())),
+            Self::LastWeek => week(shifted(today, -7.days())),
             Self::ThisMonth => month(today),
-            Self::NextMonth => month(moved(today.first_of_month(), 1.month())),
-            Self::LastMonth => month(moved(today.first_of_month(), -1.month())),
+            Self::NextMonth => month(shifted(today.first_of_month(), 1.month())),
+            Self::LastMonth => month(shifted(today.first_of_month(), -1.month())),
             Self::On(date) => Days::one(date),
         }
     }
@@ -94,16 +94,16 @@ impl Days {
 
 fn week(date: Date) -> Days {
     let since_monday = date.weekday().since(Weekday::Monday);
-    let monday = moved(date, -i64::from(since_monday).days());
-    Days { from: monday, to: moved(monday, 6.days()) }
+    let monday = shifted(date, -i64::from(since_monday).days());
+    Days { from: monday, to: shifted(monday, 6.days()) }
 }
 
 fn month(date: Date) -> Days {
     Days { from: date.first_of_month(), to: date.last_of_month() }
 }
 
-/// At the end of all time the days stand still.
-pub(super) fn moved(date: Date, span: Span) -> Date {
+/// Adds the span; saturates at the limits of the calendar.
+pub(super) fn shifted(date: Date, span: Span) -> Date {
     date.saturating_add(span)
 }
 
@@ -118,12 +118,12 @@ mod tests {
     use super::{Day, Days};
 
     fn days(text: &str) -> Days {
-        // A Sunday: the week that began on Monday is still this one.
+        // November 15 is a Sunday: it still belongs to the week that began on Monday.
         Day::read("dueDate", text).unwrap().days(date(2026, 11, 15))
     }
 
     #[test]
-    fn names_and_dates_are_days() {
+    fn named_days_and_dates_are_parsed() {
         let span = |from, to| Days { from, to };
         assert_eq!(days("today"), span(date(2026, 11, 15), date(2026, 11, 15)));
         assert_eq!(days(" Tomorrow "), span(date(2026, 11, 16), date(2026, 11, 16)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_is_allowed() {
+    fn other_values_are_refused_with_the_allowed_ones() {
         for text in ["", "soon", "2026-02-30", "20261115", "2026-11-15T00:00:00Z", "15.11.2026", "today "].map(str::to_owned) {
             let read = Day::read("dueDate", &text);
             if text.trim() == "today" {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_reads_back_what_it_writes() {
+    fn text_and_parse_are_inverse() {
         for (name, day) in super::NAMES {
             assert_eq!((day.text().as_str(), Day::parse(name)), (name, Some(day)));
         }

@@ -1,4 +1,4 @@
-//! `get_cerebro_articles`: articles by words and tags, of the caller's branch and of no branch.
+//! `get_cerebro_articles`: finds articles by words and tags, among those of the caller's branch and those without a branch.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -6,33 +6,34 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{ArticleQuery, ArticleRow, Listing};
 
-use super::desk::{Desk, Whose, failed, spec, words};
+use super::access::{OwnerFilter, WorkspaceAccess, failed, spec};
 use super::phrase::Phrase;
 use super::render;
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
-const MOST_ARTICLES: i64 = 20;
-const USUAL_ARTICLES: Whole = Whole(10);
+const MAX_ARTICLES: i64 = 20;
+const DEFAULT_ARTICLES: WholeNumber = WholeNumber(10);
 
-pub(super) struct GetCerebroArticles(pub(super) Desk);
+pub(super) struct GetCerebroArticles(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// Texts to look for in title, content and tags
+    /// Words to look for in title, content and tags
     #[serde(rename = "searchTerm", skip_serializing_if = "Option::is_none")]
     search_term: Option<String>,
     /// Tags to filter by, such as ['notfall', 'emergency']; one of them is enough
     #[serde(skip_serializing_if = "Option::is_none")]
     tags: Option<Vec<String>>,
     /// How many articles at most, 1 to 20
-    #[serde(default = "usual", skip_serializing_if = "Option::is_none")]
-    limit: Option<Whole>,
+    #[serde(default = "default_limit", skip_serializing_if = "Option::is_none")]
+    limit: Option<WholeNumber>,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "serde wants the field's own type")]
-const fn usual() -> Option<Whole> {
-    Some(USUAL_ARTICLES)
+#[expect(clippy::unnecessary_wraps, reason = "serde needs a default of the field's type")]
+const fn default_limit() -> Option<WholeNumber> {
+    Some(DEFAULT_ARTICLES)
 }
 
 #[derive(Debug, Serialize)]
@@ -61,13 +62,13 @@ impl Tool for GetCerebroArticles {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Articles>, Failure> {
-        let reach = self.0.reach(&invocation, invocation.grant, Whose::default()).await?;
-        let limit = args.limit.unwrap_or(USUAL_ARTICLES).0.clamp(1, MOST_ARTICLES);
+        let row_scope = self.0.row_scope(&invocation, invocation.grant, OwnerFilter::default()).await?;
+        let limit = args.limit.unwrap_or(DEFAULT_ARTICLES).0.clamp(1, MAX_ARTICLES);
         let search = args.search_term.filter(|term| !term.trim().is_empty());
         let tags = args.tags.unwrap_or_default();
-        let query = ArticleQuery { reach, search: search.clone(), tags: tags.clone(), limit: u32::try_from(limit).unwrap_or(1) };
+        let query = ArticleQuery { reach: row_scope, search: search.clone(), tags: tags.clone(), limit: u32::try_from(limit).unwrap_or(1) };
         let found = self.0.workspace.articles(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
-        let message = message(&words(&invocation), search.as_deref(), &tags, &found);
+        let message = message(&texts(&invocation), search.as_deref(), &tags, &found);
         let truncated = found.truncated;
         let items: Vec<Article> = found.rows.into_iter().map(article).collect();
         let mut reply = Reply::new(Articles { count: items.len(), items, truncated, message: message.clone() });
@@ -87,20 +88,20 @@ fn article(row: ArticleRow) -> Article {
     Article { id, title, content, tags }
 }
 
-fn message(words: &Texts, search: Option<&str>, tags: &[String], found: &Listing<ArticleRow>) -> String {
+fn message(texts: &Texts, search: Option<&str>, tags: &[String], found: &Listing<ArticleRow>) -> String {
     let mut filter = String::new();
     if let Some(term) = search {
-        filter = format!(" {}", words.text("articles-term", &[("term", render::excerpt(term).into())]));
+        filter = format!(" {}", texts.text("articles-term", &[("term", render::excerpt(term).into())]));
     }
     if !tags.is_empty() {
-        filter = format!("{filter} {}", words.text("articles-tags", &[("tags", render::excerpt(&tags.join(", ")).into())]));
+        filter = format!("{filter} {}", texts.text("articles-tags", &[("tags", render::excerpt(&tags.join(", ")).into())]));
     }
     if found.rows.is_empty() {
-        return words.text("articles-none", &[("filter", filter.into())]);
+        return texts.text("articles-none", &[("filter", filter.into())]);
     }
     let count = found.rows.len();
-    let headline = words.text("articles-found", &[("count", count.into()), ("filter", filter.into())]);
-    let more = found.truncated.then(|| words.text("articles-more", &[("count", count.into())]));
+    let headline = texts.text("articles-found", &[("count", count.into()), ("filter", filter.into())]);
+    let more = found.truncated.then(|| texts.text("articles-more", &[("count", count.into())]));
     let lines = found.rows.iter().map(|row| format!("{}: {}", render::line(&row.title), render::excerpt(&row.content)));
     render::list(headline, lines, more)
 }

@@ -1,17 +1,17 @@
-//! `get_requests`: requests by status and due date, inside what the caller may see.
+//! `get_requests`: lists requests by status and due date, within the caller's permission scope.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Tool, ToolSpec};
 
-use super::desk::{Desk, Whose, spec};
+use super::access::{OwnerFilter, WorkspaceAccess, spec};
 use super::phrase::Phrase;
-use super::state::State;
-use super::whole::Whole;
-use super::work_list::{Asked, Table, WorkList, list};
+use super::phrase_status::PhraseStatus;
+use super::whole_number::WholeNumber;
+use super::work_list::{Table, WorkFilter, WorkList, list};
 
-pub(super) struct GetRequests(pub(super) Desk);
+pub(super) struct GetRequests(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,10 +24,10 @@ pub(super) struct Args {
     due_date: Option<String>,
     /// Id of another user; leave it out for the person who asks
     #[serde(rename = "userId", skip_serializing_if = "Option::is_none")]
-    user_id: Option<Whole>,
+    user_id: Option<WholeNumber>,
     /// Id of a branch, to list everything in it; leave it out for the person who asks
     #[serde(rename = "branchId", skip_serializing_if = "Option::is_none")]
-    branch_id: Option<Whole>,
+    branch_id: Option<WholeNumber>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
@@ -49,13 +49,13 @@ impl Status {
         }
     }
 
-    const fn of(state: State) -> Option<Self> {
-        match state {
-            State::Open => Some(Self::Open),
-            State::InProgress => Some(Self::InProgress),
-            State::Done => Some(Self::Done),
-            State::Cancelled => Some(Self::Cancelled),
-            State::Improval | State::QualityControl => None,
+    const fn of(status: PhraseStatus) -> Option<Self> {
+        match status {
+            PhraseStatus::Open => Some(Self::Open),
+            PhraseStatus::InProgress => Some(Self::InProgress),
+            PhraseStatus::Done => Some(Self::Done),
+            PhraseStatus::Cancelled => Some(Self::Cancelled),
+            PhraseStatus::Improval | PhraseStatus::QualityControl => None,
         }
     }
 }
@@ -70,17 +70,17 @@ impl Tool for GetRequests {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<WorkList>, Failure> {
-        let whose = Whose { user_id: args.user_id, branch_id: args.branch_id };
-        let asked = Asked { status: args.status.map(Status::as_str), due_date: args.due_date, whose };
-        list(&self.0, Table::Requests, asked, invocation).await
+        let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
+        let filter = WorkFilter { status: args.status.map(Status::as_str), due_date: args.due_date, owner };
+        list(&self.0, Table::Requests, filter, invocation).await
     }
 
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
         let wanted = Phrase::read(text, locale, today).requests()?;
         Some(Args {
-            status: wanted.state.and_then(Status::of),
+            status: wanted.status.and_then(Status::of),
             due_date: wanted.due.map(|day| day.text()),
-            user_id: wanted.person.map(Whole),
+            user_id: wanted.person.map(WholeNumber),
             branch_id: None,
         })
     }

@@ -1,4 +1,4 @@
-//! `get_user_info`: who the caller is, or another person whom the caller may see.
+//! `get_user_info`: the caller's own profile, or that of a user within the caller's permission scope.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -6,19 +6,20 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Access, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
 use werkruf_store::{PersonRow, Target};
 
-use super::desk::{Desk, Whose, denied, failed, spec, words};
+use super::access::{OwnerFilter, WorkspaceAccess, denied, failed, spec};
 use super::phrase::Phrase;
 use super::render;
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
+use crate::caller::texts;
 
-pub(super) struct GetPerson(pub(super) Desk);
+pub(super) struct GetPerson(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     /// Id of another user; leave it out for the person who asks
     #[serde(rename = "userId", skip_serializing_if = "Option::is_none")]
-    user_id: Option<Whole>,
+    user_id: Option<WholeNumber>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,21 +43,21 @@ impl Tool for GetPerson {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Person>, Failure> {
-        let whose = Whose { user_id: args.user_id, branch_id: None };
-        // Oneself needs no right; anybody else follows the scope of the users' table, and no right at all is like `own`.
+        let owner = OwnerFilter { user_id: args.user_id, branch_id: None };
+        // The caller's own profile needs no permission. Other profiles need the scope of `table_users`; no permission counts as `own`.
         let need = Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
         let grant = invocation.principal.grant(&need).unwrap_or(Scope::Own);
-        let reach = self.0.reach(&invocation, grant, whose).await?;
-        let target = reach.target;
-        let found = self.0.workspace.person(invocation.principal.tenant_id, reach).await.map_err(|error| failed(&error))?;
-        let words = words(&invocation);
+        let row_scope = self.0.row_scope(&invocation, grant, owner).await?;
+        let target = row_scope.target;
+        let found = self.0.workspace.person(invocation.principal.tenant_id, row_scope).await.map_err(|error| failed(&error))?;
+        let texts = texts(&invocation);
         let Some(row) = found else {
             return Err(match target {
-                Target::User(_) => Failure::validation("unknown_user", words.text("call-unknown_user", &[])),
+                Target::User(_) => Failure::validation("unknown_user", texts.text("call-unknown_user", &[])),
                 Target::Own | Target::Branch(_) => denied(&invocation),
             });
         };
-        let message = message(&words, &row);
+        let message = message(&texts, &row);
         let PersonRow { id, first_name, last_name, email, branch, roles, branch_id: _ } = row;
         let mut reply = Reply::new(Person { id, first_name, last_name, email, branch, roles, message: message.clone() });
         reply.message = Some(message);
@@ -65,20 +66,20 @@ impl Tool for GetPerson {
 
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
         let person = Phrase::read(text, locale, today).user()?;
-        Some(Args { user_id: person.map(Whole) })
+        Some(Args { user_id: person.map(WholeNumber) })
     }
 }
 
-fn message(words: &Texts, row: &PersonRow) -> String {
+fn message(texts: &Texts, row: &PersonRow) -> String {
     let id = row.id.to_string();
     let name = [("first", (&row.first_name).into()), ("last", (&row.last_name).into()), ("id", id.into())];
     let mut lines = Vec::new();
-    lines.extend(row.email.as_ref().map(|email| words.text("person-email", &[("email", email.into())])));
-    lines.extend(row.branch.as_ref().map(|branch| words.text("person-branch", &[("branch", branch.into())])));
+    lines.extend(row.email.as_ref().map(|email| texts.text("person-email", &[("email", email.into())])));
+    lines.extend(row.branch.as_ref().map(|branch| texts.text("person-branch", &[("branch", branch.into())])));
     lines.push(if row.roles.is_empty() {
-        words.text("person-no-roles", &[])
+        texts.text("person-no-roles", &[])
     } else {
-        words.text("person-roles", &[("roles", row.roles.join(", ").into())])
+        texts.text("person-roles", &[("roles", row.roles.join(", ").into())])
     });
-    render::list(words.text("person-name", &name), lines, None)
+    render::list(texts.text("person-name", &name), lines, None)
 }

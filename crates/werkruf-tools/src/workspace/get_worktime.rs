@@ -1,4 +1,4 @@
-//! `get_worktime`: how long somebody worked, on a day or over several; without a date, today and whether it still runs.
+//! `get_worktime`: working time on a day or in a range of days. Without a date: today, and whether a period is still running.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -6,19 +6,20 @@ use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{Target, WorktimeQuery};
 
+use super::access::{OwnerFilter, WorkspaceAccess, failed, spec};
 use super::days::{Day, Days};
-use super::desk::{Desk, Whose, failed, spec, words, zone};
 use super::phrase::Phrase;
 use super::render;
-use super::stretch::{Stretch, bounds, stretches};
-use super::whole::Whole;
+use super::whole_number::WholeNumber;
+use super::work_period::{WorkPeriod, bounds, split_by_day};
+use crate::caller::{texts, time_zone};
 
-/// A year, and as many rows as a branch of some size writes in one; beyond that a sum would be a guess.
-const MOST_DAYS: i32 = 366;
-const MOST_ROWS: u32 = 5_000;
-const MOST_LINES: usize = 20;
+/// A year, and about as many rows as a large branch records in a year. A query with more rows is refused, because its sum would be incomplete.
+const MAX_DAYS: i32 = 366;
+const MAX_ROWS: u32 = 5_000;
+const MAX_LINES: usize = 20;
 
-pub(super) struct GetWorktime(pub(super) Desk);
+pub(super) struct GetWorktime(pub(super) WorkspaceAccess);
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,10 +35,10 @@ pub(super) struct Args {
     end_date: Option<String>,
     /// Id of another user; leave it out for the person who asks
     #[serde(rename = "userId", skip_serializing_if = "Option::is_none")]
-    user_id: Option<Whole>,
+    user_id: Option<WholeNumber>,
     /// Id of a branch, to list everybody in it; leave it out for the person who asks
     #[serde(rename = "branchId", skip_serializing_if = "Option::is_none")]
-    branch_id: Option<Whole>,
+    branch_id: Option<WholeNumber>,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +49,7 @@ pub(super) struct Worktime {
     message: String,
 }
 
-/// Times carry the person's offset, so that they stay clear on days with 23 or 25 hours.
+/// Times include the offset of the caller's time zone, so that they are unambiguous on days with 23 or 25 hours.
 #[derive(Debug, Serialize)]
 struct Item {
     date: Date,
@@ -68,24 +69,24 @@ impl Tool for GetWorktime {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Worktime>, Failure> {
-        let (now, zone, words) = (self.0.clock.now(), zone(&invocation), words(&invocation));
+        let (now, zone, texts) = (self.0.clock.now(), time_zone(&invocation), texts(&invocation));
         let days = days(&args, now.to_zoned(zone.clone()).date())?;
-        let whose = Whose { user_id: args.user_id, branch_id: args.branch_id };
-        let reach = self.0.reach(&invocation, invocation.grant, whose).await?;
-        let target = reach.target;
-        let too_long = || Failure::validation("invalid_arguments", words.text("worktime-too-long", &[]));
+        let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
+        let row_scope = self.0.row_scope(&invocation, invocation.grant, owner).await?;
+        let target = row_scope.target;
+        let too_long = || Failure::validation("invalid_arguments", texts.text("worktime-too-long", &[]));
         let (from, to) = bounds(days, &zone).ok_or_else(too_long)?;
-        let query = WorktimeQuery { reach, from, to, limit: MOST_ROWS };
+        let query = WorktimeQuery { reach: row_scope, from, to, limit: MAX_ROWS };
         let found = self.0.workspace.worktimes(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
         if found.truncated {
             return Err(too_long());
         }
-        let pieces = stretches(&found.rows, days, &zone, now);
-        let total_minutes = pieces.iter().map(|piece| piece.seconds).sum::<i64>() / 60;
-        let running = pieces.iter().any(|piece| piece.end.is_none());
+        let periods = split_by_day(&found.rows, days, &zone, now);
+        let total_minutes = periods.iter().map(|period| period.seconds).sum::<i64>() / 60;
+        let running = periods.iter().any(|period| period.end.is_none());
         let is_today = days.from <= now.to_zoned(zone.clone()).date() && now.to_zoned(zone).date() <= days.to;
-        let message = message(&words, days, target, &pieces, total_minutes, is_today.then_some(running));
-        let items = pieces.iter().map(item).collect();
+        let message = message(&texts, days, target, &periods, total_minutes, is_today.then_some(running));
+        let items = periods.iter().map(item).collect();
         let mut reply = Reply::new(Worktime { items, total_minutes, running, message: message.clone() });
         reply.message = Some(message);
         Ok(reply)
@@ -93,7 +94,7 @@ impl Tool for GetWorktime {
 
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
         let wanted = Phrase::read(text, locale, today).worktime()?;
-        let mut args = Args { user_id: wanted.person.map(Whole), ..Args::default() };
+        let mut args = Args { user_id: wanted.person.map(WholeNumber), ..Args::default() };
         match wanted.span {
             Some(days) => (args.start_date, args.end_date) = (Some(days.from.to_string()), Some(days.to.to_string())),
             None => args.date = wanted.day.map(Day::text),
@@ -102,7 +103,7 @@ impl Tool for GetWorktime {
     }
 }
 
-/// The days meant; without any date, today.
+/// The range of days that the arguments select; without a date, today.
 fn days(args: &Args, today: Date) -> Result<Days, Failure> {
     let invalid = |message: &str| Err(Failure::validation("invalid_arguments", message));
     let read = |field: &str, text: &str| Day::read(field, text).map(|day| day.days(today));
@@ -120,41 +121,41 @@ fn days(args: &Args, today: Date) -> Result<Days, Failure> {
     if days.to < days.from {
         return invalid("endDate must not be before startDate.");
     }
-    if days.from.until(days.to).map_or(i32::MAX, |span| span.get_days()) >= MOST_DAYS {
+    if days.from.until(days.to).map_or(i32::MAX, |span| span.get_days()) >= MAX_DAYS {
         return invalid("The span may have at most 366 days.");
     }
     Ok(days)
 }
 
-fn item(piece: &Stretch) -> Item {
+fn item(period: &WorkPeriod) -> Item {
     let written = |at: &jiff::Zoned| at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
-    Item { date: piece.date, start: written(&piece.start), end: piece.end.as_ref().map(written), minutes: piece.seconds / 60 }
+    Item { date: period.date, start: written(&period.start), end: period.end.as_ref().map(written), minutes: period.seconds / 60 }
 }
 
-/// `running` is said only where today is among the days.
-fn message(words: &Texts, days: Days, target: Target, pieces: &[Stretch], total: i64, running: Option<bool>) -> String {
-    let filter = render::brackets(&render::whose(words, target).into_iter().collect::<Vec<_>>());
-    let clock = running.map(|running| words.text(if running { "worktime-running" } else { "worktime-stopped" }, &[]));
-    if pieces.is_empty() {
-        let nothing = render::days(words, "worktime-none", days, &[("filter", filter.into())]);
+/// `running` is `Some` only if the range of days includes today.
+fn message(texts: &Texts, days: Days, target: Target, periods: &[WorkPeriod], total: i64, running: Option<bool>) -> String {
+    let filter = render::brackets(&render::owner(texts, target).into_iter().collect::<Vec<_>>());
+    let clock = running.map(|running| texts.text(if running { "worktime-running" } else { "worktime-stopped" }, &[]));
+    if periods.is_empty() {
+        let nothing = render::days(texts, "worktime-none", days, &[("filter", filter.into())]);
         return clock.map_or_else(|| nothing.clone(), |clock| format!("{nothing} {clock}"));
     }
-    let total = words.duration_minutes(total);
-    let mut headline = render::days(words, "worktime", days, &[("filter", filter.into()), ("total", total.into())]);
+    let total = texts.duration_minutes(total);
+    let mut headline = render::days(texts, "worktime", days, &[("filter", filter.into()), ("total", total.into())]);
     if let Some(clock) = clock {
         headline = format!("{headline} – {clock}");
     }
-    let rest = pieces.len().saturating_sub(MOST_LINES);
-    let more = (rest > 0).then(|| words.text("worktime-more", &[("count", rest.into())]));
-    render::list(headline, pieces.iter().take(MOST_LINES).map(|piece| line(words, piece)), more)
+    let rest = periods.len().saturating_sub(MAX_LINES);
+    let more = (rest > 0).then(|| texts.text("worktime-more", &[("count", rest.into())]));
+    render::list(headline, periods.iter().take(MAX_LINES).map(|period| line(texts, period)), more)
 }
 
-fn line(words: &Texts, piece: &Stretch) -> String {
-    let day = ("day", words.date(piece.date).into());
-    let start = ("start", words.time(&piece.start).into());
-    let total = ("total", words.duration_minutes(piece.seconds / 60).into());
-    match &piece.end {
-        Some(end) => words.text("worktime-line", &[day, start, ("end", words.time(end).into()), total]),
-        None => words.text("worktime-line-running", &[day, start, total]),
+fn line(texts: &Texts, period: &WorkPeriod) -> String {
+    let day = ("day", texts.date(period.date).into());
+    let start = ("start", texts.time(&period.start).into());
+    let total = ("total", texts.duration_minutes(period.seconds / 60).into());
+    match &period.end {
+        Some(end) => texts.text("worktime-line", &[day, start, ("end", texts.time(end).into()), total]),
+        None => texts.text("worktime-line-running", &[day, start, total]),
     }
 }

@@ -1,46 +1,46 @@
-//! The tools that work on the customer's own rows: requests, tasks, working times, articles, people. All but one only look.
+//! Tools over the customer's own rows: requests, tasks, working times, articles and users. Only `create_request` writes.
 //!
-//! Whose rows are seen is settled once, in `reach`, before anything is asked of the store. Every answer carries a
-//! `message`: the whole answer for a person, in their language. `phrase` and its neighbours say what a sentence asks
-//! for, so that a planner that is no language model can use the tools.
+//! `WorkspaceAccess::row_scope` checks the caller's permission once, before any query to the store. Every result has a
+//! `message`: the whole answer for a person, in the person's language. The `phrase` modules derive arguments from a
+//! sentence, so that a planner without a language model can use the tools.
 
+mod access;
 mod create_request;
 mod days;
-mod desk;
 mod get_cerebro_articles;
 mod get_requests;
 mod get_todos;
 mod get_user_info;
 mod get_worktime;
-mod moment;
 mod phrase;
 mod phrase_articles;
 mod phrase_request;
+mod phrase_status;
+mod phrase_time;
 mod phrase_user;
 mod render;
-mod state;
-mod stretch;
 mod token;
 mod vocabulary;
-mod whole;
+mod whole_number;
 mod work_list;
+mod work_period;
 
 use std::sync::Arc;
 
 use werkruf_contract::{Clock, ToolObject, Typed};
 use werkruf_store::Workspace;
 
-use desk::Desk;
+use access::WorkspaceAccess;
 
-/// All of them, ready for the registry.
+/// The workspace tools, ready for the registry.
 pub fn workspace_tools(workspace: Arc<dyn Workspace>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
-    let desk = Desk { workspace, clock };
+    let access = WorkspaceAccess { workspace, clock };
     vec![
-        Arc::new(Typed::new(get_requests::GetRequests(desk.clone()))),
-        Arc::new(Typed::new(get_todos::GetTodos(desk.clone()))),
-        Arc::new(Typed::new(get_worktime::GetWorktime(desk.clone()))),
-        Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(desk.clone()))),
-        Arc::new(Typed::new(get_user_info::GetPerson(desk.clone()))),
-        Arc::new(Typed::new(create_request::CreateRequest(desk))),
+        Arc::new(Typed::new(get_requests::GetRequests(access.clone()))),
+        Arc::new(Typed::new(get_todos::GetTodos(access.clone()))),
+        Arc::new(Typed::new(get_worktime::GetWorktime(access.clone()))),
+        Arc::new(Typed::new(get_cerebro_articles::GetCerebroArticles(access.clone()))),
+        Arc::new(Typed::new(get_user_info::GetPerson(access.clone()))),
+        Arc::new(Typed::new(create_request::CreateRequest(access))),
     ]
 }

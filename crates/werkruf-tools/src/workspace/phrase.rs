@@ -1,8 +1,8 @@
-//! What a sentence asks of the workspace, found by its words and not by whole sentences.
+//! Finds out from the words of a sentence which workspace rows the sentence asks for.
 //!
-//! Deterministic and careful: where a sentence does not clearly ask for rows of the person who speaks, or of a person
-//! it names by number, nothing is wanted. Showing somebody's own rows as the answer to another question is worse than
-//! saying that it was not understood.
+//! The rules are deterministic and cautious. Unless a sentence clearly asks for rows of the caller, or of a user whom it
+//! names by id, the result is `None`. Showing the caller's rows as the answer to a different question is worse than
+//! replying that the sentence was not understood.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use jiff::civil::Date;
 use werkruf_contract::Language;
 
 use super::days::{Day, Days};
-use super::moment::{Reading, Towards, is_time, moment};
-use super::state::{State, state_of, states};
-use super::token::{Token, clauses, is_ending, is_slip, tokens};
-use super::vocabulary as known;
+use super::phrase_status::{PhraseStatus, status_in, status_of};
+use super::phrase_time::{DateRules, Direction, is_time, time_in};
+use super::token::{Token, clauses, is_ending, is_typo, tokens};
+use super::vocabulary;
 use super::vocabulary::List;
 
-/// A text of more words is no question to these tools.
-pub(super) const MOST_WORDS: usize = 60;
+/// A text with more words is not treated as a question to these tools.
+pub(super) const MAX_WORDS: usize = 60;
 
-/// Requests or tasks that are wanted.
+/// A query for requests or tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedWork {
-    pub(super) state: Option<State>,
+    pub(super) status: Option<PhraseStatus>,
     pub(super) due: Option<Day>,
     pub(super) person: Option<i64>,
 }
 
-/// Working time that is wanted.
+/// A query for working time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WantedTime {
     pub(super) day: Option<Day>,
@@ -35,13 +35,13 @@ pub(super) struct WantedTime {
     pub(super) person: Option<i64>,
 }
 
-/// A sentence, read once.
+/// A parsed sentence.
 pub(super) struct Phrase<'a> {
     pub(super) text: &'a str,
     pub(super) tokens: Vec<Token<'a>>,
-    /// Where each wish begins; parts are joined by "and".
+    /// Token ranges of the clauses; clauses are joined by "and".
     pub(super) clauses: Vec<Range<usize>>,
-    /// What an article is to be about; its words mean nothing else.
+    /// Token range of an article's topic. The words in it are ignored by all other rules.
     pub(super) topic: Range<usize>,
     language: Language,
     american: bool,
@@ -59,35 +59,35 @@ impl<'a> Phrase<'a> {
         phrase
     }
 
-    /// Requests, if that is what it is about.
+    /// The query for requests, if the sentence is one.
     pub(super) fn requests(&self) -> Option<WantedWork> {
-        let at = self.noun(known::REQUESTS)?;
-        // "I request", "to request": a verb.
+        let at = self.noun(vocabulary::REQUESTS)?;
+        // In "I request" and "to request" the word is a verb.
         if at > 0 && ["i", "to", "we", "ich"].contains(&self.word(at - 1)) && self.word(at) == "request" {
             return None;
         }
         self.work(at)
     }
 
-    /// Tasks, if that is what it is about.
+    /// The query for tasks, if the sentence is one.
     pub(super) fn todos(&self) -> Option<WantedWork> {
-        if let Some(at) = self.noun(known::TASKS).or_else(|| self.todo_noun()) {
+        if let Some(at) = self.noun(vocabulary::TASKS).or_else(|| self.todo_noun()) {
             return self.work(at);
         }
         let duty = self.duty()?;
         self.work(duty)
     }
 
-    /// Working time, if that is what it is about.
+    /// The query for working time, if the sentence is one.
     pub(super) fn worktime(&self) -> Option<WantedTime> {
         let at = self.worktime_noun().or_else(|| self.worked())?;
-        if self.is_elsewhere() {
+        if self.is_out_of_scope() {
             return None;
         }
-        let reading = self.reading(Towards::Past);
+        let date_rules = self.date_rules(Direction::Past);
         let (day, span) = self
             .in_clause_or_all(at, |tokens| {
-                let (day, span) = moment(tokens, self.text, reading);
+                let (day, span) = time_in(tokens, self.text, date_rules);
                 (day.is_some() || span.is_some()).then_some((day, span))
             })
             .unwrap_or_default();
@@ -96,39 +96,40 @@ impl<'a> Phrase<'a> {
     }
 
     fn work(&self, at: usize) -> Option<WantedWork> {
-        if self.is_elsewhere() {
+        if self.is_out_of_scope() {
             return None;
         }
-        let reading = self.reading(Towards::Future);
-        let due = self.in_clause_or_all(at, |tokens| moment(tokens, self.text, reading).0);
-        let state = self.in_clause_or_all(at, states).flatten();
+        let date_rules = self.date_rules(Direction::Future);
+        let due = self.in_clause_or_all(at, |tokens| time_in(tokens, self.text, date_rules).0);
+        let status = self.in_clause_or_all(at, status_in).flatten();
         let person = self.person();
         let unknown = self.unknown().count();
-        let supported = self.any(&known::ASKING) || self.any(&known::POSSESSIVE) || state.is_some() || due.is_some() || person.is_some();
+        let supported =
+            self.any(&vocabulary::ASKING) || self.any(&vocabulary::POSSESSIVE) || status.is_some() || due.is_some() || person.is_some();
         let bare = unknown == 0 && (at == 0 || self.tokens.len() <= 2);
-        // "That is not my task" speaks of one thing and asks for none.
+        // "That is not my task" mentions one item and does not ask for a list.
         let first = self.word(0);
         let one = ["anfrage", "request", "solicitud", "aufgabe", "task", "tarea"].contains(&self.word(at));
-        if one && !(known::ASKING.contains(first) || known::POSSESSIVE.contains(first) || state.is_some() || at == 0) {
+        if one && !(vocabulary::ASKING.contains(first) || vocabulary::POSSESSIVE.contains(first) || status.is_some() || at == 0) {
             return None;
         }
         let clear = unknown <= 2 && unknown * 2 <= self.tokens.len();
-        ((supported && clear) || bare).then_some(WantedWork { state, due, person })
+        ((supported && clear) || bare).then_some(WantedWork { status, due, person })
     }
 
-    /// Not a question about rows the person who speaks may mean.
-    fn is_elsewhere(&self) -> bool {
-        let third = self.any(&known::THIRD_PERSON) && !self.any(&known::FIRST_PERSON);
-        self.tokens.len() > MOST_WORDS
-            || self.any(&known::DEEDS)
-            || self.any(&known::FOREIGN)
-            || self.any(&known::OTHERS)
-            || self.defines()
-            || self.person().is_none() && (third || self.of_somebody())
+    /// Whether the sentence is not a question about rows of the caller or of a user named by id.
+    fn is_out_of_scope(&self) -> bool {
+        let third = self.any(&vocabulary::THIRD_PERSON) && !self.any(&vocabulary::FIRST_PERSON);
+        self.tokens.len() > MAX_WORDS
+            || self.any(&vocabulary::ACTIONS)
+            || self.any(&vocabulary::OTHER_TOPICS)
+            || self.any(&vocabulary::OTHER_OWNERS)
+            || self.asks_for_definition()
+            || self.person().is_none() && (third || self.names_another_person())
     }
 
     /// "What is a request?"
-    pub(super) fn defines(&self) -> bool {
+    pub(super) fn asks_for_definition(&self) -> bool {
         let forms: [&[&str]; 7] = [
             &["was", "ist", "ein"],
             &["was", "ist", "eine"],
@@ -141,52 +142,53 @@ impl<'a> Phrase<'a> {
         forms.iter().any(|form| self.sequence(form))
     }
 
-    /// "… of Clara", "Clara's …", "Claras …": somebody who is not named by number.
-    fn of_somebody(&self) -> bool {
-        let strange = |at: usize| at < self.tokens.len() && !self.topic.contains(&at) && !self.is_known(at);
+    /// "… of Clara", "Clara's …", "Claras …": another person who is not named by id.
+    fn names_another_person(&self) -> bool {
+        let is_unknown = |at: usize| at < self.tokens.len() && !self.topic.contains(&at) && !self.is_known(at);
         self.tokens.iter().enumerate().any(|(at, token)| {
             let word = token.folded.as_str();
-            let after = if known::DETERMINERS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
-            let of = known::OF.contains(word) && strange(after);
-            let apostrophe = word == "s" && at > 0 && strange(at - 1);
-            let noun_next = self.is_noun(at + 1, known::REQUESTS) || self.is_noun(at + 1, known::TASKS) || self.word(at + 1) == "todos";
-            let genitive = strange(at) && self.language == Language::German && word.ends_with('s') && noun_next;
-            let first_of_two = at == 0 && self.tokens.len() <= 2 && strange(0) && noun_next;
+            let after = if vocabulary::DETERMINERS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
+            let of = vocabulary::OF_WORDS.contains(word) && is_unknown(after);
+            let apostrophe = word == "s" && at > 0 && is_unknown(at - 1);
+            let noun_next =
+                self.is_noun(at + 1, vocabulary::REQUESTS) || self.is_noun(at + 1, vocabulary::TASKS) || self.word(at + 1) == "todos";
+            let genitive = is_unknown(at) && self.language == Language::German && word.ends_with('s') && noun_next;
+            let first_of_two = at == 0 && self.tokens.len() <= 2 && is_unknown(0) && noun_next;
             of || apostrophe || genitive || first_of_two
         })
     }
 
-    /// A person named by number.
+    /// The id of a user, as in "user 4".
     pub(super) fn person(&self) -> Option<i64> {
         self.tokens.iter().enumerate().find_map(|(at, token)| {
             let word = token.folded.as_str();
             if let Some(digits) = word.strip_prefix("user").filter(|digits| !digits.is_empty()) {
                 return digits.parse().ok();
             }
-            if !known::PERSONS.contains(word) {
+            if !vocabulary::PERSON_NOUNS.contains(word) {
                 return None;
             }
-            let next = if known::NUMBER_SIGNS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
+            let next = if vocabulary::NUMBER_LABELS.contains(self.word(at + 1)) { at + 2 } else { at + 1 };
             self.tokens.get(next)?.number()
         })
     }
 
     fn worktime_noun(&self) -> Option<usize> {
-        let pairs = known::WORKTIME_PAIRS.iter().find_map(|pair| self.find(pair));
-        let triples = || known::WORKTIME_TRIPLES.iter().find_map(|triple| self.find(triple));
-        let at = self.noun(known::WORKTIME).or(pairs).or_else(triples).filter(|at| !self.topic.contains(at));
+        let pairs = vocabulary::WORKTIME_PAIRS.iter().find_map(|pair| self.find(pair));
+        let triples = || vocabulary::WORKTIME_TRIPLES.iter().find_map(|triple| self.find(triple));
+        let at = self.noun(vocabulary::WORKTIME).or(pairs).or_else(triples).filter(|at| !self.topic.contains(at));
         if let Some(at) = at {
-            let asked = self.any(&known::ASKING)
-                || self.any(&known::POSSESSIVE)
+            let asked = self.any(&vocabulary::ASKING)
+                || self.any(&vocabulary::POSSESSIVE)
                 || at == 0
                 || self.tokens.iter().any(|token| is_time(&token.folded));
             return (asked && self.unknown().count() <= 2).then_some(at);
         }
-        // "My hours this week", "horas": only where nothing else is said.
-        let at = self.tokens.iter().position(|token| known::HOURS.contains(token.folded.as_str()))?;
+        // "My hours this week", "horas": only if the sentence contains no unknown word.
+        let at = self.tokens.iter().position(|token| vocabulary::HOURS.contains(token.folded.as_str()))?;
         let counted = at > 0 && self.tokens[at - 1].number().is_some();
         let timed = self.tokens.iter().any(|token| is_time(&token.folded));
-        let bare = self.any(&known::POSSESSIVE) || self.tokens.len() == 1 || (at == 0 && timed);
+        let bare = self.any(&vocabulary::POSSESSIVE) || self.tokens.len() == 1 || (at == 0 && timed);
         (!counted && bare && self.unknown().count() == 0).then_some(at)
     }
 
@@ -194,31 +196,31 @@ impl<'a> Phrase<'a> {
     fn worked(&self) -> Option<usize> {
         let word_at = |list: &List| self.tokens.iter().position(|token| list.contains(token.folded.as_str()));
         let spanish_he = self.language == Language::Spanish && (self.has("he") || self.has("hemos"));
-        let whose = self.any(&known::FIRST_PERSON) || spanish_he || self.person().is_some();
-        if !whose || self.unknown().count() > 1 {
+        let has_subject = self.any(&vocabulary::FIRST_PERSON) || spanish_he || self.person().is_some();
+        if !has_subject || self.unknown().count() > 1 {
             return None;
         }
-        let quantity = known::HOW_MUCH.iter().any(|pair| self.sequence(pair)) || self.any(&known::HOW_MUCH_WORDS);
+        let quantity = vocabulary::HOW_MUCH.iter().any(|pair| self.sequence(pair)) || self.any(&vocabulary::HOW_MUCH_WORDS);
         let first = self.word(0);
         let question = ["habe", "hab", "have", "did", "he", "hat", "am", "bin", "estoy"].contains(&first) || self.text.contains('?');
         let timed = self.tokens.iter().any(|token| is_time(&token.folded));
-        let verb = word_at(&known::WORKED).filter(|_| quantity || (question && timed && !self.has("work")));
-        let hours = word_at(&known::HOURS).filter(|_| quantity && timed);
-        let clocked = word_at(&known::CLOCKED).filter(|_| question || quantity || timed);
+        let verb = word_at(&vocabulary::WORKED).filter(|_| quantity || (question && timed && !self.has("work")));
+        let hours = word_at(&vocabulary::HOURS).filter(|_| quantity && timed);
+        let clocked = word_at(&vocabulary::CLOCKED).filter(|_| question || quantity || timed);
         // "When did I start working today?"
         let when = ["wann", "when", "cuando"].iter().any(|word| self.has(word))
             || self.sequence(&["what", "time"])
             || self.sequence(&["que", "hora"]);
-        let begun = word_at(&known::BEGUN).filter(|_| when);
-        verb.or(hours).or(clocked).or(begun).filter(|at| !self.topic.contains(at))
+        let started = word_at(&vocabulary::WORK_START).filter(|_| when);
+        verb.or(hours).or(clocked).or(started).filter(|at| !self.topic.contains(at))
     }
 
-    /// `todo` where it means a task: never where it means "all".
+    /// The position of `todo` where it means a task and not "all".
     fn todo_noun(&self) -> Option<usize> {
         self.tokens.iter().enumerate().position(|(at, token)| {
             let word = token.folded.as_str();
             let (before, after) = (if at > 0 { self.word(at - 1) } else { "" }, self.word(at + 1));
-            let all = known::TODO_ALL.contains(after) || known::OF.contains(before) && self.language == Language::Spanish;
+            let all = vocabulary::TODO_ALL.contains(after) || vocabulary::OF_WORDS.contains(before) && self.language == Language::Spanish;
             let spelled_apart = word == "to" && ["dos", "do"].contains(&after) && {
                 let hyphen = self.text.get(token.end..token.end + 1) == Some("-");
                 hyphen || after == "dos"
@@ -239,12 +241,12 @@ impl<'a> Phrase<'a> {
     /// "What do I have to do today", "was steht heute an", "mis pendientes".
     fn duty(&self) -> Option<usize> {
         let timed = self.tokens.iter().any(|token| is_time(&token.folded));
-        let asked = self.any(&known::ASKING) || self.has("anything") || self.has("pendientes");
+        let asked = self.any(&vocabulary::ASKING) || self.has("anything") || self.has("pendientes");
         if !asked || self.unknown().count() > 0 {
             return None;
         }
-        let doing = known::DUTIES.iter().find_map(|pair| Some((self.find(pair)?, self.word(self.find(pair)? + 2))));
-        let mine = doing.filter(|(_, next)| self.any(&known::FIRST_PERSON) && !["with", "mit", "con"].contains(next));
+        let doing = vocabulary::DUTIES.iter().find_map(|pair| Some((self.find(pair)?, self.word(self.find(pair)? + 2))));
+        let mine = doing.filter(|(_, next)| self.any(&vocabulary::FIRST_PERSON) && !["with", "mit", "con"].contains(next));
         let must = self.find(&["muss", "ich"]).filter(|_| timed);
         let standing = || (self.has("steht") || self.has("liegt")) && self.has("an");
         let due = || {
@@ -262,28 +264,28 @@ impl<'a> Phrase<'a> {
         let Some(token) = self.tokens.get(at) else { return false };
         let word = token.folded.as_str();
         let begins = |noun: &&str| word.strip_prefix(*noun).is_some_and(is_ending);
-        nouns.iter().any(begins) || known::SLIPS.iter().any(|(meant, noun)| nouns.contains(noun) && is_slip(word, meant))
+        nouns.iter().any(begins) || vocabulary::TYPOS.iter().any(|(meant, noun)| nouns.contains(noun) && is_typo(word, meant))
     }
 
     pub(super) fn is_known(&self, at: usize) -> bool {
         let word = self.word(at);
         let lists = [
-            known::STOP,
-            known::ASKING,
-            known::FIRST_PERSON,
-            known::POSSESSIVE,
-            known::PERSONS,
-            known::NUMBER_SIGNS,
-            known::HOURS,
-            known::WORKED,
-            known::CLOCKED,
-            known::TAGS,
-            known::THIRD_PERSON,
-            known::HOW_MUCH_WORDS,
-            known::BEGUN,
-            known::AND,
+            vocabulary::STOP_WORDS,
+            vocabulary::ASKING,
+            vocabulary::FIRST_PERSON,
+            vocabulary::POSSESSIVE,
+            vocabulary::PERSON_NOUNS,
+            vocabulary::NUMBER_LABELS,
+            vocabulary::HOURS,
+            vocabulary::WORKED,
+            vocabulary::CLOCKED,
+            vocabulary::TAG_WORDS,
+            vocabulary::THIRD_PERSON,
+            vocabulary::HOW_MUCH_WORDS,
+            vocabulary::WORK_START,
+            vocabulary::AND_WORDS,
         ];
-        let nouns = [known::REQUESTS, known::TASKS, known::ARTICLES, known::WORKTIME];
+        let nouns = [vocabulary::REQUESTS, vocabulary::TASKS, vocabulary::ARTICLES, vocabulary::WORKTIME];
         let facts = [
             "cerebro", "dos", "wer", "who", "quien", "filiale", "standort", "branch", "sucursal", "weisst", "sabes", "whoami", "heisse",
             "como", "llamo", "jornada", "laboral", "daten", "datos", "account", "konto", "time", "clock", "hemos", "adresse", "address",
@@ -291,20 +293,20 @@ impl<'a> Phrase<'a> {
         lists.iter().any(|list| list.contains(word))
             || nouns.iter().any(|nouns| self.is_noun(at, nouns))
             || facts.contains(&word)
-            || known::FACTS.contains(&word)
+            || vocabulary::PROFILE_WORDS.contains(&word)
             || is_time(word)
-            || state_of(word).is_some()
+            || status_of(word).is_some()
             || ["arbeit", "bearbeitung", "progress", "curso", "progreso", "proceso", "kontrolle", "quality", "control", "calidad"]
                 .contains(&word)
             || word.starts_with("user")
     }
 
-    /// Texts that say something these tools do not understand.
+    /// Positions of words that these tools do not know.
     pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
         (0..self.tokens.len()).filter(|at| !self.topic.contains(at) && !self.is_known(*at))
     }
 
-    /// What the clause says, else what the whole sentence says.
+    /// Applies `read` to the clause at this position, then to the whole sentence if the clause gives nothing.
     fn in_clause_or_all<T>(&self, at: usize, read: impl Fn(&[Token<'a>]) -> Option<T>) -> Option<T> {
         let clause = self.clauses.iter().find(|clause| clause.contains(&at)).cloned().unwrap_or(0..0);
         let own = self.tokens.get(clause).and_then(&read);
@@ -312,8 +314,8 @@ impl<'a> Phrase<'a> {
         own.or_else(rest)
     }
 
-    const fn reading(&self, towards: Towards) -> Reading {
-        Reading { today: self.today, language: self.language, american: self.american, towards }
+    const fn date_rules(&self, direction: Direction) -> DateRules {
+        DateRules { today: self.today, language: self.language, american: self.american, direction }
     }
 
     pub(super) fn word(&self, at: usize) -> &str {

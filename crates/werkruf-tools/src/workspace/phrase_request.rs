@@ -1,7 +1,7 @@
-//! Whether a sentence asks for a new request, and what it is to be called.
+//! Detects sentences that ask for a new request, and extracts the title.
 //!
-//! Only what is plainly marked counts: a word for making, the noun, and a title after a colon or in quotes. A request
-//! that nobody wanted is worse than a sentence that was not understood.
+//! The sentence must contain a verb such as "create", the noun, and a title after a colon or in quotes. Creating an
+//! unwanted request is worse than not understanding a sentence.
 
 use super::phrase::Phrase;
 
@@ -33,11 +33,11 @@ const NOUNS: [&str; 3] = ["anfrage", "request", "solicitud"];
 const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('»', '«'), ('‘', '’')];
 
 impl Phrase<'_> {
-    /// The title of a request that is to be made.
+    /// The title of the request to create.
     pub(super) fn new_request(&self) -> Option<String> {
         let noun = self.tokens.iter().position(|token| NOUNS.contains(&token.folded.as_str()))?;
         let made = self.tokens[..noun].iter().any(|token| MAKING.contains(&token.folded.as_str()));
-        // "Create a request" begins so; a story that mentions one does not.
+        // The noun must be near the start: a long text that only mentions a request does not count.
         if !made || noun > 6 {
             return None;
         }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_wish_has_a_title() {
+    fn a_clear_instruction_has_a_title() {
         for (text, expected) in [
             ("Erstelle eine Anfrage: Drucker im Flur ist kaputt.", "Drucker im Flur ist kaputt"),
             ("Bitte lege eine neue Anfrage „Neuer Stuhl“ an", "Neuer Stuhl"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_wish_has_none() {
+    fn an_unclear_sentence_has_no_title() {
         for text in [
             "Welche Anfragen sind offen?",
             "Create a request",

@@ -1,17 +1,17 @@
-//! Whether a sentence asks who somebody is: the person who speaks, or one named by number.
+//! Detects sentences that ask about a user: the caller, or a user named by id.
 
 use super::phrase::Phrase;
-use super::vocabulary as known;
+use super::vocabulary;
 
 impl Phrase<'_> {
-    /// A person, if that is what it is about: `Some(None)` is the one who speaks.
+    /// The user that the sentence asks about: `Some(None)` is the caller, `None` means that it asks about no user.
     pub(super) fn user(&self) -> Option<Option<i64>> {
-        if self.any(&known::DEEDS) || self.tokens.len() > 12 {
+        if self.any(&vocabulary::ACTIONS) || self.tokens.len() > 12 {
             return None;
         }
         let person = self.person();
         let asks_who = self.sequence(&["who", "is"]) || self.sequence(&["wer", "ist"]) || self.sequence(&["quien", "es"]);
-        let fact = self.tokens.iter().any(|token| known::FACTS.contains(&token.folded.as_str()));
+        let fact = self.tokens.iter().any(|token| vocabulary::PROFILE_WORDS.contains(&token.folded.as_str()));
         if let Some(person) = person {
             let about = ["info", "infos", "information", "informationen", "informacion", "daten", "datos", "details", "name", "nombre"];
             let wanted = asks_who || fact || about.iter().any(|word| self.has(word));
@@ -37,10 +37,10 @@ impl Phrase<'_> {
     }
 
     fn about_me(&self, fact: bool) -> bool {
-        if self.any(&known::OTHERS) || self.any(&known::FOREIGN) || self.unknown().count() > 1 {
+        if self.any(&vocabulary::OTHER_OWNERS) || self.any(&vocabulary::OTHER_TOPICS) || self.unknown().count() > 1 {
             return false;
         }
-        let mine = self.any(&known::POSSESSIVE);
+        let mine = self.any(&vocabulary::POSSESSIVE);
         let have =
             [["habe", "ich"], ["hab", "ich"], ["do", "i"], ["have", "i"], ["roles", "tengo"], ["rol", "tengo"], ["permisos", "tengo"]];
         let know = [["uber", "mich"], ["about", "me"], ["sobre", "mi"], ["de", "mi"]];

@@ -1,37 +1,37 @@
-//! Pieces of an answer for a person: what was asked for, in brackets, and one line per row.
+//! Parts of the `message`: the filter in brackets, and one line per row.
 
 use werkruf_contract::{TextArg, Texts};
 use werkruf_store::Target;
 
 use super::days::Days;
 
-/// Characters of a text that stand in a line.
-const EXCERPT: usize = 280;
+/// Longest excerpt of a text in one line, in characters.
+const EXCERPT_CHARS: usize = 280;
 
-/// " (a, b)", or nothing.
+/// " (a, b)", or an empty string.
 pub(super) fn brackets(parts: &[String]) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// Whose rows, where they are not the caller's own.
-pub(super) fn whose(words: &Texts, target: Target) -> Option<String> {
+/// The owner of the rows; `None` for the caller's own rows.
+pub(super) fn owner(texts: &Texts, target: Target) -> Option<String> {
     match target {
         Target::Own => None,
-        Target::User(id) => Some(words.text("filter-user", &[("id", id.to_string().into())])),
-        Target::Branch(id) => Some(words.text("filter-branch", &[("id", id.to_string().into())])),
+        Target::User(id) => Some(texts.text("filter-user", &[("id", id.to_string().into())])),
+        Target::Branch(id) => Some(texts.text("filter-branch", &[("id", id.to_string().into())])),
     }
 }
 
-/// `<key>-day` or `<key>-span`.
-pub(super) fn days(words: &Texts, key: &str, days: Days, more: &[(&str, TextArg<'_>)]) -> String {
-    let (from, to) = (words.date(days.from), words.date(days.to));
+/// Renders the text `<key>-day` for one day, `<key>-span` for several.
+pub(super) fn days(texts: &Texts, key: &str, days: Days, more: &[(&str, TextArg<'_>)]) -> String {
+    let (from, to) = (texts.date(days.from), texts.date(days.to));
     let mut parts: Vec<(&str, TextArg<'_>)> = more.to_vec();
     if days.from == days.to {
         parts.push(("day", from.into()));
-        return words.text(&format!("{key}-day"), &parts);
+        return texts.text(&format!("{key}-day"), &parts);
     }
     parts.extend([("from", from.into()), ("to", to.into())]);
-    words.text(&format!("{key}-span"), &parts)
+    texts.text(&format!("{key}-span"), &parts)
 }
 
 /// A row's text on one line.
@@ -42,13 +42,13 @@ pub(super) fn line(text: &str) -> String {
 /// The beginning of a long text, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let line = line(text);
-    match line.char_indices().nth(EXCERPT) {
+    match line.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
         None => line,
     }
 }
 
-/// A list under its headline.
+/// A headline, one bullet per line, and an optional last line.
 pub(super) fn list(headline: String, lines: impl IntoIterator<Item = String>, tail: Option<String>) -> String {
     let mut text = headline;
     for line in lines {
@@ -67,7 +67,7 @@ mod tests {
     use super::{brackets, excerpt, list};
 
     #[test]
-    fn long_texts_are_cut_and_lines_stay_lines() {
+    fn long_texts_are_cut_and_put_on_one_line() {
         assert_eq!(excerpt("a\n\n  b"), "a b");
         let long = excerpt(&"ä".repeat(1000));
         assert_eq!((long.chars().count(), long.ends_with('…')), (281, true));

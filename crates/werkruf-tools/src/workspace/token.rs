@@ -1,12 +1,12 @@
-//! A sentence cut into words, and what counts as the same word.
+//! Splits a sentence into words and compares words.
 
 use std::ops::Range;
 
 use werkruf_contract::fold;
 
-use super::vocabulary::AND;
+use super::vocabulary::AND_WORDS;
 
-/// One word, where it stands.
+/// One word and its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) raw: &'a str,
@@ -16,7 +16,7 @@ pub(super) struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// The number it is; `15th` is one too.
+    /// The number that the word spells; `15th` counts too.
     pub(super) fn number(&self) -> Option<i64> {
         let digits = self.folded.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let suffix = &self.folded[digits.len()..];
@@ -44,7 +44,7 @@ pub(super) fn clauses(tokens: &[Token<'_>]) -> Vec<Range<usize>> {
     let mut clauses = Vec::new();
     let mut start = 0;
     for (at, token) in tokens.iter().enumerate() {
-        if AND.contains(token.folded.as_str()) {
+        if AND_WORDS.contains(token.folded.as_str()) {
             clauses.push(start..at);
             start = at + 1;
         }
@@ -53,13 +53,13 @@ pub(super) fn clauses(tokens: &[Token<'_>]) -> Vec<Range<usize>> {
     clauses
 }
 
-/// Plurals, cases and "list" after a noun; anything longer is another word.
+/// Endings that may follow a noun: plurals, cases and "list". With any other ending it is a different word.
 pub(super) fn is_ending(rest: &str) -> bool {
     ["", "n", "s", "es", "en", "ns", "nliste", "liste", "list", "nlisten", "kel", "ones", "on"].contains(&rest)
 }
 
-/// One letter left out, doubled or swapped with its neighbour; never one for another, which makes other words.
-pub(super) fn is_slip(word: &str, meant: &str) -> bool {
+/// Whether one letter is missing, doubled or swapped with its neighbour. A replaced letter does not count, because that makes other words.
+pub(super) fn is_typo(word: &str, meant: &str) -> bool {
     let (word, meant): (Vec<char>, Vec<char>) = (word.chars().collect(), meant.chars().collect());
     if word == meant || word.first() != meant.first() {
         return false;

@@ -1,6 +1,6 @@
-//! The words a question about the workspace is made of, folded (lower case, no accents), in German, English and Spanish.
+//! Word lists for questions about the workspace in German, English and Spanish. All words are folded (lower case, no accents).
 
-/// Texts with spaces between them.
+/// A list of words, separated by spaces.
 pub(super) struct List(&'static str);
 
 impl List {
@@ -9,16 +9,16 @@ impl List {
     }
 }
 
-/// Beginnings of what requests are called.
+/// Stems of nouns for requests.
 pub(super) const REQUESTS: &[&str] = &["anfrage", "request", "solicitud", "peticion"];
-/// Beginnings of what tasks are called. `todo` is looked at apart: in Spanish it means "all".
+/// Stems of nouns for tasks. `todo` is handled separately, because it means "all" in Spanish.
 pub(super) const TASKS: &[&str] = &["aufgabe", "task", "tarea", "todoliste", "todolist"];
-/// Beginnings of what articles are called.
+/// Stems of nouns for articles.
 pub(super) const ARTICLES: &[&str] = &["artikel", "article", "articulo", "cerebroarti"];
-/// Beginnings of what working time is called.
+/// Stems of nouns for working time.
 pub(super) const WORKTIME: &[&str] =
     &["arbeitszeit", "arbeitsstunde", "arbeitsdauer", "stundenzettel", "zeiterfassung", "worktime", "timesheet", "fichaje"];
-/// The same in two words.
+/// Two-word names of working time.
 pub(super) const WORKTIME_PAIRS: &[[&str; 2]] = &[
     ["work", "time"],
     ["working", "time"],
@@ -35,8 +35,8 @@ pub(super) const WORKTIME_PAIRS: &[[&str; 2]] = &[
     ["mi", "jornada"],
 ];
 pub(super) const WORKTIME_TRIPLES: &[[&str; 3]] = &[["horas", "de", "trabajo"], ["tiempo", "de", "trabajo"]];
-/// Nouns whose one-letter slips are forgiven.
-pub(super) const SLIPS: &[(&str, &str)] = &[
+/// Nouns in which one-letter typos are accepted, with their stems.
+pub(super) const TYPOS: &[(&str, &str)] = &[
     ("anfragen", "anfrage"),
     ("requests", "request"),
     ("solicitudes", "solicitud"),
@@ -51,7 +51,7 @@ pub(super) const SLIPS: &[(&str, &str)] = &[
 pub(super) const HOURS: List = List("stunden hours horas std hrs");
 pub(super) const WORKED: List = List("gearbeitet gearbeitete arbeite worked work working trabajado trabaje trabajando trabajadas trabajo");
 pub(super) const CLOCKED: List = List("eingestempelt ausgestempelt eingestochen clocked fichado fichada fiche");
-/// "How long, how much": what makes a verb of working a question.
+/// "How long", "how much": they turn a verb such as "worked" into a question.
 pub(super) const HOW_MUCH: &[[&str; 2]] = &[
     ["wie", "lange"],
     ["wie", "lang"],
@@ -71,15 +71,15 @@ pub(super) const FIRST_PERSON: List = List(
     llevo soy estoy trabaje fiche debo tenemos nuestras nuestros",
 );
 pub(super) const POSSESSIVE: List = List("mein meine meinen meiner meinem meines my mi mis mine our unsere unseren nuestras nuestros");
-/// Somebody else's, or the assistant's own.
-pub(super) const OTHERS: List = List(
+/// Possessives of other people or of the assistant.
+pub(super) const OTHER_OWNERS: List = List(
     "dein deine deinen deiner your yours tu tus sein seine seinen seiner ihre ihren ihrer his her hers their theirs su sus dessen \
     deren whose vuestras",
 );
-/// Verbs of a third person, and words that make one.
+/// Verbs in the third person, and third-person pronouns.
 pub(super) const THIRD_PERSON: List = List("hat hatte has had does tiene tenia he's she er they ella ellos ellas ha");
 
-/// What makes a question of it, or asks to be shown.
+/// Question words and requests to show something.
 pub(super) const ASKING: List = List(
     "hast welche welcher welches welchen was wie wieviel wieviele gibt gibts zeig zeige zeigen liste auflisten suche such finde find \
     finden brauche gib nenne nenn sag sage hole hol anzeigen haben habe hab liegen liegt stehen steht uberblick ubersicht status \
@@ -89,8 +89,8 @@ pub(super) const ASKING: List = List(
     left faellig fallig due anstehen ansteht overview",
 );
 
-/// Deeds these tools do not do.
-pub(super) const DEEDS: List = List(
+/// Actions that the read tools do not perform.
+pub(super) const ACTIONS: List = List(
     "erstelle erstellen erstell anlegen lege leg hinzufugen fuge losche loschen losch andere andern zuweisen weise schreibe \
     schreib schreiben kaufe kaufen bestelle bestellen buche buchen schicke schicken sende senden markiere schliesse schliessen \
     storniere stornieren erinnere ubersetze stelle stellen drucke create add make delete remove write buy order book send mark \
@@ -99,15 +99,15 @@ pub(super) const DEEDS: List = List(
     cancela cancelar cambia cambiar asigna asignar recuerdame traduce imprime haz hazme",
 );
 
-/// Topics of other people's assistants.
-pub(super) const FOREIGN: List = List(
+/// Topics that these tools do not cover.
+pub(super) const OTHER_TOPICS: List = List(
     "flug fluge flugen flight flights vuelo vuelos wetter weather clima rezept rezepte recipe recipes receta recetas witz joke \
     jokes chiste hotel hotels film filme movie movies pelicula song lied cancion fussball football futbol mathe math maths \
     matematicas http api curl",
 );
 
-/// Function words and courtesies: they carry no topic.
-pub(super) const STOP: List = List(
+/// Function words and polite phrases. They carry no topic.
+pub(super) const STOP_WORDS: List = List(
     "erledigen anything wann when cuando der die das den dem des ein eine einen einem einer und oder aber auch mal bitte denn noch schon so eben gerade jetzt nun alle \
     allen aller alles ist sind war waren kann kannst konntest konnen du sie es man in im am an auf bei beim mit fur fuer von vom \
     zu zum zur nach uber ueber aus bis seit vor ab um dir uns ihr euch dazu hallo hi hey moin servus guten tag danke dank vielen \
@@ -122,31 +122,31 @@ pub(super) const STOP: List = List(
     nuevas nuevos relacionados relacionado hablan hacer tiempo urgentes mas nicht not go plate agenda",
 );
 
-/// What stands before a topic.
-pub(super) const ABOUT: List = List(
+/// Words that precede a topic.
+pub(super) const ABOUT_WORDS: List = List(
     "zu zum zur uber ueber bezuglich betreffend nach fur fuer von mit about on regarding concerning for with of sobre de del para \
     con",
 );
-/// What stands before somebody.
-pub(super) const OF: List = List("von vom of from de del des for fur fuer para by");
+/// Words that precede a person.
+pub(super) const OF_WORDS: List = List("von vom of from de del des for fur fuer para by");
 pub(super) const DETERMINERS: List = List("der dem den die das the el la los las a einem einer un una");
-/// What stands before a person's number.
-pub(super) const PERSONS: List = List(
+/// Nouns that precede the id of a person.
+pub(super) const PERSON_NOUNS: List = List(
     "user users userid benutzer benutzerin nutzer nutzerin anwender usuario usuaria person persona mitarbeiter mitarbeiterin \
     employee empleado empleada kollege kollegen kollegin colleague companero companera",
 );
-pub(super) const NUMBER_SIGNS: List = List("id nr nummer number numero no num");
-pub(super) const TAGS: List = List("tag tags tagged schlagwort schlagworter schlagwortern hashtag etiqueta etiquetas etiquetados");
-/// Where one wish ends and the next begins.
-pub(super) const AND: List = List("und and y sowie plus ademas ausserdem");
-/// What follows `todo` when it means "all".
+pub(super) const NUMBER_LABELS: List = List("id nr nummer number numero no num");
+pub(super) const TAG_WORDS: List = List("tag tags tagged schlagwort schlagworter schlagwortern hashtag etiqueta etiquetas etiquetados");
+/// Words that separate two clauses.
+pub(super) const AND_WORDS: List = List("und and y sowie plus ademas ausserdem");
+/// Words that follow `todo` when it means "all".
 pub(super) const TODO_ALL: List = List(
     "bien va esta listo claro normal perfecto tranquilo igual mundo dia tiempo el la lo los las mal genial correcto en eso esto \
     fue",
 );
-/// Beginnings of a working day.
-pub(super) const BEGUN: List = List("angefangen begonnen arbeiten start started begin began clock empece empezado empezar trabajar");
-/// "To do", in so many words.
+/// Words for starting to work.
+pub(super) const WORK_START: List = List("angefangen begonnen arbeiten start started begin began clock empece empezado empezar trabajar");
+/// Two-word phrases that mean "to do".
 pub(super) const DUTIES: &[[&str; 2]] = &[
     ["zu", "tun"],
     ["zu", "erledigen"],
@@ -159,8 +159,8 @@ pub(super) const DUTIES: &[[&str; 2]] = &[
     ["mis", "pendientes"],
 ];
 
-/// What is asked about a person.
-pub(super) const FACTS: &[&str] = &[
+/// Words for facts about a user.
+pub(super) const PROFILE_WORDS: &[&str] = &[
     "rolle",
     "rollen",
     "role",

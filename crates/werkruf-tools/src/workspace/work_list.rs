@@ -1,17 +1,18 @@
-//! Requests and tasks look alike: the same filters, the same rows, the same kind of answer.
+//! What `get_requests` and `get_todos` share: the same filters, rows and results.
 
 use jiff::civil::Date;
 use serde::Serialize;
 use werkruf_contract::{Failure, Invocation, Reply, Texts};
 use werkruf_store::{DateSpan, Listing, Target, WorkQuery, WorkRow};
 
+use super::access::{OwnerFilter, WorkspaceAccess, failed};
 use super::days::{Day, Days};
-use super::desk::{Desk, Whose, failed, words};
 use super::render;
+use crate::caller::texts;
 
-const MOST_ROWS: u32 = 20;
+const MAX_ROWS: u32 = 20;
 
-/// Which of the two tables, and the first word of its texts' keys.
+/// The table to query; its key is the prefix of its text keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Requests,
@@ -27,11 +28,10 @@ impl Table {
     }
 }
 
-/// What the arguments ask for.
-pub(super) struct Asked {
+pub(super) struct WorkFilter {
     pub(super) status: Option<&'static str>,
     pub(super) due_date: Option<String>,
-    pub(super) whose: Whose,
+    pub(super) owner: OwnerFilter,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,21 +53,26 @@ pub(super) struct WorkList {
     message: String,
 }
 
-/// Looks the rows up and puts them into words.
-pub(super) async fn list(desk: &Desk, table: Table, asked: Asked, invocation: Invocation) -> Result<Reply<WorkList>, Failure> {
-    let due = asked.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
-    let days = due.map(|day| day.days(desk.today(&invocation)));
-    let reach = desk.reach(&invocation, invocation.grant, asked.whose).await?;
-    let target = reach.target;
+/// Queries the rows and renders the message.
+pub(super) async fn list(
+    access: &WorkspaceAccess,
+    table: Table,
+    filter: WorkFilter,
+    invocation: Invocation,
+) -> Result<Reply<WorkList>, Failure> {
+    let due = filter.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
+    let days = due.map(|day| day.days(access.today(&invocation)));
+    let row_scope = access.row_scope(&invocation, invocation.grant, filter.owner).await?;
+    let target = row_scope.target;
     let due = DateSpan { from: days.map(|days| days.from), to: days.map(|days| days.to) };
-    let query = WorkQuery { reach, status: asked.status.map(str::to_owned), due, limit: MOST_ROWS };
+    let query = WorkQuery { reach: row_scope, status: filter.status.map(str::to_owned), due, limit: MAX_ROWS };
     let tenant_id = invocation.principal.tenant_id;
     let found = match table {
-        Table::Requests => desk.workspace.requests(tenant_id, query).await,
-        Table::Todos => desk.workspace.tasks(tenant_id, query).await,
+        Table::Requests => access.workspace.requests(tenant_id, query).await,
+        Table::Todos => access.workspace.tasks(tenant_id, query).await,
     }
     .map_err(|error| failed(&error))?;
-    let message = message(&words(&invocation), table, asked.status, days, target, &found);
+    let message = message(&texts(&invocation), table, filter.status, days, target, &found);
     let truncated = found.truncated;
     let items: Vec<WorkItem> = found.rows.into_iter().map(item).collect();
     let mut reply = Reply::new(WorkList { count: items.len(), items, truncated, message: message.clone() });
@@ -80,28 +85,28 @@ fn item(row: WorkRow) -> WorkItem {
     WorkItem { id, title, status, due_date, requester, responsible }
 }
 
-fn message(words: &Texts, table: Table, status: Option<&str>, days: Option<Days>, target: Target, found: &Listing<WorkRow>) -> String {
+fn message(texts: &Texts, table: Table, status: Option<&str>, days: Option<Days>, target: Target, found: &Listing<WorkRow>) -> String {
     let mut filter = Vec::new();
-    filter.extend(status.map(|status| words.text(&format!("status-{status}"), &[])));
-    filter.extend(days.map(|days| render::days(words, "filter-due", days, &[])));
-    filter.extend(render::whose(words, target));
+    filter.extend(status.map(|status| texts.text(&format!("status-{status}"), &[])));
+    filter.extend(days.map(|days| render::days(texts, "filter-due", days, &[])));
+    filter.extend(render::owner(texts, target));
     let filter = render::brackets(&filter);
     if found.rows.is_empty() {
-        return words.text(&format!("{}-none", table.key()), &[("filter", filter.into())]);
+        return texts.text(&format!("{}-none", table.key()), &[("filter", filter.into())]);
     }
     let count = found.rows.len();
-    let headline = words.text(&format!("{}-found", table.key()), &[("count", count.into()), ("filter", filter.into())]);
-    let more = found.truncated.then(|| words.text("rows-more", &[("count", count.into())]));
-    render::list(headline, found.rows.iter().map(|row| line(words, table, target, row)), more)
+    let headline = texts.text(&format!("{}-found", table.key()), &[("count", count.into()), ("filter", filter.into())]);
+    let more = found.truncated.then(|| texts.text("rows-more", &[("count", count.into())]));
+    render::list(headline, found.rows.iter().map(|row| line(texts, table, target, row)), more)
 }
 
-/// "Title – open, due 15.11.2026, from Ana García"; names only where they say something new.
-fn line(words: &Texts, table: Table, target: Target, row: &WorkRow) -> String {
-    let mut facts = vec![words.text(&format!("status-{}", row.status), &[])];
-    facts.extend(row.due_date.map(|date| words.text("row-due", &[("day", words.date(date).into())])));
+/// "Title – open, due 15.11.2026, from Ana García"; names only if they add information.
+fn line(texts: &Texts, table: Table, target: Target, row: &WorkRow) -> String {
+    let mut facts = vec![texts.text(&format!("status-{}", row.status), &[])];
+    facts.extend(row.due_date.map(|date| texts.text("row-due", &[("day", texts.date(date).into())])));
     if table == Table::Requests || matches!(target, Target::Branch(_)) {
-        facts.push(words.text("row-requester", &[("name", render::line(&row.requester).into())]));
+        facts.push(texts.text("row-requester", &[("name", render::line(&row.requester).into())]));
     }
-    facts.extend(row.responsible.as_deref().map(|name| words.text("row-responsible", &[("name", render::line(name).into())])));
+    facts.extend(row.responsible.as_deref().map(|name| texts.text("row-responsible", &[("name", render::line(name).into())])));
     format!("{} – {}", render::line(&row.title), facts.join(", "))
 }

@@ -1,4 +1,4 @@
-//! One provider in bad weather: the answer comes in time, the other's flights are whole, and the failure has a name.
+//! Faults of one provider: the answer is in time, the flights of the other provider are complete, and the fault has a reason.
 
 use std::time::Duration;
 
@@ -6,108 +6,114 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use werkruf_contract::Deadline;
 
-use crate::house::{Change, House, did, len, whole, with};
-use crate::weather::Weather;
+use crate::behavior::Behavior;
+use crate::fixture::{Fixture, Options, args_with, base_args, len, provider_status};
 
 const DEADLINE: Duration = Duration::from_millis(600);
-/// What the interface allows beyond the deadline.
+/// The allowed delay beyond the deadline.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Whose weather is bad.
+/// The endpoint with the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Endpoint {
     Seats,
     Amadeus,
     Token,
 }
 
-fn reason(weather: Weather, side: Side) -> &'static str {
-    match (weather, side) {
-        (Weather::Hangs | Weather::HangsInside, _) => "timeout",
-        (Weather::Cut | Weather::Status(500 | 503 | 404), _) => "upstream",
-        (Weather::Html | Weather::Garbage | Weather::BadGzip | Weather::OtherShape, _) => "bad_response",
-        (Weather::BadKey, _) => "credentials",
-        (Weather::Burst(_) | Weather::Gone, _) => "quota",
-        (Weather::Fine | Weather::Late(_) | Weather::Status(_), _) => "",
+fn reason(behavior: Behavior, endpoint: Endpoint) -> &'static str {
+    match (behavior, endpoint) {
+        (Behavior::Hangs | Behavior::HangsMidBody, _) => "timeout",
+        (Behavior::Truncated | Behavior::Status(500 | 503 | 404), _) => "upstream",
+        (Behavior::Html | Behavior::InvalidJson | Behavior::BadGzip | Behavior::OtherShape, _) => "bad_response",
+        (Behavior::BadKey, _) => "credentials",
+        (Behavior::RateLimited(_) | Behavior::QuotaExhausted, _) => "quota",
+        (Behavior::Normal | Behavior::Delayed(_) | Behavior::Status(_), _) => "",
     }
 }
 
-/// A machine that stands still for a moment makes anybody late; the same case late four times is our fault.
-async fn one(side: Side, weather: Weather) {
+/// A busy machine can delay one answer. The same case late four times is a bug.
+async fn in_time_within_four_runs(endpoint: Endpoint, behavior: Behavior) {
     for _ in 0..3 {
-        if searched(side, weather).await {
+        if search_is_in_time(endpoint, behavior).await {
             return;
         }
     }
-    assert!(searched(side, weather).await, "{side:?} {weather:?}: later than the deadline and 50 ms, four times");
+    assert!(search_is_in_time(endpoint, behavior).await, "{endpoint:?} {behavior:?}: later than the deadline and 50 ms, four times");
 }
 
-/// Whether the answer came in time; what it says is checked whenever it came.
-async fn searched(side: Side, weather: Weather) -> bool {
-    let house = House::open().await;
-    let tools = house.tools(&Change { deadline: DEADLINE, ..Change::default() });
-    let stub = house.stub();
-    let queue = match side {
-        Side::Seats => &stub.seats_weather,
-        Side::Amadeus => &stub.amadeus_weather,
-        Side::Token => &stub.token_weather,
+/// Runs one search and checks its result. Returns whether the answer was in time.
+async fn search_is_in_time(endpoint: Endpoint, behavior: Behavior) -> bool {
+    let fixture = Fixture::open().await;
+    let tools = fixture.tools(&Options { deadline: DEADLINE, ..Options::default() });
+    let stub = fixture.stub();
+    let queue = match endpoint {
+        Endpoint::Seats => &stub.seats_behavior,
+        Endpoint::Amadeus => &stub.amadeus_behavior,
+        Endpoint::Token => &stub.token_behavior,
     };
-    queue.lock().unwrap().push_back(weather);
-    let promised = Deadline::after(DEADLINE + GRACE);
-    let reply = tools.search(whole()).await;
-    let in_time = !promised.passed();
-    let (bad, good) = if side == Side::Seats { ("seatsaero", "amadeus") } else { ("amadeus", "seatsaero") };
-    let status = if reason(weather, side).is_empty() { "ok" } else { "failed" };
-    assert_eq!(did(&reply, bad), (status.to_owned(), reason(weather, side).to_owned()), "{side:?} {weather:?}");
-    assert_eq!(did(&reply, good).0, "ok", "{side:?} {weather:?}");
-    let whole_part = if side == Side::Seats { len(&reply, "cash") == 1 } else { len(&reply, "awards") == 2 };
-    assert!(whole_part, "{side:?} {weather:?}");
+    queue.lock().unwrap().push_back(behavior);
+    let time_limit = Deadline::after(DEADLINE + GRACE);
+    let reply = tools.search(base_args()).await;
+    let in_time = !time_limit.passed();
+    let (bad, good) = if endpoint == Endpoint::Seats { ("seatsaero", "amadeus") } else { ("amadeus", "seatsaero") };
+    let status = if reason(behavior, endpoint).is_empty() { "ok" } else { "failed" };
+    assert_eq!(provider_status(&reply, bad), (status.to_owned(), reason(behavior, endpoint).to_owned()), "{endpoint:?} {behavior:?}");
+    assert_eq!(provider_status(&reply, good).0, "ok", "{endpoint:?} {behavior:?}");
+    let whole_part = if endpoint == Endpoint::Seats { len(&reply, "cash") == 1 } else { len(&reply, "awards") == 2 };
+    assert!(whole_part, "{endpoint:?} {behavior:?}");
     let text = reply.message.unwrap();
-    let named = if side == Side::Seats { "Seats.aero fehlt" } else { "Amadeus fehlt" };
+    let named = if endpoint == Endpoint::Seats { "Seats.aero fehlt" } else { "Amadeus fehlt" };
     assert_eq!(text.contains(named), status == "failed", "{text}");
     in_time
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_weather_at_one_costs_the_other_nothing() {
-    for weather in Weather::ALL {
-        one(Side::Seats, weather).await;
-        one(Side::Amadeus, weather).await;
+async fn a_fault_of_one_provider_does_not_affect_the_other() {
+    for behavior in Behavior::ALL {
+        in_time_within_four_runs(Endpoint::Seats, behavior).await;
+        in_time_within_four_runs(Endpoint::Amadeus, behavior).await;
     }
-    for weather in [Weather::Hangs, Weather::HangsInside, Weather::Cut, Weather::Status(500), Weather::Html, Weather::Garbage] {
-        one(Side::Token, weather).await;
+    for behavior in
+        [Behavior::Hangs, Behavior::HangsMidBody, Behavior::Truncated, Behavior::Status(500), Behavior::Html, Behavior::InvalidJson]
+    {
+        in_time_within_four_runs(Endpoint::Token, behavior).await;
     }
 }
 
 #[tokio::test]
-async fn half_a_search_is_still_an_answer() {
-    let house = House::open().await;
-    house.stub().seats_weather.lock().unwrap().extend([Weather::Fine, Weather::Status(500)]);
-    let reply = house.tools(&Change { amadeus: false, ..Change::default() }).search(with(json!({"return_date": "2026-12-09"}))).await;
+async fn a_search_with_one_failed_direction_has_results() {
+    let fixture = Fixture::open().await;
+    fixture.stub().seats_behavior.lock().unwrap().extend([Behavior::Normal, Behavior::Status(500)]);
+    let reply =
+        fixture.tools(&Options { amadeus: false, ..Options::default() }).search(args_with(json!({"return_date": "2026-12-09"}))).await;
     assert_eq!(len(&reply, "awards") + len(&reply, "awards_return"), 2);
-    assert_eq!(did(&reply, "seatsaero"), ("ok".into(), "upstream".into()));
+    assert_eq!(provider_status(&reply, "seatsaero"), ("ok".into(), "upstream".into()));
     assert!(reply.message.unwrap().contains("Seats.aero fehlt"));
 }
 
 #[tokio::test]
-async fn everything_failing_is_an_answer_too() {
-    let house = House::open().await;
-    house.stub().seats_weather.lock().unwrap().push_back(Weather::Html);
-    house.stub().amadeus_weather.lock().unwrap().push_back(Weather::Garbage);
-    let reply = house.tools(&Change::default()).search(whole()).await;
+async fn a_search_with_only_failures_is_not_an_error() {
+    let fixture = Fixture::open().await;
+    fixture.stub().seats_behavior.lock().unwrap().push_back(Behavior::Html);
+    fixture.stub().amadeus_behavior.lock().unwrap().push_back(Behavior::InvalidJson);
+    let reply = fixture.tools(&Options::default()).search(base_args()).await;
     assert_eq!(reply.data["kind"], "nothing");
-    assert_eq!((did(&reply, "seatsaero").1, did(&reply, "amadeus").1), ("bad_response".into(), "bad_response".into()));
+    assert_eq!(
+        (provider_status(&reply, "seatsaero").1, provider_status(&reply, "amadeus").1),
+        ("bad_response".into(), "bad_response".into())
+    );
 }
 
 #[tokio::test]
-async fn a_pause_that_fits_is_kept_and_the_search_goes_on() {
-    let house = House::open().await;
-    house.stub().seats_weather.lock().unwrap().extend([Weather::Burst(1), Weather::Fine]);
-    let reply = house.tools(&Change { amadeus: false, ..Change::default() }).search(whole()).await;
-    assert_eq!((did(&reply, "seatsaero"), house.stub().seats_count()), (("ok".into(), "".into()), 2));
+async fn a_pause_before_the_deadline_is_waited_for() {
+    let fixture = Fixture::open().await;
+    fixture.stub().seats_behavior.lock().unwrap().extend([Behavior::RateLimited(1), Behavior::Normal]);
+    let reply = fixture.tools(&Options { amadeus: false, ..Options::default() }).search(base_args()).await;
+    assert_eq!((provider_status(&reply, "seatsaero"), fixture.stub().seats_count()), (("ok".into(), "".into()), 2));
 }
 
-/// A number that follows from a seed alone.
+/// A pseudo-random generator with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -117,23 +123,23 @@ impl Dice {
     }
 }
 
-/// A thousand searches in random weather; the seed of a run is its number.
+/// A thousand searches with random provider behavior. The seed of a run is its number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_searches_in_random_weather_none_fails() {
-    let house = House::open().await;
-    let results = stream::iter(0..1000_u64).map(|seed| run(&house, seed)).buffer_unordered(40).collect::<Vec<_>>().await;
+async fn a_thousand_searches_with_random_faults_never_fail() {
+    let fixture = Fixture::open().await;
+    let results = stream::iter(0..1000_u64).map(|seed| run(&fixture, seed)).buffer_unordered(40).collect::<Vec<_>>().await;
     let found = results.iter().filter(|found| **found).count();
     assert_eq!(results.len(), 1000);
-    assert!((100..1000).contains(&found), "{found} of 1000 found something: the weather was not random");
+    assert!((100..1000).contains(&found), "{found} of 1000 searches found flights: the behavior was not random");
 }
 
-async fn run(house: &House, seed: u64) -> bool {
+async fn run(fixture: &Fixture, seed: u64) -> bool {
     let mut dice = Dice(seed);
-    let stub = house.stub();
-    for queue in [&stub.seats_weather, &stub.amadeus_weather, &stub.token_weather, &stub.duffel_weather] {
-        let weather = Weather::ALL[dice.roll(Weather::ALL.len())];
+    let stub = fixture.stub();
+    for queue in [&stub.seats_behavior, &stub.amadeus_behavior, &stub.token_behavior, &stub.duffel_behavior] {
+        let behavior = Behavior::ALL[dice.roll(Behavior::ALL.len())];
         let mut queue = queue.lock().unwrap();
-        queue.push_back(weather);
+        queue.push_back(behavior);
         if queue.len() > 40 {
             queue.pop_front();
         }
@@ -142,10 +148,10 @@ async fn run(house: &House, seed: u64) -> bool {
         stub.expire();
     }
     let deadline = Duration::from_millis(40 + u64::try_from(dice.roll(80)).unwrap());
-    let tools = house.tools(&Change { deadline, duffel: true, quota: 1_000_000, ..Change::default() });
+    let tools = fixture.tools(&Options { deadline, duffel: true, quota: 1_000_000, ..Options::default() });
     stub.remaining.store(1_000_000, std::sync::atomic::Ordering::SeqCst);
     let change = if dice.roll(2) == 0 { json!({"return_date": "2026-12-09"}) } else { json!({}) };
-    let reply = tools.call("search_flights", with(change)).await;
+    let reply = tools.call("search_flights", args_with(change)).await;
     assert!(reply.is_ok(), "run {seed}: {reply:?}");
     let reply = reply.unwrap();
     let reports = reply.data["providers"].as_array().unwrap();

@@ -1,14 +1,14 @@
-//! `search_flights` against providers that behave, and misbehave, as the real ones do.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! Tests `search_flights` against provider stubs that behave and fail like the real providers.
+#![expect(clippy::unwrap_used, reason = "test helpers are part of the tests")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod answers;
+mod behavior;
 mod budget;
 mod faults;
-mod house;
+mod fixture;
 mod payloads;
 mod questions;
 mod stubs;
-mod weather;

@@ -1,10 +1,10 @@
-//! Payloads in the shapes of the real ones, made for these tests.
+//! Provider payloads in the formats of the real providers.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// A row of Seats.aero with business space, its trips and a nonstop that costs more.
+/// A Seats.aero row with business awards, trips, and a more expensive nonstop price.
 pub fn row(source: &str, from: &str, to: &str, date: &str, miles: i64) -> Value {
     let trip = |id: &str, miles: i64, stops: i64, minutes: i64, cabin: &str| {
         json!({"ID": format!("{source}-{id}"), "AvailabilityID": source, "Cabin": cabin, "MileageCost": miles, "TotalTaxes": 45000, "Stops": stops,
@@ -27,11 +27,11 @@ pub fn page(rows: &[Value]) -> String {
     json!({"data": rows, "count": rows.len(), "hasMore": false, "cursor": 0}).to_string()
 }
 
-/// An offer of Amadeus for a request of these parameters; a return makes it a round trip.
-pub fn offer(id: &str, total: &str, each: &str, flight: &str, asked: &HashMap<String, String>) -> Value {
-    let (from, to, day) = (&asked["originLocationCode"], &asked["destinationLocationCode"], &asked["departureDate"]);
-    let adults: usize = asked["adults"].parse().unwrap();
-    let back = asked.get("returnDate");
+/// An Amadeus offer for these request parameters; a return date makes it a round trip.
+pub fn offer(id: &str, total: &str, each: &str, flight: &str, params: &HashMap<String, String>) -> Value {
+    let (from, to, day) = (&params["originLocationCode"], &params["destinationLocationCode"], &params["departureDate"]);
+    let adults: usize = params["adults"].parse().unwrap();
+    let back = params.get("returnDate");
     let leg = |id: &str, from: &str, to: &str, day: &str| {
         json!({"duration": "PT8H45M", "segments": [{"id": id, "carrierCode": &flight[..2], "number": &flight[2..], "numberOfStops": 0,
             "operating": {"carrierCode": "LH"}, "departure": {"iataCode": from, "at": format!("{day}T10:30:00")},
@@ -46,7 +46,7 @@ pub fn offer(id: &str, total: &str, each: &str, flight: &str, asked: &HashMap<St
         "price": {"currency": "EUR", "total": total, "grandTotal": total}, "travelerPricings": people})
 }
 
-/// An answer of Duffel with one offer.
+/// A Duffel response with one offer.
 pub fn duffel() -> String {
     json!({"data": {"id": "orq_1", "offers": [{"id": "off_1", "total_amount": "999.00", "total_currency": "EUR",
         "owner": {"iata_code": "BA", "name": "British Airways"}, "passengers": [{"id": "p"}],
@@ -56,8 +56,8 @@ pub fn duffel() -> String {
     .to_string()
 }
 
-/// What is behind an availability of a program.
-pub fn behind(program: &str) -> String {
+/// The response of `/trips/{id}` for an availability of a program.
+pub fn trip_details(program: &str) -> String {
     let segment = |order: i64, flight: &str, from: &str, to: &str| {
         json!({"Order": order, "FlightNumber": flight, "OriginAirport": from, "DestinationAirport": to, "AircraftName": "Airbus A340",
             "DepartsAt": "2026-12-01T10:30:00Z", "ArrivesAt": "2026-12-01T13:15:00Z"})

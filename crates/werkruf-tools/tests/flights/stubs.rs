@@ -1,4 +1,4 @@
-//! Seats.aero, Amadeus and Duffel on loopback: their headers, quotas, tokens and paces.
+//! Stubs of Seats.aero, Amadeus and Duffel on loopback, with their headers, quotas, tokens and rate limits.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -14,35 +14,35 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use werkruf_contract::Deadline;
 
-use crate::payloads::{behind, duffel, offer, page, row};
-use crate::weather::Weather;
+use crate::behavior::Behavior;
+use crate::payloads::{duffel, offer, page, row, trip_details};
 
 pub const SEATS_KEY: &str = "pro_1234";
 
-/// What all three remember and are told.
+/// The recorded calls and the configured behavior of all three stubs.
 #[derive(Default)]
 pub struct Stub {
-    pub seats_weather: Mutex<VecDeque<Weather>>,
-    pub amadeus_weather: Mutex<VecDeque<Weather>>,
-    pub token_weather: Mutex<VecDeque<Weather>>,
-    pub duffel_weather: Mutex<VecDeque<Weather>>,
-    pub trips_weather: Mutex<VecDeque<Weather>>,
+    pub seats_behavior: Mutex<VecDeque<Behavior>>,
+    pub amadeus_behavior: Mutex<VecDeque<Behavior>>,
+    pub token_behavior: Mutex<VecDeque<Behavior>>,
+    pub duffel_behavior: Mutex<VecDeque<Behavior>>,
+    pub trips_behavior: Mutex<VecDeque<Behavior>>,
     pub trip_calls: Mutex<Vec<String>>,
     pub seats_calls: Mutex<Vec<HashMap<String, String>>>,
     pub offer_calls: Mutex<Vec<HashMap<String, String>>>,
     pub duffel_calls: Mutex<Vec<Bytes>>,
     pub token_calls: AtomicUsize,
-    /// What Seats.aero says is left of the day.
+    /// The remaining daily quota that Seats.aero reports.
     pub remaining: AtomicI64,
-    /// Seconds a token lives, by its own word.
+    /// The `expires_in` of a token, in seconds.
     pub lifetime: AtomicI64,
-    /// The token that is good now; empty means none is.
+    /// The valid token; empty means none.
     good_token: Mutex<String>,
-    /// Until when another request to Amadeus is too early.
-    too_early: Mutex<Option<Deadline>>,
+    /// Until when Amadeus refuses another request.
+    refuse_until: Mutex<Option<Deadline>>,
 }
 
-/// A running stub.
+/// The running stubs.
 pub struct Stubs {
     pub url: String,
     pub stub: Arc<Stub>,
@@ -68,7 +68,7 @@ impl Stubs {
 }
 
 impl Stub {
-    /// Every token given so far is expired.
+    /// Expires all issued tokens.
     pub fn expire(&self) {
         self.good_token.lock().unwrap().clear();
     }
@@ -86,53 +86,53 @@ impl Stub {
     }
 }
 
-fn next(weather: &Mutex<VecDeque<Weather>>) -> Weather {
-    let mut queue = weather.lock().unwrap();
-    // The last one stays.
-    if queue.len() > 1 { queue.pop_front().unwrap() } else { queue.front().copied().unwrap_or(Weather::Fine) }
+fn next(behavior: &Mutex<VecDeque<Behavior>>) -> Behavior {
+    let mut queue = behavior.lock().unwrap();
+    // The last behavior stays in the queue.
+    if queue.len() > 1 { queue.pop_front().unwrap() } else { queue.front().copied().unwrap_or(Behavior::Normal) }
 }
 
 fn plain(status: u16, kind: &str, body: &str) -> Response<Body> {
     Response::builder().status(status).header("content-type", kind).body(Body::from(body.to_owned())).unwrap()
 }
 
-async fn seats(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(asked): Query<HashMap<String, String>>) -> Response<Body> {
+async fn seats(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(params): Query<HashMap<String, String>>) -> Response<Body> {
     if headers.get("partner-authorization").is_none_or(|key| key != SEATS_KEY) {
         return plain(401, "text/plain", "bad_partner_key");
     }
-    stub.seats_calls.lock().unwrap().push(asked.clone());
+    stub.seats_calls.lock().unwrap().push(params.clone());
     let left = stub.remaining.fetch_sub(1, Ordering::SeqCst) - 1;
     if left < 0 {
         return plain(429, "text/plain", "rate limited");
     }
-    let weather = next(&stub.seats_weather);
-    let named: Vec<&str> = asked.get("sources").map_or_else(|| vec!["aeroplan", "united"], |text| text.split(',').collect());
+    let behavior = next(&stub.seats_behavior);
+    let named: Vec<&str> = params.get("sources").map_or_else(|| vec!["aeroplan", "united"], |text| text.split(',').collect());
     let known = named.into_iter().filter(|source| ["aeroplan", "united", "lufthansa"].contains(source));
     let rows: Vec<_> = known
         .zip([85_000, 90_000, 95_000])
-        .map(|(source, miles)| row(source, &asked["origin_airport"], &asked["destination_airport"], &asked["start_date"], miles))
+        .map(|(source, miles)| row(source, &params["origin_airport"], &params["destination_airport"], &params["start_date"], miles))
         .collect();
-    // Only the right parameter finds anything, as in life.
-    let body = if asked.get("cabins").is_some_and(|cabins| cabins == "business") { page(&rows) } else { page(&[]) };
+    // Like the real API: only the right parameter gives results.
+    let body = if params.get("cabins").is_some_and(|cabins| cabins == "business") { page(&rows) } else { page(&[]) };
     let headers = [
         ("cache-control", "public, max-age=60".to_owned()),
         ("x-ratelimit-limit", "1000".to_owned()),
         ("x-ratelimit-remaining", left.to_string()),
         ("x-ratelimit-reset", "40000".to_owned()),
     ];
-    weather.answer(body, &headers).await
+    behavior.answer(body, &headers).await
 }
 
 async fn trips(State(stub): State<Arc<Stub>>, Path(id): Path<String>) -> Response<Body> {
     stub.trip_calls.lock().unwrap().push(id.clone());
     let left = stub.remaining.fetch_sub(1, Ordering::SeqCst) - 1;
     let program = id.split('-').next().unwrap_or_default();
-    next(&stub.trips_weather).answer(behind(program), &[("x-ratelimit-remaining", left.to_string())]).await
+    next(&stub.trips_behavior).answer(trip_details(program), &[("x-ratelimit-remaining", left.to_string())]).await
 }
 
 async fn token(State(stub): State<Arc<Stub>>, body: String) -> Response<Body> {
     let number = stub.token_calls.fetch_add(1, Ordering::SeqCst) + 1;
-    let weather = next(&stub.token_weather);
+    let behavior = next(&stub.token_behavior);
     if !body.contains("grant_type=client_credentials") || !body.contains("client_secret=s%2Fcret") {
         return plain(
             401,
@@ -142,36 +142,36 @@ async fn token(State(stub): State<Arc<Stub>>, body: String) -> Response<Body> {
     }
     let good = format!("token-{number}");
     stub.good_token.lock().unwrap().clone_from(&good);
-    let said = serde_json::json!({"type": "amadeusOAuth2Token", "token_type": "Bearer", "access_token": good, "state": "approved",
+    let body = serde_json::json!({"type": "amadeusOAuth2Token", "token_type": "Bearer", "access_token": good, "state": "approved",
         "expires_in": stub.lifetime.load(Ordering::SeqCst)});
-    weather.answer(said.to_string(), &[]).await
+    behavior.answer(body.to_string(), &[]).await
 }
 
-async fn offers(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(asked): Query<HashMap<String, String>>) -> Response<Body> {
+async fn offers(State(stub): State<Arc<Stub>>, headers: HeaderMap, Query(params): Query<HashMap<String, String>>) -> Response<Body> {
     let refuse = |status: u16, code: u32, title: &str| {
         let body = serde_json::json!({"errors": [{"status": status, "code": code, "title": title, "detail": title}]});
         plain(status, "application/vnd.amadeus+json", &body.to_string())
     };
     {
-        let mut early = stub.too_early.lock().unwrap();
-        if early.is_some_and(|until| !until.passed()) {
+        let mut not_before = stub.refuse_until.lock().unwrap();
+        if not_before.is_some_and(|until| !until.passed()) {
             return refuse(429, 38194, "Too many requests");
         }
-        *early = Some(Deadline::after(Duration::from_millis(20)));
+        *not_before = Some(Deadline::after(Duration::from_millis(20)));
     }
     let sent = headers.get("authorization").and_then(|value| value.to_str().ok()).and_then(|text| text.strip_prefix("Bearer "));
     if sent.is_none_or(|sent| *stub.good_token.lock().unwrap() != sent) {
         return refuse(401, 38192, "Access token expired");
     }
-    let class = asked.get("travelClass").map_or("", String::as_str);
+    let class = params.get("travelClass").map_or("", String::as_str);
     if !["ECONOMY", "PREMIUM_ECONOMY", "BUSINESS", "FIRST"].contains(&class) {
         return refuse(400, 477, "INVALID FORMAT");
     }
-    stub.offer_calls.lock().unwrap().push(asked.clone());
-    let weather = next(&stub.amadeus_weather);
-    let both = [offer("1", "1590.78", "795.39", "LH400", &asked), offer("2", "1601.00", "800.50", "UA8840", &asked)];
+    stub.offer_calls.lock().unwrap().push(params.clone());
+    let behavior = next(&stub.amadeus_behavior);
+    let both = [offer("1", "1590.78", "795.39", "LH400", &params), offer("2", "1601.00", "800.50", "UA8840", &params)];
     let body = serde_json::json!({"meta": {"count": 2}, "data": both, "dictionaries": {"carriers": {"LH": "LUFTHANSA"}}});
-    weather.answer(body.to_string(), &[]).await
+    behavior.answer(body.to_string(), &[]).await
 }
 
 async fn duffel_offers(State(stub): State<Arc<Stub>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
@@ -179,6 +179,6 @@ async fn duffel_offers(State(stub): State<Arc<Stub>>, headers: HeaderMap, body: 
         return plain(400, "application/json", r#"{"errors":[{"title":"Unsupported version"}]}"#);
     }
     stub.duffel_calls.lock().unwrap().push(body);
-    let weather = next(&stub.duffel_weather);
-    weather.answer(duffel(), &[]).await
+    let behavior = next(&stub.duffel_behavior);
+    behavior.answer(duffel(), &[]).await
 }

@@ -1,4 +1,4 @@
-//! Tools that are asked what they would propose for a sentence.
+//! Collects the calls that tools propose for a sentence.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use werkruf_contract::{Clock, ToolObject};
 use werkruf_store::SqliteStore;
 
-/// Calls, by name and arguments.
+/// Proposed calls: tool name and arguments.
 pub type Calls = Vec<(String, Value)>;
 
-/// Some tools on an empty database, on a given day.
+/// Tools over an empty database, on a given day.
 pub struct Planner {
     tools: Vec<Arc<dyn ToolObject>>,
     today: Date,
@@ -25,19 +25,19 @@ impl Planner {
         Self { tools: tools(store, clock), today, _folder: folder }
     }
 
-    /// What is proposed; a tool must take what it proposes itself.
+    /// The proposed calls. A tool must accept the arguments that it proposes.
     pub fn propose(&self, text: &str, locale: &str) -> Calls {
         let mut proposed = Calls::new();
         for tool in &self.tools {
             let Some(arguments) = tool.propose(text, locale, self.today) else { continue };
             let name = tool.spec().name.to_string();
-            assert!(tool.normalize(arguments.clone()).is_ok(), "{name} does not take {arguments}");
+            assert!(tool.normalize(arguments.clone()).is_ok(), "{name} does not accept {arguments}");
             proposed.push((name, arguments));
         }
         proposed
     }
 
-    /// Every sentence, and everything that is wrong at once.
+    /// Checks all sentences and reports all mismatches together.
     pub fn check<'a>(&self, locale: &str, expected: impl IntoIterator<Item = (&'a str, Calls)>) {
         let (mut wrong, mut all) = (Vec::new(), 0);
         for (text, wanted) in expected {

@@ -1,4 +1,4 @@
-//! What a tool's test needs: an invocation as the corridor would make it.
+//! An invocation for tests of tools, as the call pipeline builds it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! HTTP servers on loopback: one that answers what a test says and remembers what it saw, and one that speaks raw bytes.
+//! HTTP servers on loopback: one that sends a fixed response and records the requests, and one that sends raw bytes.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,17 +10,17 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// One request as it arrived.
+/// A recorded request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Seen {
-    /// A header as text.
+impl ReceivedRequest {
+    /// A header as text; empty if absent.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -29,20 +29,20 @@ impl Seen {
 /// A running server; it stops when dropped.
 pub struct Server {
     pub url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     arrived: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
 impl Server {
-    /// Answers every request like this.
+    /// A server that sends this response to every request.
     pub async fn answering(status: u16, headers: &[(&'static str, &str)], body: impl Into<Bytes>) -> Self {
         let headers: Vec<(&'static str, String)> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let body: Bytes = body.into();
-        let (seen, arrived) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Notify>::default());
-        let log = Arc::clone(&seen);
+        let (requests, arrived) = (Arc::<Mutex<Vec<ReceivedRequest>>>::default(), Arc::<Notify>::default());
+        let log = Arc::clone(&requests);
         let handler = move |method, uri, sent: HeaderMap, bytes| async move {
-            log.lock().unwrap().push(Seen { method, uri, headers: sent, body: bytes });
+            log.lock().unwrap().push(ReceivedRequest { method, uri, headers: sent, body: bytes });
             let builder = headers.iter().fold(Response::builder().status(status), |builder, (name, value)| builder.header(*name, value));
             builder.body(Body::from(body)).unwrap()
         };
@@ -50,14 +50,14 @@ impl Server {
         let url = format!("http://{}/tool", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await.unwrap() });
-        Self { url, seen, arrived, _tasks: tasks }
+        Self { url, requests, arrived, _tasks: tasks }
     }
 
-    /// Reads a request, writes these bytes and then closes, or keeps the connection open for ever.
+    /// A server that reads a request, writes these bytes, and then closes the connection or keeps it open for ever.
     pub async fn raw(bytes: &'static [u8], then_hang: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/tool", listener.local_addr().unwrap());
-        let (seen, arrived) = (Arc::default(), Arc::<Notify>::default());
+        let (requests, arrived) = (Arc::default(), Arc::<Notify>::default());
         let signal = Arc::clone(&arrived);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -65,7 +65,7 @@ impl Server {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let mut request = Vec::new();
-                // Read to the end of the JSON body: closing over unread bytes would reset the connection.
+                // Reads to the end of the JSON body, because closing with unread bytes would reset the connection.
                 while request.last() != Some(&b'}') {
                     assert!(socket.read_buf(&mut request).await.unwrap() > 0, "a request arrives");
                 }
@@ -76,7 +76,7 @@ impl Server {
                 }
             }
         });
-        Self { url, seen, arrived, _tasks: tasks }
+        Self { url, requests, arrived, _tasks: tasks }
     }
 
     /// Waits until a raw server has read a request.
@@ -84,10 +84,10 @@ impl Server {
         self.arrived.notified().await;
     }
 
-    /// The only request there was.
-    pub fn only(&self) -> Seen {
-        let seen = self.seen.lock().unwrap();
-        assert_eq!(seen.len(), 1, "exactly one request per call");
-        seen[0].clone()
+    /// The recorded request; there must be exactly one.
+    pub fn only_request(&self) -> ReceivedRequest {
+        let requests = self.requests.lock().unwrap();
+        assert_eq!(requests.len(), 1, "exactly one request per call");
+        requests[0].clone()
     }
 }

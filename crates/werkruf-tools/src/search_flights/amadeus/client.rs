@@ -1,4 +1,4 @@
-//! Asks Amadeus: a shared token, a measured pace, one renewal and few pauses.
+//! The Amadeus client: a shared token, a rate limiter, one token renewal and few pauses per search.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,87 +11,87 @@ use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Clock, Deadline};
 use werkruf_store::{ProviderAccount, ProviderAccounts};
 
-use super::pace::Pace;
+use super::rate_limiter::RateLimiter;
 use super::refusal::{Refusal, refusal};
-use super::token::{Granted, Tokens};
+use super::token::{IssuedToken, TokenSource};
 use super::wire;
-use crate::search_flights::exchange::{Heard, exchange};
-use crate::search_flights::provider::{FlightProvider, Found, Side};
+use crate::search_flights::exchange::{ProviderResponse, exchange};
+use crate::search_flights::provider::{FlightProvider, FlightResults, OfferKind};
+use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::Query;
 use crate::search_flights::seal::Seal;
-use crate::search_flights::trouble::{Reason, Trouble};
 
-/// More than are shown: some are the same flight twice, some do not fit.
-const MOST_OFFERS: &str = "50";
-const PAUSES: u32 = 3;
-/// Used where a server that is too busy does not say for how long.
-const PAUSE: Duration = Duration::from_millis(150);
+/// More offers than are shown, because some are codeshares and some do not meet the constraints.
+const MAX_OFFERS: &str = "50";
+const MAX_PAUSES: u32 = 3;
+/// The pause after a 429 without `Retry-After`.
+const DEFAULT_PAUSE: Duration = Duration::from_millis(150);
 
-/// What stays as it is in a form.
-const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// The characters to percent-encode in a form body: all but unreserved ones.
+const FORM_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// How Amadeus is reached.
+/// Address and credentials of Amadeus.
 #[derive(Debug, Clone)]
 pub struct AmadeusConfig {
     pub key: String,
     pub secret: SecretString,
-    /// `test` or `prod`; names the stored token.
+    /// `test` or `prod`; part of the stored token's name.
     pub environment: String,
     /// Without a slash at the end.
     pub base_url: String,
 }
 
-/// The account.
+/// The Amadeus provider.
 pub struct Amadeus {
     client: reqwest::Client,
     config: AmadeusConfig,
-    tokens: Tokens,
-    pace: Pace,
+    tokens: TokenSource,
+    rate_limiter: RateLimiter,
 }
 
 impl Amadeus {
     pub fn new(
         config: AmadeusConfig,
         client: reqwest::Client,
-        ledger: Arc<dyn ProviderAccounts>,
+        accounts: Arc<dyn ProviderAccounts>,
         seal: Option<Seal>,
         clock: Clock,
     ) -> Self {
         let account = ProviderAccount { provider: "amadeus".to_owned(), account: config.environment.clone() };
-        let pace = Pace::for_environment(&config.environment);
-        Self { client, tokens: Tokens::new(account, ledger, seal, clock), pace, config }
+        let rate_limiter = RateLimiter::for_environment(&config.environment);
+        Self { client, tokens: TokenSource::new(account, accounts, seal, clock), rate_limiter, config }
     }
 
-    async fn offers(&self, query: &Query, deadline: Deadline) -> Result<Value, Trouble> {
+    async fn offers(&self, query: &Query, deadline: Deadline) -> Result<Value, ProviderError> {
         let (mut renewed, mut pauses) = (false, 0);
         loop {
-            self.pace.wait().await;
-            // Taken when it is our turn: while we waited somebody may have renewed it.
+            self.rate_limiter.wait().await;
+            // Read the token after the wait: another search may have renewed the token in the meantime.
             let token = self.tokens.token(None, || self.fetch_token()).await?;
-            let heard = exchange(self.request(query, &token)).await?;
-            if let Some(body) = answered(&heard) {
+            let response = exchange(self.request(query, &token)).await?;
+            if let Some(body) = offers_body(&response) {
                 return Ok(body);
             }
-            match refusal(heard.status, heard.retry_after(), &heard.text()) {
+            match refusal(response.status, response.retry_after(), &response.text()) {
                 Refusal::NewToken(_) if !renewed => {
                     renewed = true;
                     self.tokens.token(Some(&token), || self.fetch_token()).await?;
                 }
-                Refusal::Pause(trouble) if pauses < PAUSES => {
+                Refusal::Pause(error) if pauses < MAX_PAUSES => {
                     pauses += 1;
-                    let wait = trouble.retry_after.unwrap_or(PAUSE * pauses);
+                    let wait = error.retry_after.unwrap_or(DEFAULT_PAUSE * pauses);
                     if wait >= deadline.left() {
-                        return Err(trouble);
+                        return Err(error);
                     }
                     tokio::time::sleep(wait).await;
                 }
-                other => return Err(other.into_trouble()),
+                other => return Err(other.into_error()),
             }
         }
     }
 
-    /// Not held up by searches that wait for their turn: they all wait for this.
-    async fn fetch_token(&self) -> Result<Granted, Trouble> {
+    /// Does not wait for the rate limiter, because all searches wait for the token.
+    async fn fetch_token(&self) -> Result<IssuedToken, ProviderError> {
         let form = [
             ("grant_type", "client_credentials"),
             ("client_id", self.config.key.as_str()),
@@ -103,16 +103,18 @@ impl Amadeus {
             .post(format!("{}/v1/security/oauth2/token", self.config.base_url))
             .header("content-type", "application/x-www-form-urlencoded")
             .body(body);
-        let heard = exchange(request).await?;
-        let body = if heard.is_success() { heard.json() } else { None };
-        let granted = body.as_ref().and_then(|body| Some((body.get("access_token")?.as_str()?, body.get("expires_in")?.as_i64()?)));
-        match granted {
+        let response = exchange(request).await?;
+        let body = if response.is_success() { response.json() } else { None };
+        let issued = body.as_ref().and_then(|body| Some((body.get("access_token")?.as_str()?, body.get("expires_in")?.as_i64()?)));
+        match issued {
             Some((token, seconds)) if !token.is_empty() => {
-                Ok(Granted { token: SecretString::from(token), lifetime: SignedDuration::from_secs(seconds.clamp(0, 86_400)) })
+                Ok(IssuedToken { token: SecretString::from(token), lifetime: SignedDuration::from_secs(seconds.clamp(0, 86_400)) })
             }
-            // The body may hold a token: its words are not repeated.
-            _ if heard.is_success() => Err(Trouble::new(Reason::BadResponse, "the token endpoint sent no token").with_status(heard.status)),
-            _ => Err(refusal(heard.status, heard.retry_after(), &heard.text()).into_trouble()),
+            // The body may contain a token, so the error does not quote it.
+            _ if response.is_success() => {
+                Err(ProviderError::new(Reason::BadResponse, "the token endpoint sent no token").with_status(response.status))
+            }
+            _ => Err(refusal(response.status, response.retry_after(), &response.text()).into_error()),
         }
     }
 
@@ -127,7 +129,7 @@ impl Amadeus {
             ("adults", &adults),
             ("travelClass", query.cabin.upper()),
             ("currencyCode", &query.currency),
-            ("max", MOST_OFFERS),
+            ("max", MAX_OFFERS),
         ];
         parameters.extend(back.as_deref().map(|day| ("returnDate", day)));
         parameters.extend((query.children > 0).then_some(("children", children.as_str())));
@@ -146,25 +148,25 @@ impl FlightProvider for Amadeus {
         "amadeus"
     }
 
-    fn side(&self) -> Side {
-        Side::Cash
+    fn offer_kind(&self) -> OfferKind {
+        OfferKind::Cash
     }
 
-    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>> {
         Box::pin(async move {
             let mut body = self.offers(query, deadline).await?;
-            let cash = wire::offers(&body).map_err(|fault| Trouble::new(Reason::BadResponse, fault))?;
+            let cash = wire::offers(&body).map_err(|fault| ProviderError::new(Reason::BadResponse, fault))?;
             let received = json!({"data": body["data"].take(), "dictionaries": body["dictionaries"].take()});
-            Ok(Found { cash, received: Some(received), ..Found::default() })
+            Ok(FlightResults { cash, received: Some(received), ..FlightResults::default() })
         })
     }
 }
 
-fn answered(heard: &Heard) -> Option<Value> {
-    let body = if heard.is_success() { heard.json()? } else { return None };
+fn offers_body(response: &ProviderResponse) -> Option<Value> {
+    let body = if response.is_success() { response.json()? } else { return None };
     body.get("data").is_some_and(Value::is_array).then_some(body)
 }
 
 fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, FORM).to_string()
+    utf8_percent_encode(text, FORM_ENCODE_SET).to_string()
 }

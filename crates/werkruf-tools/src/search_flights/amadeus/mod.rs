@@ -1,7 +1,7 @@
-//! Amadeus Flight Offers Search v2: flights for money.
+//! Amadeus Flight Offers Search v2: cash flights.
 
 mod client;
-mod pace;
+mod rate_limiter;
 mod refusal;
 mod token;
 mod wire;

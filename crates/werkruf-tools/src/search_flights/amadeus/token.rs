@@ -1,7 +1,7 @@
-//! The access token: fetched once for everybody, kept sealed in the store, renewed before it ends.
+//! The access token: fetched once for all processes, stored encrypted, renewed before it expires.
 //!
-//! Invariant: whoever finds it bad names the token it used. Only the first of them fetches; the others find a newer one. Within a
-//! process they wait at a lock, between processes for a claim in the store, which ends by itself when its owner is gone.
+//! Invariant: a search that got a 401 names the token that it used. Only the first such search fetches a new token; the others find the
+//! newer one. Within a process a lock ensures this, between processes a claim in the store. A claim expires if its owner dies.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,123 +13,123 @@ use tokio::sync::Mutex;
 use werkruf_contract::{Clock, Deadline, Uuid};
 use werkruf_store::{ProviderAccount, ProviderAccounts, SealedToken};
 
+use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::seal::Seal;
-use crate::search_flights::trouble::{Reason, Trouble};
 
-/// A token is not used in its last moments: it would end on its way.
-const MARGIN: SignedDuration = SignedDuration::from_secs(30);
-/// How long a refusal of the keys themselves stands before they are tried again.
-const REFUSED: SignedDuration = SignedDuration::from_secs(5);
+/// A token is not used shortly before it expires, because it could expire before the request arrives.
+const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_secs(30);
+/// How long refused keys are not tried again.
+const REFUSAL_TTL: SignedDuration = SignedDuration::from_secs(5);
 
-/// How long others wait for the process that fetches, and how often they look. One that takes longer is not worth waiting for.
-const CLAIM: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(25);
+/// How long a process waits for the process that fetches the token, and how often it polls. After that it fetches a token itself.
+const CLAIM_TTL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// A token as the provider gave it.
-pub(super) struct Granted {
+/// A token as the provider issued it.
+pub(super) struct IssuedToken {
     pub(super) token: SecretString,
     pub(super) lifetime: SignedDuration,
 }
 
 #[derive(Default)]
-struct Held {
+struct TokenState {
     token: Option<(SecretString, Timestamp)>,
-    /// The keys were refused; asking again at once would only be refused again.
-    refused: Option<(Trouble, Timestamp)>,
+    /// The error and the end of the pause after refused keys.
+    refused: Option<(ProviderError, Timestamp)>,
 }
 
-/// The one place tokens come from.
-pub(super) struct Tokens {
+/// The only source of tokens in this process.
+pub(super) struct TokenSource {
     account: ProviderAccount,
-    ledger: Arc<dyn ProviderAccounts>,
-    /// Without a key nothing is stored; the token lives in memory.
+    accounts: Arc<dyn ProviderAccounts>,
+    /// Without an encryption key the token is kept only in memory.
     seal: Option<Seal>,
     clock: Clock,
-    /// This process, among those that share the store.
+    /// The owner id of this process's claims.
     owner: Uuid,
-    held: Mutex<Held>,
+    state: Mutex<TokenState>,
 }
 
-impl Tokens {
-    pub(super) fn new(account: ProviderAccount, ledger: Arc<dyn ProviderAccounts>, seal: Option<Seal>, clock: Clock) -> Self {
-        Self { account, ledger, seal, owner: clock.new_id(), clock, held: Mutex::default() }
+impl TokenSource {
+    pub(super) fn new(account: ProviderAccount, accounts: Arc<dyn ProviderAccounts>, seal: Option<Seal>, clock: Clock) -> Self {
+        Self { account, accounts, seal, owner: clock.new_id(), clock, state: Mutex::default() }
     }
 
-    /// A token that is good for a while and is not `bad`: held, stored, or fetched. All who ask wait for the one who fetches.
-    pub(super) async fn token<F>(&self, bad: Option<&SecretString>, fetch: impl FnOnce() -> F + Send) -> Result<SecretString, Trouble>
+    /// A valid token other than `bad`: from memory, from the store, or fetched. Concurrent callers wait for the one that fetches.
+    pub(super) async fn token<F>(&self, bad: Option<&SecretString>, fetch: impl FnOnce() -> F + Send) -> Result<SecretString, ProviderError>
     where
-        F: Future<Output = Result<Granted, Trouble>> + Send,
+        F: Future<Output = Result<IssuedToken, ProviderError>> + Send,
     {
-        let mut held = self.held.lock().await;
+        let mut state = self.state.lock().await;
         let now = self.clock.now();
         let is_bad = |token: &SecretString| bad.is_some_and(|bad| bad.expose_secret() == token.expose_secret());
-        if let Some((token, until)) = &held.token
+        if let Some((token, until)) = &state.token
             && *until > now
             && !is_bad(token)
         {
             return Ok(token.clone());
         }
-        if let Some((trouble, until)) = &held.refused
+        if let Some((error, until)) = &state.refused
             && *until > now
         {
-            return Err(trouble.clone());
+            return Err(error.clone());
         }
         if let Some((token, until)) = self.stored_or_claimed(now, is_bad).await {
-            held.token = Some((token.clone(), until));
+            state.token = Some((token.clone(), until));
             return Ok(token);
         }
         let fetched = match fetch().await {
-            Ok(granted) => {
-                let expires_at = now.checked_add(granted.lifetime).unwrap_or(now);
-                // A short-lived token keeps most of its life.
-                let margin = MARGIN.min(granted.lifetime / 4);
+            Ok(issued) => {
+                let expires_at = now.checked_add(issued.lifetime).unwrap_or(now);
+                // The margin of a short-lived token is smaller.
+                let margin = EXPIRY_MARGIN.min(issued.lifetime / 4);
                 let until = expires_at.checked_sub(margin).unwrap_or(expires_at);
-                self.store(&granted.token, expires_at, now).await;
-                *held = Held { token: Some((granted.token.clone(), until)), refused: None };
-                Ok(granted.token)
+                self.store(&issued.token, expires_at, now).await;
+                *state = TokenState { token: Some((issued.token.clone(), until)), refused: None };
+                Ok(issued.token)
             }
-            Err(trouble) => {
-                if trouble.reason == Reason::Credentials {
-                    held.refused = Some((trouble.clone(), now.checked_add(REFUSED).unwrap_or(now)));
+            Err(error) => {
+                if error.reason == Reason::Credentials {
+                    state.refused = Some((error.clone(), now.checked_add(REFUSAL_TTL).unwrap_or(now)));
                 }
-                Err(trouble)
+                Err(error)
             }
         };
         self.release().await;
         fetched
     }
 
-    /// A stored token that is not bad, waited for while another process fetches it. `None`: it is for us to fetch.
+    /// A stored token that is not bad. Waits while another process fetches one. `None` means that this process must fetch the token.
     async fn stored_or_claimed(&self, now: Timestamp, is_bad: impl Fn(&SecretString) -> bool) -> Option<(SecretString, Timestamp)> {
-        // Without a key there is nothing to share, and nobody to wait for.
+        // Without an encryption key no token is shared between processes.
         self.seal.as_ref()?;
-        let patience = Deadline::after(CLAIM);
+        let wait_limit = Deadline::after(CLAIM_TTL);
         loop {
             let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
             if found.is_some() {
                 return found;
             }
-            // A store that does not answer keeps nobody from searching.
-            if self.ledger.claim_token(self.account.clone(), self.owner, CLAIM, now).await.unwrap_or(true) {
-                // Between our look and our claim somebody may have stored one.
+            // If the store fails, the search continues without a claim.
+            if self.accounts.claim_token(self.account.clone(), self.owner, CLAIM_TTL, now).await.unwrap_or(true) {
+                // Another process may have stored a token between the read and the claim.
                 let found = self.stored(now).await.filter(|(token, _)| !is_bad(token));
                 if found.is_some() {
                     self.release().await;
                 }
                 return found;
             }
-            if patience.passed() {
+            if wait_limit.passed() {
                 return None;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     async fn release(&self) {
         if self.seal.is_some()
-            && let Err(error) = self.ledger.release_token(self.account.clone(), self.owner).await
+            && let Err(error) = self.accounts.release_token(self.account.clone(), self.owner).await
         {
-            tracing::debug!(%error, "the claim for a token could not be given back; it ends by itself");
+            tracing::debug!(%error, "the claim for a token could not be released; it expires");
         }
     }
 
@@ -137,19 +137,19 @@ impl Tokens {
         format!("{}/{}", self.account.provider, self.account.account)
     }
 
-    /// Another process's, or our own from before a restart.
+    /// The stored token: of another process, or of this one before a restart.
     async fn stored(&self, now: Timestamp) -> Option<(SecretString, Timestamp)> {
         let seal = self.seal.as_ref()?;
-        let row = self.ledger.provider_token(self.account.clone()).await.ok()??;
-        let until = row.expires_at.checked_sub(MARGIN).ok()?;
+        let row = self.accounts.provider_token(self.account.clone()).await.ok()??;
+        let until = row.expires_at.checked_sub(EXPIRY_MARGIN).ok()?;
         let token = (until > now).then(|| seal.open(&self.purpose(), &row.sealed)).flatten()?;
         Some((SecretString::from(token), until))
     }
 
     async fn store(&self, token: &SecretString, expires_at: Timestamp, now: Timestamp) {
         let Some(sealed) = self.seal.as_ref().and_then(|seal| seal.close(&self.purpose(), token.expose_secret())) else { return };
-        if let Err(error) = self.ledger.put_provider_token(self.account.clone(), SealedToken { sealed, expires_at }, now).await {
-            tracing::warn!(%error, "a provider's token could not be stored; other processes fetch their own");
+        if let Err(error) = self.accounts.put_provider_token(self.account.clone(), SealedToken { sealed, expires_at }, now).await {
+            tracing::warn!(%error, "the token of a provider could not be stored; other processes fetch their own");
         }
     }
 }

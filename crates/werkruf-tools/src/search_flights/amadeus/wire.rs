@@ -1,14 +1,15 @@
-//! What Amadeus' Flight Offers Search v2 sends, and what it means.
+//! Parses responses of Amadeus Flight Offers Search v2.
 //!
-//! The total is for all travellers; the cabin stands per flight and may differ; a flight without an operating carrier
-//! is flown by whoever sells it.
+//! The total is for all travellers. The cabin is given per segment and may differ. A segment without an operating carrier
+//! is operated by the marketing carrier.
 
 use serde_json::Value;
 
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Cash, Itinerary, Place, minutes_of};
 
-/// Reads the offers of an answer; the error says what it was instead. An offer that makes no sense is left out.
+/// Parses the offers of a response. An invalid offer is left out.
 pub fn offers(body: &Value) -> Result<Vec<Cash>, String> {
     let data = body.get("data").and_then(Value::as_array).ok_or("no list of offers")?;
     let carriers = body.pointer("/dictionaries/carriers").unwrap_or(&Value::Null);
@@ -59,7 +60,7 @@ fn itinerary(itinerary: &Value, traveller: &Value) -> Option<Itinerary> {
     })
 }
 
-/// The cabin the first traveller has on this flight.
+/// The cabin of the first traveller on this segment.
 fn cabin(segment: &Value, traveller: &Value) -> Option<String> {
     let id = text(segment, "id")?;
     let fares = traveller.get("fareDetailsBySegment")?.as_array()?;
@@ -68,8 +69,4 @@ fn cabin(segment: &Value, traveller: &Value) -> Option<String> {
 
 fn place(end: &Value) -> Option<Place> {
     Some(Place { airport: Some(text(end, "iataCode")?.to_owned()), local_time: text(end, "at").map(str::to_owned) })
-}
-
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
 }

@@ -1,4 +1,4 @@
-//! Asks Duffel: one offer request with its offers in the answer.
+//! The Duffel client: one offer request whose response contains the offers.
 
 use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Deadline};
 
 use super::wire;
-use crate::search_flights::exchange::{Heard, exchange};
-use crate::search_flights::provider::{FlightProvider, Found, Side};
+use crate::search_flights::exchange::{ProviderResponse, exchange};
+use crate::search_flights::provider::{FlightProvider, FlightResults, OfferKind};
+use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::Query;
-use crate::search_flights::trouble::{Reason, Trouble};
 
-/// The least and the most Duffel lets its airlines take, in milliseconds.
+/// The range of Duffel's `supplier_timeout`, in milliseconds.
 const SUPPLIER_MS: (u64, u64) = (2_000, 60_000);
-/// Left for the answer itself.
+/// Time that is reserved for the response itself.
 const MARGIN_MS: u64 = 1_000;
 
-/// How Duffel is reached.
+/// Address and credentials of Duffel.
 #[derive(Debug, Clone)]
 pub struct DuffelConfig {
     pub key: SecretString,
@@ -24,7 +24,7 @@ pub struct DuffelConfig {
     pub base_url: String,
 }
 
-/// The account.
+/// The Duffel provider.
 pub struct Duffel {
     client: reqwest::Client,
     config: DuffelConfig,
@@ -66,32 +66,32 @@ impl FlightProvider for Duffel {
         "duffel"
     }
 
-    fn side(&self) -> Side {
-        Side::Cash
+    fn offer_kind(&self) -> OfferKind {
+        OfferKind::Cash
     }
 
-    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>> {
         Box::pin(async move {
-            let heard = exchange(self.request(query, deadline)).await?;
-            let body = if heard.is_success() { heard.json() } else { None };
+            let response = exchange(self.request(query, deadline)).await?;
+            let body = if response.is_success() { response.json() } else { None };
             match body.as_ref().and_then(|body| wire::offers(body).ok()) {
-                Some(cash) => Ok(Found { cash, ..Found::default() }),
-                None => Err(refusal(&heard)),
+                Some(cash) => Ok(FlightResults { cash, ..FlightResults::default() }),
+                None => Err(refusal(&response)),
             }
         })
     }
 }
 
-fn refusal(heard: &Heard) -> Trouble {
-    let body = heard.json().unwrap_or(Value::Null);
-    let words = body.pointer("/errors/0/message").or_else(|| body.pointer("/errors/0/title")).and_then(Value::as_str);
-    let cause = format!("Duffel answered {}: {}", heard.status, words.unwrap_or("no reason given"));
-    let trouble = match heard.status {
-        401 | 403 => Trouble::new(Reason::Credentials, cause),
-        429 => Trouble::new(Reason::Quota, cause).worth_another(heard.retry_after()),
-        200..=299 => Trouble::new(Reason::BadResponse, cause),
-        400..=499 => Trouble::new(Reason::Upstream, cause).final_one(),
-        _ => Trouble::new(Reason::Upstream, cause),
+fn refusal(response: &ProviderResponse) -> ProviderError {
+    let body = response.json().unwrap_or(Value::Null);
+    let reason_text = body.pointer("/errors/0/message").or_else(|| body.pointer("/errors/0/title")).and_then(Value::as_str);
+    let cause = format!("Duffel answered {}: {}", response.status, reason_text.unwrap_or("no reason given"));
+    let error = match response.status {
+        401 | 403 => ProviderError::new(Reason::Credentials, cause),
+        429 => ProviderError::new(Reason::Quota, cause).retryable_after(response.retry_after()),
+        200..=299 => ProviderError::new(Reason::BadResponse, cause),
+        400..=499 => ProviderError::new(Reason::Upstream, cause).not_retryable(),
+        _ => ProviderError::new(Reason::Upstream, cause),
     };
-    trouble.with_status(heard.status)
+    error.with_status(response.status)
 }

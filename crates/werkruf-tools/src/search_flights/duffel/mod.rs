@@ -1,4 +1,4 @@
-//! Duffel: flights for money, the second source.
+//! Duffel: the second provider of cash flights.
 
 mod client;
 mod wire;

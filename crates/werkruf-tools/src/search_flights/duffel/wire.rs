@@ -1,13 +1,14 @@
-//! What Duffel's offer requests send, and what it means.
+//! Parses responses to Duffel offer requests.
 //!
-//! The total is for all passengers and there is no price per person, so only a lone traveller's price is known.
+//! The total is for all passengers and there is no price per person, so the price per person is known only for a single passenger.
 
 use serde_json::Value;
 
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Cash, Itinerary, Place, minutes_of};
 
-/// Reads the offers of an answer, of an offer request or of a list of offers.
+/// Parses the offers of an offer request or of a list of offers.
 pub fn offers(body: &Value) -> Result<Vec<Cash>, String> {
     let listed = body.pointer("/data/offers").or_else(|| body.get("data")).and_then(Value::as_array);
     Ok(listed.ok_or("no list of offers")?.iter().filter_map(offer).collect())
@@ -60,8 +61,4 @@ fn itinerary(slice: &Value) -> Option<Itinerary> {
         operating: segments.iter().map(operated).collect::<Option<_>>()?,
         cabins: segments.iter().map(cabin).collect(),
     })
-}
-
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
 }

@@ -1,4 +1,4 @@
-//! Asks Seats.aero. Every call is counted in the store before it leaves.
+//! The Seats.aero client. Every call is counted in the store before it is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use super::refusal::refusal;
 use super::wire::{Row, search_page, trips_page};
 use crate::search_flights::account;
 use crate::search_flights::cabin::Cabin;
-use crate::search_flights::exchange::{Heard, exchange};
+use crate::search_flights::exchange::{ProviderResponse, exchange};
 use crate::search_flights::offer::Award;
-use crate::search_flights::provider::{Details, FlightProvider, Found, Side};
+use crate::search_flights::provider::{Details, FlightProvider, FlightResults, OfferKind};
+use crate::search_flights::provider_error::{ProviderError, Reason};
 use crate::search_flights::query::{Days, Query};
-use crate::search_flights::trouble::{Reason, Trouble};
 
-/// A week of one route in every program has fewer rows; with trips more would take many seconds.
-const TAKE: &str = "200";
-/// What must be left of the deadline after a pause the server asked for.
-const WORTH_A_WAIT: Duration = Duration::from_millis(500);
+/// A week of one route in all programs has fewer rows. A larger page with trips would take many seconds.
+const PAGE_SIZE: &str = "200";
+/// The time that must be left before the deadline after a pause that the server requested.
+const MIN_TIME_AFTER_WAIT: Duration = Duration::from_millis(500);
 
-/// How Seats.aero is reached.
+/// Address, key and quota of Seats.aero.
 #[derive(Debug, Clone)]
 pub struct SeatsaeroConfig {
     pub key: SecretString,
@@ -34,70 +34,71 @@ pub struct SeatsaeroConfig {
     pub daily_quota: u32,
 }
 
-/// The account.
+/// The Seats.aero provider.
 pub struct Seatsaero {
     client: reqwest::Client,
     config: SeatsaeroConfig,
     account: ProviderAccount,
-    ledger: Arc<dyn ProviderAccounts>,
+    accounts: Arc<dyn ProviderAccounts>,
     clock: Clock,
 }
 
 impl Seatsaero {
-    pub fn new(config: SeatsaeroConfig, client: reqwest::Client, ledger: Arc<dyn ProviderAccounts>, clock: Clock) -> Self {
+    pub fn new(config: SeatsaeroConfig, client: reqwest::Client, accounts: Arc<dyn ProviderAccounts>, clock: Clock) -> Self {
         let account = account::by_key("seatsaero", &config.key);
-        Self { client, config, account, ledger, clock }
+        Self { client, config, account, accounts, clock }
     }
 
-    /// One direction.
-    async fn leg(&self, query: &Query, from: &str, to: &str, days: Days, deadline: Deadline) -> Result<(Vec<Award>, bool), Trouble> {
+    /// Searches one direction.
+    async fn leg(&self, query: &Query, from: &str, to: &str, days: Days, deadline: Deadline) -> Result<(Vec<Award>, bool), ProviderError> {
         let mut waited = false;
         loop {
-            let heard = self.counted(self.request(query, from, to, days)).await?;
-            let body = if heard.is_success() { heard.json() } else { None };
+            let response = self.send_counted(self.request(query, from, to, days)).await?;
+            let body = if response.is_success() { response.json() } else { None };
             if let Some(page) = body.as_ref().and_then(|body| search_page(body).ok()) {
                 let awards = page.rows.into_iter().flat_map(|row| awards(row, query.cabin, query.nonstop)).collect();
                 return Ok((awards, page.has_more));
             }
-            let trouble = refusal(heard.status, heard.retry_after(), &heard.text());
-            match trouble.retry_after.filter(|wait| !waited && *wait + WORTH_A_WAIT < deadline.left()) {
+            let error = refusal(response.status, response.retry_after(), &response.text());
+            match error.retry_after.filter(|wait| !waited && *wait + MIN_TIME_AFTER_WAIT < deadline.left()) {
                 Some(wait) => {
                     waited = true;
                     tokio::time::sleep(wait).await;
                 }
-                None => return Err(trouble),
+                None => return Err(error),
             }
         }
     }
 
-    /// Sends a call that the day's quota allows, and remembers what the answer says about the rest of it.
-    async fn counted(&self, request: RequestBuilder) -> Result<Heard, Trouble> {
+    /// Sends a call if the daily quota allows it, and stores the remaining quota that the response reports.
+    async fn send_counted(&self, request: RequestBuilder) -> Result<ProviderResponse, ProviderError> {
         let day = self.clock.now().to_zoned(TimeZone::UTC).date();
-        let spent = self.ledger.spend_call(self.account.clone(), day, self.config.daily_quota).await.map_err(|error| uncounted(&error))?;
+        let spent =
+            self.accounts.spend_call(self.account.clone(), day, self.config.daily_quota).await.map_err(|error| count_failed(&error))?;
         let Some(call) = spent else {
-            return Err(Trouble::new(Reason::Quota, "the day's calls are used up"));
+            return Err(ProviderError::new(Reason::Quota, "the daily quota is used up"));
         };
-        let heard = exchange(request).await?;
-        let noted = if heard.status == 429 && heard.retry_after().is_none() {
-            self.ledger.close_day(self.account.clone(), day).await
-        } else if let Some(left) = heard.number("x-ratelimit-remaining") {
-            self.ledger.calls_left(self.account.clone(), day, call, left).await
+        let response = exchange(request).await?;
+        let noted = if response.status == 429 && response.retry_after().is_none() {
+            self.accounts.close_day(self.account.clone(), day).await
+        } else if let Some(left) = response.number("x-ratelimit-remaining") {
+            self.accounts.calls_left(self.account.clone(), day, call, left).await
         } else {
             Ok(())
         };
         if let Err(error) = noted {
-            // The count itself was written before the call, so the quota still holds.
-            tracing::warn!(%error, "what Seats.aero says of its quota could not be kept");
+            // The call itself was counted before it was sent, so the quota is still respected.
+            tracing::warn!(%error, "the remaining quota that Seats.aero reported could not be stored");
         }
-        Ok(heard)
+        Ok(response)
     }
 
-    /// Everything behind one availability; a call of its own.
-    async fn behind(&self, award: &str, trip: Option<&str>) -> Result<Details, Trouble> {
-        let heard = self.counted(self.get(&format!("trips/{award}"))).await?;
-        let body = if heard.is_success() { heard.json() } else { None };
+    /// The trips and booking links of one availability. This is a separate call and counts against the quota.
+    async fn trip_details(&self, award: &str, trip: Option<&str>) -> Result<Details, ProviderError> {
+        let response = self.send_counted(self.get(&format!("trips/{award}"))).await?;
+        let body = if response.is_success() { response.json() } else { None };
         let Some(page) = body.as_ref().and_then(|body| trips_page(body).ok()) else {
-            return Err(refusal(heard.status, heard.retry_after(), &heard.text()));
+            return Err(refusal(response.status, response.retry_after(), &response.text()));
         };
         let segments = page.trips.into_iter().find(|one| Some(one.trip_id.as_str()) == trip).and_then(|trip| trip.segments);
         Ok(Details { booking_links: page.booking_links, segments })
@@ -120,7 +121,7 @@ impl Seatsaero {
             ("cabins", query.cabin.award()),
             ("order_by", "lowest_mileage"),
             ("include_trips", "true"),
-            ("take", TAKE),
+            ("take", PAGE_SIZE),
         ];
         if query.nonstop {
             parameters.push(("only_direct_flights", "true"));
@@ -137,17 +138,17 @@ impl FlightProvider for Seatsaero {
         "seatsaero"
     }
 
-    fn side(&self) -> Side {
-        Side::Awards
+    fn offer_kind(&self) -> OfferKind {
+        OfferKind::Awards
     }
 
-    fn details<'a>(&'a self, award: &'a str, trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, Trouble>>> {
-        // The id comes back from the session state, which can be written from outside.
-        let tidy = !award.is_empty() && award.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        tidy.then(|| Box::pin(self.behind(award, trip)) as BoxFuture<'a, _>)
+    fn details<'a>(&'a self, award: &'a str, trip: Option<&'a str>) -> Option<BoxFuture<'a, Result<Details, ProviderError>>> {
+        // The id comes from the session state, which clients can write.
+        let is_plain_id = !award.is_empty() && award.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        is_plain_id.then(|| Box::pin(self.trip_details(award, trip)) as BoxFuture<'a, _>)
     }
 
-    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<Found, Trouble>> {
+    fn search<'a>(&'a self, query: &'a Query, deadline: Deadline) -> BoxFuture<'a, Result<FlightResults, ProviderError>> {
         Box::pin(async move {
             let out = self.leg(query, &query.origin, &query.destination, query.out, deadline);
             let back = async {
@@ -158,21 +159,23 @@ impl FlightProvider for Seatsaero {
             };
             let (out, back) = join(out, back).await;
             match (out, back) {
-                (Ok((awards, has_more)), None) => Ok(Found { awards, has_more, ..Found::default() }),
+                (Ok((awards, has_more)), None) => Ok(FlightResults { awards, has_more, ..FlightResults::default() }),
                 (Ok((awards, more)), Some(Ok((awards_return, even_more)))) => {
-                    Ok(Found { awards, awards_return, has_more: more || even_more, ..Found::default() })
+                    Ok(FlightResults { awards, awards_return, has_more: more || even_more, ..FlightResults::default() })
                 }
-                (Ok((awards, has_more)), Some(Err(trouble))) => Ok(Found { awards, has_more, lacking: Some(trouble), ..Found::default() }),
-                (Err(trouble), Some(Ok((awards_return, has_more)))) => {
-                    Ok(Found { awards_return, has_more, lacking: Some(trouble), ..Found::default() })
+                (Ok((awards, has_more)), Some(Err(error))) => {
+                    Ok(FlightResults { awards, has_more, partial_error: Some(error), ..FlightResults::default() })
                 }
-                (Err(trouble), _) => Err(trouble),
+                (Err(error), Some(Ok((awards_return, has_more)))) => {
+                    Ok(FlightResults { awards_return, has_more, partial_error: Some(error), ..FlightResults::default() })
+                }
+                (Err(error), _) => Err(error),
             }
         })
     }
 }
 
-/// The wanted cabin of a row, with the shortest trip that really costs what is quoted.
+/// The award of the requested cabin, with the shortest trip at the quoted price.
 fn awards(row: Row, cabin: Cabin, nonstop: bool) -> Option<Award> {
     let priced = row.awards.into_iter().find(|priced| priced.cabin == cabin)?;
     let mut award = if nonstop { priced.nonstop? } else { priced.award };
@@ -182,6 +185,6 @@ fn awards(row: Row, cabin: Cabin, nonstop: bool) -> Option<Award> {
     Some(award)
 }
 
-fn uncounted(error: &StoreError) -> Trouble {
-    Trouble::new(Reason::Upstream, format!("the call could not be counted, so it was not made: {error}"))
+fn count_failed(error: &StoreError) -> ProviderError {
+    ProviderError::new(Reason::Upstream, format!("the call could not be counted, so it was not made: {error}"))
 }

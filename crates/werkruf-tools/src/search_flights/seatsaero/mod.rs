@@ -1,4 +1,4 @@
-//! Seats.aero: seats for miles, from its cached search. One search is one call of a small daily quota.
+//! Seats.aero: award flights from its cached search. Each search counts against a small daily quota.
 
 mod client;
 mod refusal;

@@ -1,12 +1,13 @@
-//! What Seats.aero sends, and what it means.
+//! Parses responses of Seats.aero.
 //!
-//! A price is `{C}MileageCost`, never its `Raw` twin (dynamically priced space); zero seats and zero taxes mean "not
-//! published"; times carry a `Z` that is not true. Rows are read field by field: one odd row loses itself, not the page.
+//! The price is `{C}MileageCost`, never `{C}MileageCostRaw` (dynamically priced seats). Zero seats and zero taxes mean "not
+//! published". Times end in `Z` but are local times. Rows are parsed field by field: an invalid row is skipped, not the page.
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 
 use crate::search_flights::cabin::Cabin;
+use crate::search_flights::json::text;
 use crate::search_flights::money::Money;
 use crate::search_flights::offer::{Award, BookingLink, Place, Segment, Trip, codes};
 
@@ -19,14 +20,14 @@ pub struct SearchPage {
     pub cursor: Option<i64>,
 }
 
-/// One route, day and program: its price per cabin, and the trips that came along.
+/// One route, day and program: the price per cabin, and the included trips.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub awards: Vec<Priced>,
     pub trips: Vec<Trip>,
 }
 
-/// A cabin's price, and that of its nonstop flights where they have one of their own.
+/// The price of a cabin, and the price of its nonstop flights if they have a separate one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Priced {
     pub cabin: Cabin,
@@ -34,7 +35,7 @@ pub struct Priced {
     pub nonstop: Option<Award>,
 }
 
-/// Everything behind one availability.
+/// The trips and booking links of one availability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TripsPage {
     pub trips: Vec<Trip>,
@@ -42,18 +43,18 @@ pub struct TripsPage {
     pub carriers: Map<String, Value>,
 }
 
-/// Reads a page of `/search`; the error says what it was instead.
+/// Parses a page of `/search`. The error quotes the message of the response.
 pub fn search_page(body: &Value) -> Result<SearchPage, String> {
     let data = body.get("data").and_then(Value::as_array).ok_or_else(|| not_a("search result", body))?;
-    let mut seen: Vec<&str> = Vec::new();
+    let mut known_ids: Vec<&str> = Vec::new();
     let mut rows = Vec::new();
     for row in data {
-        // Pages overlap; the same availability counts once.
+        // Pages overlap, so each availability is counted once.
         let id = text(row, "ID").unwrap_or_default();
-        if !id.is_empty() && seen.contains(&id) {
+        if !id.is_empty() && known_ids.contains(&id) {
             continue;
         }
-        seen.push(id);
+        known_ids.push(id);
         rows.extend(self::row(row));
     }
     Ok(SearchPage {
@@ -64,10 +65,10 @@ pub fn search_page(body: &Value) -> Result<SearchPage, String> {
     })
 }
 
-/// Reads `/trips/{id}`.
+/// Parses a response of `/trips/{id}`.
 pub fn trips_page(body: &Value) -> Result<TripsPage, String> {
     let data = body.get("data").and_then(Value::as_array).ok_or_else(|| not_a("list of trips", body))?;
-    // A trip without a currency is priced in that of its neighbours, where they agree.
+    // A trip without a currency gets the currency of the other trips, if they all have the same one.
     let mut currencies: Vec<&str> = data.iter().filter_map(|trip| text(trip, "TaxesCurrency")).filter(|text| !text.is_empty()).collect();
     currencies.dedup();
     let shared = if let [only] = currencies.as_slice() { Some(*only) } else { None };
@@ -182,7 +183,7 @@ fn segment(segment: &Value) -> Option<Segment> {
     })
 }
 
-/// The clock at the airport, without the `Z` that is not meant; "0001-01-01…" is no time.
+/// The local time at the airport without the wrong `Z`; "0001-01-01…" means no time.
 fn local(text: &str) -> Option<String> {
     let clock = text.get(..19)?;
     let fits = clock.as_bytes().get(10) == Some(&b'T') && !clock.starts_with("0001-");
@@ -197,15 +198,11 @@ fn seats(of: &Value, field: &str) -> Option<i64> {
     number(of, field).filter(|seats| *seats > 0)
 }
 
-fn text<'a>(of: &'a Value, field: &str) -> Option<&'a str> {
-    of.get(field).and_then(Value::as_str)
-}
-
 fn flag(of: &Value, field: &str) -> bool {
     of.get(field).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Miles are a string in rows and a number in trips.
+/// An integer field. Miles are a string in rows and a number in trips.
 fn number(of: &Value, field: &str) -> Option<i64> {
     let value = of.get(field)?;
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())

@@ -1,27 +1,27 @@
-//! What was shown last, numbered as it was shown, so that "the second one" means something.
+//! The flights shown last, with their numbers, so that `select_itinerary` can resolve "the second one".
 
 use serde_json::{Value, json};
 use werkruf_contract::Texts;
 
 use super::offer::{Award, Cash};
-use super::text::{Told, award_line, cash_line};
+use super::summary::{SearchSummary, award_line, cash_line};
 
-/// Where it stands in the session state.
-pub(crate) const SHOWN: &str = "last_flight_results";
+/// The session state field.
+pub(crate) const LAST_RESULTS: &str = "last_flight_results";
 
-/// Small: it travels with the conversation's state.
-pub(super) fn list(told: &Told<'_>, words: &Texts) -> Value {
-    let query = &told.request.query;
+/// The list for the session state. It is kept small, because it is part of every session state.
+pub(super) fn list(summary: &SearchSummary<'_>, texts: &Texts) -> Value {
+    let query = &summary.request.query;
     let awards = |kind: &'static str, awards: &[Award], days| -> Vec<Value> {
-        awards.iter().map(|award| award_entry(kind, award, &award_line(words, award, days))).collect()
+        awards.iter().map(|award| award_entry(kind, award, &award_line(texts, award, days))).collect()
     };
-    let mut out = awards("award", told.awards, query.out);
-    out.extend(query.back.map(|days| awards("award_return", told.awards_return, days)).unwrap_or_default());
-    let cash: Vec<Value> = told.cash.iter().map(|offer| cash_entry(offer, &cash_line(words, offer))).collect();
-    let mut all = if told.request.awards_first || cash.is_empty() { [out, cash].concat() } else { [cash, out].concat() };
+    let mut out = awards("award", summary.awards, query.out);
+    out.extend(query.back.map(|days| awards("award_return", summary.awards_return, days)).unwrap_or_default());
+    let cash: Vec<Value> = summary.cash.iter().map(|offer| cash_entry(offer, &cash_line(texts, offer))).collect();
+    let mut all = if summary.request.awards_first || cash.is_empty() { [out, cash].concat() } else { [cash, out].concat() };
     for (at, entry) in all.iter_mut().enumerate() {
         entry["index"] = json!(at + 1);
-        if told.sandbox {
+        if summary.sandbox {
             entry["sandbox"] = json!(true);
         }
     }

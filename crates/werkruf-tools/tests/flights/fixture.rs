@@ -1,4 +1,4 @@
-//! The tool with its providers, and how a test calls it.
+//! The flight tools over provider stubs and a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use werkruf_tools::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, Seal, S
 use crate::stubs::{SEATS_KEY, Stub, Stubs};
 use crate::support::invocation;
 
-/// Providers on loopback and a store; tools are made on top of them.
-pub struct House {
+/// Provider stubs on loopback and a store.
+pub struct Fixture {
     pub stubs: Stubs,
     pub store: Arc<SqliteStore>,
     pub clock: Clock,
@@ -23,8 +23,8 @@ pub struct House {
     pub folder: TempDir,
 }
 
-/// What a test changes.
-pub struct Change {
+/// The configuration of one process.
+pub struct Options {
     pub deadline: Duration,
     pub cache: Duration,
     pub quota: u32,
@@ -32,16 +32,16 @@ pub struct Change {
     pub duffel: bool,
 }
 
-impl Default for Change {
+impl Default for Options {
     fn default() -> Self {
         Self { deadline: Duration::from_secs(5), cache: Duration::ZERO, quota: 1000, amadeus: true, duffel: false }
     }
 }
 
-impl House {
+impl Fixture {
     pub async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Time of the calendar stands still; deadlines run.
+        // The clock does not advance; deadlines still expire.
         let clock = Clock::driven(|| "2026-11-15T12:00:00Z".parse().unwrap(), 1);
         let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
         Self { stubs: Stubs::start().await, store, clock, client: http_client(&HttpLimits::default()).unwrap(), folder }
@@ -51,8 +51,8 @@ impl House {
         &self.stubs.stub
     }
 
-    /// One process with these providers.
-    pub fn tools(&self, change: &Change) -> Tools {
+    /// The tools of one process with these providers.
+    pub fn tools(&self, change: &Options) -> Tools {
         let url = self.stubs.url.clone();
         let seatsaero =
             Some(SeatsaeroConfig { key: SecretString::from(SEATS_KEY), base_url: format!("{url}/partnerapi"), daily_quota: change.quota });
@@ -68,14 +68,14 @@ impl House {
         Tools { list: flight_tools(Arc::new(flights), self.clock.clone()), invocation: invocation() }
     }
 
-    /// A process without any key.
-    pub fn bare_tools(&self) -> Tools {
+    /// The tools of a process without provider keys.
+    pub fn tools_without_keys(&self) -> Tools {
         let flights = Flights::new(FlightsConfig::default(), &self.client, Arc::clone(&self.store) as _, None, self.clock.clone());
         Tools { list: flight_tools(Arc::new(flights), self.clock.clone()), invocation: invocation() }
     }
 }
 
-/// The tools of one process, called by one person of one tenant.
+/// The tools of one process, called by one user of one tenant.
 pub struct Tools {
     list: Vec<Arc<dyn ToolObject>>,
     pub invocation: Invocation,
@@ -108,20 +108,20 @@ impl Tools {
     }
 }
 
-/// The request most tests make.
-pub fn whole() -> Value {
+/// The arguments that most tests use.
+pub fn base_args() -> Value {
     json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"})
 }
 
-/// The same with some fields changed.
-pub fn with(mut change: Value) -> Value {
-    let mut args = whole();
+/// The base arguments with changed fields.
+pub fn args_with(mut change: Value) -> Value {
+    let mut args = base_args();
     args.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
     args
 }
 
-/// How a provider did: status and reason.
-pub fn did(reply: &Reply, name: &str) -> (String, String) {
+/// Status and reason in the report on a provider.
+pub fn provider_status(reply: &Reply, name: &str) -> (String, String) {
     let report = reply.data["providers"].as_array().unwrap().iter().find(|report| report["name"] == name).unwrap();
     (report["status"].as_str().unwrap().to_owned(), report["reason"].as_str().unwrap_or("").to_owned())
 }

@@ -1,50 +1,50 @@
-//! Why a provider has nothing to say. Named in the answer, so that nobody takes silence for "no flights".
+//! Provider errors. The result names them, so that a failed provider is not mistaken for "no flights".
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What the answer says about a provider that did not do its part.
+/// The reason in the report on a provider that failed or was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The day's or month's calls are used up, or it asks to be left alone for now.
+    /// The daily or monthly quota is used up, or the provider rate-limits requests.
     Quota,
-    /// The operator must look at the keys.
+    /// The provider refused the keys; the operator must check them.
     Credentials,
     Timeout,
-    /// It failed, or refused what we sent.
+    /// The provider failed or refused the request.
     Upstream,
-    /// It sent something that is no answer.
+    /// The provider sent an invalid response.
     BadResponse,
     NotConfigured,
-    /// Flights for money were not wanted.
+    /// The search was for awards only.
     AwardOnly,
 }
 
-/// A provider's failure: the reason is for everybody, the cause for the operator's log.
+/// An error of a provider. The reason is shown to the user; the cause is only for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ProviderError {
     pub reason: Reason,
     pub cause: String,
-    /// The same request may succeed later.
+    /// Whether the same request may succeed later.
     pub retryable: bool,
     pub retry_after: Option<Duration>,
     pub status: Option<u16>,
 }
 
-impl Trouble {
+impl ProviderError {
     pub(crate) fn new(reason: Reason, cause: impl Into<String>) -> Self {
         let retryable = matches!(reason, Reason::Timeout | Reason::Upstream | Reason::BadResponse);
         Self { reason, cause: cause.into(), retryable, retry_after: None, status: None }
     }
 
-    pub(crate) fn final_one(mut self) -> Self {
+    pub(crate) fn not_retryable(mut self) -> Self {
         self.retryable = false;
         self
     }
 
-    pub(crate) fn worth_another(mut self, after: Option<Duration>) -> Self {
+    pub(crate) fn retryable_after(mut self, after: Option<Duration>) -> Self {
         self.retryable = true;
         self.retry_after = after;
         self

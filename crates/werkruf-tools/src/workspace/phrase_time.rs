@@ -1,27 +1,27 @@
-//! When a sentence speaks of: names of days, weekdays, dates in the three languages.
+//! Dates in a sentence: named days, weekdays and dates in German, English and Spanish.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
 use werkruf_contract::Language;
 
-use super::days::{Day, Days, moved};
+use super::days::{Day, Days, shifted};
 use super::token::Token;
 
-/// Which way an unsaid year or a bare weekday points.
+/// Whether a bare weekday means the next or the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Towards {
+pub(super) enum Direction {
     Future,
     Past,
 }
 
-/// How dates are to be read.
+/// How dates in a sentence are interpreted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct DateRules {
     pub(super) today: Date,
     pub(super) language: Language,
-    /// Month before day in dates with slashes.
+    /// In dates with slashes the month comes before the day.
     pub(super) american: bool,
-    pub(super) towards: Towards,
+    pub(super) direction: Direction,
 }
 
 const MONTHS: [&[&str]; 12] = [
@@ -75,7 +75,7 @@ const WEEK: &[&str] = &["woche", "wochen", "week", "weeks", "semana"];
 const MONTH: &[&str] = &["monat", "month", "mes"];
 const SINCE: &[&str] = &["seit", "since", "desde", "ab"];
 
-/// Whether the word belongs to a time.
+/// Whether the word can be part of a date or time expression.
 pub(super) fn is_time(word: &str) -> bool {
     let lists = [
         TODAY,
@@ -93,22 +93,22 @@ pub(super) fn is_time(word: &str) -> bool {
         || word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The day these words speak of, and a span where they name two dates or a beginning.
-pub(super) fn moment(tokens: &[Token<'_>], text: &str, reading: Reading) -> (Option<Day>, Option<Days>) {
-    let dates = dates(tokens, text, reading);
+/// The day that the words name, and a range if the words name two dates or a start ("since Monday").
+pub(super) fn time_in(tokens: &[Token<'_>], text: &str, date_rules: DateRules) -> (Option<Day>, Option<Days>) {
+    let dates = dates(tokens, text, date_rules);
     if let [first, second, ..] = dates.as_slice() {
         return (None, Some(Days { from: *first.min(second), to: *first.max(second) }));
     }
-    let day = dates.first().copied().map(Day::On).or_else(|| named(tokens, reading));
+    let day = dates.first().copied().map(Day::On).or_else(|| named(tokens, date_rules));
     let since = tokens.iter().any(|token| SINCE.contains(&token.folded.as_str()));
-    let span = day.filter(|_| since && reading.towards == Towards::Past).map(|day| {
-        let from = day.days(reading.today).from;
-        Days { from, to: reading.today.max(from) }
+    let span = day.filter(|_| since && date_rules.direction == Direction::Past).map(|day| {
+        let from = day.days(date_rules.today).from;
+        Days { from, to: date_rules.today.max(from) }
     });
     (day, span)
 }
 
-fn named(tokens: &[Token<'_>], reading: Reading) -> Option<Day> {
+fn named(tokens: &[Token<'_>], date_rules: DateRules) -> Option<Day> {
     let words: Vec<&str> = tokens.iter().map(|token| token.folded.as_str()).collect();
     let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
     let after = |at: usize, back: usize| at.checked_sub(back).and_then(|at| words.get(at)).copied().unwrap_or_default();
@@ -116,10 +116,10 @@ fn named(tokens: &[Token<'_>], reading: Reading) -> Option<Day> {
         return Some(Day::Today);
     }
     if words.windows(3).any(|w| *w == ["day", "after", "tomorrow"]) || has(&["ubermorgen"]) || pair(&words, "pasado", "manana") {
-        return Some(Day::On(moved(reading.today, 2.days())));
+        return Some(Day::On(shifted(date_rules.today, 2.days())));
     }
     if has(&["vorgestern", "anteayer"]) {
-        return Some(Day::On(moved(reading.today, -2.days())));
+        return Some(Day::On(shifted(date_rules.today, -2.days())));
     }
     if has(YESTERDAY) {
         return Some(Day::Yesterday);
@@ -154,7 +154,7 @@ fn named(tokens: &[Token<'_>], reading: Reading) -> Option<Day> {
             return span;
         }
         if let Some(weekday) = weekday_of(word) {
-            return Some(Day::On(nearest(weekday, reading)));
+            return Some(Day::On(nearest(weekday, date_rules)));
         }
     }
     None
@@ -164,12 +164,12 @@ fn pair(words: &[&str], first: &str, second: &str) -> bool {
     words.windows(2).any(|pair| pair[0] == first && pair[1] == second)
 }
 
-/// Today counts in both directions.
-fn nearest(weekday: Weekday, reading: Reading) -> Date {
-    let today = reading.today.weekday();
-    match reading.towards {
-        Towards::Future => moved(reading.today, i64::from(today.until(weekday)).days()),
-        Towards::Past => moved(reading.today, -i64::from(today.since(weekday)).days()),
+/// The next or previous such weekday; today counts in both directions.
+fn nearest(weekday: Weekday, date_rules: DateRules) -> Date {
+    let today = date_rules.today.weekday();
+    match date_rules.direction {
+        Direction::Future => shifted(date_rules.today, i64::from(today.until(weekday)).days()),
+        Direction::Past => shifted(date_rules.today, -i64::from(today.since(weekday)).days()),
     }
 }
 
@@ -183,11 +183,11 @@ fn weekday_of(word: &str) -> Option<Weekday> {
     WEEKDAYS.iter().find(|(names, _)| names.contains(&word) || names.contains(&bare)).map(|(_, weekday)| *weekday)
 }
 
-fn dates(tokens: &[Token<'_>], text: &str, reading: Reading) -> Vec<Date> {
+fn dates(tokens: &[Token<'_>], text: &str, date_rules: DateRules) -> Vec<Date> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        match numeric(&tokens[at..], text, reading).or_else(|| spelled(&tokens[at..], reading)) {
+        match numeric(&tokens[at..], text, date_rules).or_else(|| spelled(&tokens[at..], date_rules)) {
             Some((date, length)) => {
                 found.push(date);
                 at += length;
@@ -199,7 +199,7 @@ fn dates(tokens: &[Token<'_>], text: &str, reading: Reading) -> Vec<Date> {
 }
 
 /// `2026-11-15`, `15.11.`, `15.11.2026`, `15/11`, `11/15/2026`.
-fn numeric(tokens: &[Token<'_>], text: &str, reading: Reading) -> Option<(Date, usize)> {
+fn numeric(tokens: &[Token<'_>], text: &str, date_rules: DateRules) -> Option<(Date, usize)> {
     let [first, second, rest @ ..] = tokens else { return None };
     let (a, b) = (first.number()?, second.number()?);
     let gap = text.get(first.end..second.start)?;
@@ -211,20 +211,20 @@ fn numeric(tokens: &[Token<'_>], text: &str, reading: Reading) -> Option<(Date, 
     let year = third.and_then(Token::number);
     let closed = text[second.end..].starts_with('.');
     match gap.trim() {
-        "." if year.is_some() || closed || reading.language == Language::German => {}
+        "." if year.is_some() || closed || date_rules.language == Language::German => {}
         "/" => {}
         "-" if year.is_some() => {}
         _ => return None,
     }
     let length = if year.is_some() { 3 } else { 2 };
-    let year = year.map_or(i64::from(reading.today.year()), |year| if year < 100 { year + 2000 } else { year });
-    let month_first = reading.american && gap.trim() == "/";
+    let year = year.map_or(i64::from(date_rules.today.year()), |year| if year < 100 { year + 2000 } else { year });
+    let month_first = date_rules.american && gap.trim() == "/";
     let (month, day) = if month_first { (a, b) } else { (b, a) };
     Some((date(year, month, day).or_else(|| date(year, day, month))?, length))
 }
 
 /// `15. November`, `15 de noviembre de 2026`, `November 15th`.
-fn spelled(tokens: &[Token<'_>], reading: Reading) -> Option<(Date, usize)> {
+fn spelled(tokens: &[Token<'_>], date_rules: DateRules) -> Option<(Date, usize)> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.folded.as_str());
     let number = |at: usize| tokens.get(at).and_then(Token::number);
     let link = |at: usize| usize::from(["de", "del", "of"].contains(&word(at)));
@@ -239,7 +239,7 @@ fn spelled(tokens: &[Token<'_>], reading: Reading) -> Option<(Date, usize)> {
     if year.is_some() {
         next = year_at + 1;
     }
-    Some((date(year.unwrap_or_else(|| i64::from(reading.today.year())), i64::from(month), day)?, next))
+    Some((date(year.unwrap_or_else(|| i64::from(date_rules.today.year())), i64::from(month), day)?, next))
 }
 
 fn date(year: i64, month: i64, day: i64) -> Option<Date> {

@@ -1,4 +1,4 @@
-//! What happens when the other side is slow, large, broken or not there.
+//! Failures for a service that is slow, broken or unreachable, or that sends too much.
 
 use std::io::Write;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn assert_failure(failure: &Failure, kind: ToolErrorType, code: &str, happened: 
 }
 
 #[tokio::test]
-async fn ten_mebibytes_are_too_large() {
+async fn a_response_of_ten_mebibytes_is_too_large() {
     let server = Server::answering(200, &[], vec![b'7'; 10 * 1024 * 1024]).await;
     let failure = call(&server.url).await.unwrap_err();
     assert_failure(&failure, ToolErrorType::Fatal, "response_too_large", Happened::Unknown);
@@ -26,7 +26,7 @@ async fn ten_mebibytes_are_too_large() {
 }
 
 #[tokio::test]
-async fn the_limit_is_exact() {
+async fn the_size_limit_is_exact() {
     let server = Server::answering(200, &[], "\"12345678\"").await;
     let with_limit = |limit: u64| tool(&server.url, &json!({"max_response_bytes": limit}));
     assert_eq!(with_limit(10).call(json!({}), invocation()).await.unwrap().data, json!("12345678"));
@@ -35,7 +35,7 @@ async fn the_limit_is_exact() {
 
 #[tokio::test]
 async fn a_body_without_a_length_is_stopped_at_the_limit() {
-    // The server never finishes its answer: only stopping at the limit can end this before the deadline.
+    // The server never completes its response, so the call ends before the deadline only if reading stops at the limit.
     let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n20\r\n\"0123456789012345678901234567890\r\n";
     let server = Server::raw(head, true).await;
     let failure = tool(&server.url, &json!({"max_response_bytes": 16})).call(json!({}), invocation()).await.unwrap_err();
@@ -43,27 +43,27 @@ async fn a_body_without_a_length_is_stopped_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_gzip_bomb_is_counted_unpacked() {
+async fn a_gzip_bomb_is_measured_after_decompression() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&vec![b' '; 10 * 1024 * 1024]).unwrap();
     let packed = encoder.finish().unwrap();
-    assert!(packed.len() < 100_000, "it looks small on the wire");
+    assert!(packed.len() < 100_000, "the compressed body is small");
     let server = Server::answering(200, &[("content-encoding", "gzip")], packed).await;
     assert_eq!(call(&server.url).await.unwrap_err().code, "response_too_large");
 }
 
 #[tokio::test]
-async fn packed_json_is_read_and_broken_packing_is_a_bad_response() {
+async fn gzipped_json_is_read_and_invalid_gzip_is_a_bad_response() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(b"{\"a\": 1}").unwrap();
     let server = Server::answering(200, &[("content-encoding", "gzip")], encoder.finish().unwrap()).await;
     assert_eq!(call(&server.url).await.unwrap().data, json!({"a": 1}));
-    let server = Server::answering(200, &[("content-encoding", "gzip")], "not packed at all").await;
+    let server = Server::answering(200, &[("content-encoding", "gzip")], "not gzip").await;
     assert_failure(&call(&server.url).await.unwrap_err(), ToolErrorType::Upstream, "bad_response", Happened::Unknown);
 }
 
 #[tokio::test]
-async fn a_hanging_server_ends_at_the_tools_own_deadline() {
+async fn a_hanging_server_ends_at_the_tools_timeout() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"] {
         let server = Server::raw(bytes, true).await;
         let failure = tool(&server.url, &json!({"timeout_ms": 50})).call(json!({}), invocation()).await.unwrap_err();
@@ -72,26 +72,26 @@ async fn a_hanging_server_ends_at_the_tools_own_deadline() {
 }
 
 #[tokio::test]
-async fn the_calls_deadline_wins_when_it_is_earlier() {
+async fn the_deadline_of_the_call_wins_if_it_is_earlier() {
     let server = Server::raw(b"", true).await;
     let tool = tool(&server.url, &json!({"timeout_ms": 3_600_000}));
     let mut invocation = invocation();
     invocation.deadline = Deadline::after(Duration::from_millis(200));
     let failure = tool.call(json!({}), invocation.clone()).await.unwrap_err();
     assert_failure(&failure, ToolErrorType::Timeout, "tool_timeout", Happened::Unknown);
-    // Now it has passed: nothing leaves.
+    // The deadline has passed, so no request is sent.
     let failure = tool.call(json!({}), invocation).await.unwrap_err();
     assert_failure(&failure, ToolErrorType::Timeout, "tool_timeout", Happened::No);
 }
 
 #[tokio::test]
-async fn a_refusal_that_hangs_midway_still_counts() {
+async fn an_error_response_that_hangs_mid_body_still_counts() {
     let server = Server::raw(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nno", true).await;
     assert_failure(&call(&server.url).await.unwrap_err(), ToolErrorType::Fatal, "upstream_refused", Happened::No);
 }
 
 #[tokio::test]
-async fn a_cancel_is_heard_while_waiting() {
+async fn a_cancel_request_ends_the_wait() {
     let server = Server::raw(b"", true).await;
     let invocation = invocation();
     let cancel = invocation.cancel.clone();
@@ -107,7 +107,7 @@ async fn a_cancel_is_heard_while_waiting() {
 }
 
 #[tokio::test]
-async fn a_connection_dropped_before_or_in_the_answer_may_have_had_its_effect() {
+async fn a_connection_lost_before_or_during_the_response_has_an_unknown_effect() {
     for bytes in [
         &b""[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":",
@@ -122,7 +122,7 @@ async fn a_connection_dropped_before_or_in_the_answer_may_have_had_its_effect() 
 }
 
 #[tokio::test]
-async fn a_closed_port_means_that_nothing_happened() {
+async fn a_closed_port_means_no_effect() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -135,7 +135,7 @@ async fn a_closed_port_means_that_nothing_happened() {
 }
 
 #[tokio::test]
-async fn an_unknown_host_means_that_nothing_happened() {
+async fn an_unknown_host_means_no_effect() {
     let failure = call("http://no-such-host.invalid/tool").await.unwrap_err();
     assert_failure(&failure, ToolErrorType::Upstream, "upstream_unreachable", Happened::No);
 }

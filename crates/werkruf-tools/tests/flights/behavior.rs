@@ -1,4 +1,4 @@
-//! What may go wrong between us and a provider.
+//! How a provider stub responds: normally, or with a fault.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -10,53 +10,53 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
 
-/// One answer's weather.
+/// The behavior of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weather {
-    Fine,
-    /// No answer, ever.
+pub enum Behavior {
+    Normal,
+    /// Never responds.
     Hangs,
-    /// Head and half a body, then nothing.
-    HangsInside,
-    /// Half a body, then the connection is gone.
-    Cut,
+    /// Sends the head and half of the body, then hangs.
+    HangsMidBody,
+    /// Sends half of the body, then closes the connection.
+    Truncated,
     Status(u16),
-    /// Maintenance with status 200.
+    /// An HTML maintenance page with status 200.
     Html,
-    /// JSON that ends too early.
-    Garbage,
+    /// Truncated JSON with a correct length.
+    InvalidJson,
     BadGzip,
-    /// JSON of another shape.
+    /// Valid JSON with other fields.
     OtherShape,
-    /// The plain-text refusal of a key.
+    /// A plain-text refusal of the key.
     BadKey,
-    /// Too fast: come back in so many seconds.
-    Burst(u32),
-    /// The day is over.
-    Gone,
-    /// Fine, but only after so many milliseconds.
-    Late(u64),
+    /// Status 429 with `Retry-After` in seconds.
+    RateLimited(u32),
+    /// Status 429 without `Retry-After`: the daily quota is used up.
+    QuotaExhausted,
+    /// A normal response after this many milliseconds.
+    Delayed(u64),
 }
 
-impl Weather {
+impl Behavior {
     pub const ALL: [Self; 14] = [
-        Self::Fine,
+        Self::Normal,
         Self::Hangs,
-        Self::HangsInside,
-        Self::Cut,
+        Self::HangsMidBody,
+        Self::Truncated,
         Self::Status(500),
         Self::Status(503),
         Self::Status(404),
         Self::Html,
-        Self::Garbage,
+        Self::InvalidJson,
         Self::BadGzip,
         Self::OtherShape,
         Self::BadKey,
-        Self::Burst(7),
-        Self::Late(20),
+        Self::RateLimited(7),
+        Self::Delayed(20),
     ];
 
-    /// The answer, with this body where the weather lets it through.
+    /// The response for this behavior, with this body if the behavior allows it.
     pub async fn answer(self, body: String, headers: &[(&'static str, String)]) -> Response<Body> {
         let builder = |status: u16, kind: &str| {
             let start = Response::builder().status(status).header("content-type", kind);
@@ -66,18 +66,18 @@ impl Weather {
         let start = body.as_bytes()[..half].to_vec();
         let json = "application/json";
         match self {
-            Self::Fine => return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap(),
-            Self::Late(ms) => {
+            Self::Normal => return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap(),
+            Self::Delayed(ms) => {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 return builder(200, json).header("content-encoding", "gzip").body(Body::from(gzipped(&body))).unwrap();
             }
             Self::Hangs => std::future::pending().await,
-            Self::HangsInside => {
+            Self::HangsMidBody => {
                 use futures_util::StreamExt;
                 let chunks = stream::iter([Ok::<_, Infallible>(start)]).chain(stream::pending());
                 builder(200, json).body(Body::from_stream(chunks))
             }
-            Self::Cut => {
+            Self::Truncated => {
                 let chunks = stream::iter([Ok(start), Err(std::io::Error::other("cut"))]);
                 builder(200, json).body(Body::from_stream(chunks))
             }
@@ -85,12 +85,14 @@ impl Weather {
                 builder(status, json).body(Body::from(r#"{"errors":[{"status":500,"code":38189,"title":"Internal error"}]}"#))
             }
             Self::Html => builder(200, "text/html").body(Body::from("<html>maintenance</html>")),
-            Self::Garbage => builder(200, json).body(Body::from(start)),
+            Self::InvalidJson => builder(200, json).body(Body::from(start)),
             Self::BadGzip => builder(200, json).header("content-encoding", "gzip").body(Body::from("this is no gzip")),
             Self::OtherShape => builder(200, json).body(Body::from(r#"{"success": false, "error": "unsupported"}"#)),
             Self::BadKey => builder(401, "text/plain").body(Body::from("bad_partner_key")),
-            Self::Burst(seconds) => builder(429, "text/plain").header("retry-after", seconds.to_string()).body(Body::from("rate limited")),
-            Self::Gone => builder(429, "text/plain").body(Body::from("rate limited")),
+            Self::RateLimited(seconds) => {
+                builder(429, "text/plain").header("retry-after", seconds.to_string()).body(Body::from("rate limited"))
+            }
+            Self::QuotaExhausted => builder(429, "text/plain").body(Body::from("rate limited")),
         }
         .unwrap()
     }

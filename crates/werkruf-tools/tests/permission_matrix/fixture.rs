@@ -1,4 +1,4 @@
-//! The rows of two tenants, as import files, and the corridor's way to a call.
+//! The rows of two tenants as import batches, and calls with the permission check of the call pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use werkruf_contract::{Cancel, Clock, Deadline, Invocation, Scope, State, ToolCo
 use werkruf_store::{People, SqliteStore, Workspace, WorkspaceBatch};
 use werkruf_tools::workspace_tools;
 
-use crate::rules::Seen;
+use crate::rules::VisibleRows;
 
 /// Two tenants with the same ids and different rows.
-pub struct World {
+pub struct Dataset {
     pub tenants: Vec<(&'static str, Value)>,
 }
 
@@ -49,7 +49,7 @@ fn tenant(name: &str, offset: i64) -> Value {
     let statuses = ["open", "in_progress", "done", "cancelled"];
     for at in 0..36_i64 {
         let (requester, responsible) = (at % 9 + 1, (at % 4 != 0).then_some((at * 5) % 9 + 1));
-        // Every third row lies in a branch that need not be the person's own.
+        // Every third row is in a branch that may differ from the user's own branch.
         let branch = if at % 3 == 0 {
             at % 2 + 1
         } else if [4, 5, 6, 7].contains(&requester) {
@@ -100,7 +100,7 @@ fn tenant(name: &str, offset: i64) -> Value {
     })
 }
 
-impl World {
+impl Dataset {
     pub fn new() -> Self {
         Self { tenants: vec![("alpha", tenant("alpha", 0)), ("beta", tenant("beta", 1000))] }
     }
@@ -110,14 +110,14 @@ impl World {
         data[table].as_array().unwrap()
     }
 
-    /// The same world with every unseen row changed in all that a tool could show; and how many there were.
-    pub fn alter(&self, seen: &Seen) -> (Self, usize) {
+    /// A copy in which every hidden row is changed in all fields that a tool could show, and the number of changed rows.
+    pub fn alter(&self, visible: &VisibleRows) -> (Self, usize) {
         let mut altered = 0;
         let mut tenants = self.tenants.clone();
         for (tenant, data) in &mut tenants {
             for table in ["requests", "tasks", "worktimes", "cerebro_articles", "users"] {
                 for row in data[table].as_array_mut().unwrap() {
-                    if seen.contains(tenant, table, row["id"].as_i64().unwrap()) {
+                    if visible.contains(tenant, table, row["id"].as_i64().unwrap()) {
                         continue;
                     }
                     altered += 1;
@@ -142,26 +142,26 @@ impl World {
     }
 }
 
-pub struct House {
+pub struct Fixture {
     store: Arc<SqliteStore>,
     tools: Vec<Arc<dyn ToolObject>>,
     clock: Clock,
     _folder: tempfile::TempDir,
 }
 
-impl House {
-    pub async fn open(world: &World) -> Self {
+impl Fixture {
+    pub async fn open(dataset: &Dataset) -> Self {
         let clock = Clock::system(0);
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
-        for (_, data) in &world.tenants {
+        for (_, data) in &dataset.tenants {
             let batch: WorkspaceBatch = serde_json::from_value(data.clone()).unwrap();
             store.import(batch, clock.new_id(), clock.now()).await.unwrap().unwrap();
         }
         Self { tools: workspace_tools(store.clone(), clock.clone()), store, clock, _folder: folder }
     }
 
-    /// As the corridor does it: rights over all roles, then the call. A failure is its code and its words.
+    /// Checks the permission over all roles like the call pipeline, then calls the tool. A failure is returned as code and message.
     pub async fn call(&self, tenant: &str, caller: i64, tool: &str, args: Value) -> Result<Value, (String, String)> {
         let tenant_id = self.store.tenant(tenant.to_owned()).await.unwrap().unwrap().id;
         let principal = self.store.principal(tenant_id, caller.to_string()).await.unwrap().unwrap();
@@ -187,7 +187,7 @@ impl House {
             idempotency_key: "key".to_owned(),
         };
         let reply = tool.call(args, invocation).await.map_err(|failure| (failure.code.to_string(), failure.message))?;
-        assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "one text, in both places");
+        assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "the message is the same in both places");
         Ok(reply.data)
     }
 }

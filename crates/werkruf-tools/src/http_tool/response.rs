@@ -1,7 +1,7 @@
-//! Reads what the other side answered: data, a whole envelope, or a refusal.
+//! Parses the response of the service: plain data, a whole `ToolOutput`, or an error.
 //!
-//! A service's own words never reach the model through an error: they are cut short and kept as the cause. The one
-//! exception is the `message` of a `ToolOutput` error, which the tool's author wrote for that purpose.
+//! The body of an error response never reaches the model: it is truncated and stored as the cause. The one exception is
+//! the `message` of a `ToolOutput` error, which the author of the tool wrote for the model and the user.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use werkruf_contract::{Failure, Reply, State, ToolErrorType};
 
-/// How much of a body may be kept as a cause.
+/// Most bytes of a body that are stored as a cause.
 pub(super) const EXCERPT_BYTES: usize = 512;
-/// How long the message of an envelope's error may be.
+/// Most characters of the message of a `ToolOutput` error.
 const MESSAGE_CHARS: usize = 2_000;
 
-/// The head of an answer.
-pub(super) struct Answered {
+/// Status and `Retry-After` of a response.
+pub(super) struct ResponseHead {
     status: StatusCode,
     retry_after: Option<Duration>,
 }
 
-impl Answered {
+impl ResponseHead {
     pub(super) fn new(response: &Response, now: Timestamp) -> Self {
         Self { status: response.status(), retry_after: retry_after(response.headers(), now) }
     }
 
-    /// The failure a status other than 2xx stands for.
-    pub(super) fn refusal(&self, words: &str) -> Failure {
+    /// The failure for a status other than 2xx.
+    pub(super) fn refusal(&self, excerpt: &str) -> Failure {
         let code = self.status.as_u16();
         let failure = match code {
             429 => Failure::new(ToolErrorType::RateLimit, "rate_limited", "The service behind this tool takes no more requests right now."),
@@ -43,10 +43,10 @@ impl Answered {
         };
         let mut failure = failure.retry_after(self.retry_after);
         failure.upstream_status = Some(code);
-        if words.is_empty() { failure } else { failure.because(words) }
+        if excerpt.is_empty() { failure } else { failure.because(excerpt) }
     }
 
-    /// The reply in a 2xx body.
+    /// The reply for a 2xx body.
     pub(super) fn reply(&self, body: &[u8]) -> Result<Reply, Failure> {
         let outcome = if self.status == StatusCode::NO_CONTENT { Ok(Reply::new(Value::Null)) } else { read(body) };
         outcome.map_err(|mut failure| {
@@ -75,7 +75,7 @@ fn read(body: &[u8]) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// The patch, which is not part of the data; a null one is none.
+/// Removes the patch from the data. A null patch counts as absent.
 fn take_patch(object: &mut Map<String, Value>) -> Option<State> {
     match object.get("state_patch")? {
         Value::Object(_) | Value::Null => match object.shift_remove("state_patch") {
@@ -83,36 +83,36 @@ fn take_patch(object: &mut Map<String, Value>) -> Option<State> {
             _ => None,
         },
         _ => {
-            tracing::warn!("an HTTP tool's state_patch is not an object and was taken as data");
+            tracing::warn!("the state_patch of an HTTP tool is not an object and is treated as data");
             None
         }
     }
 }
 
-/// A `ToolOutput` with status ok.
+/// The reply for a `ToolOutput` with status `ok`.
 fn envelope(mut object: Map<String, Value>) -> Reply {
     let data = object.shift_remove("data").unwrap_or_default();
     let message = text(&object, "message").or_else(|| data.as_object().and_then(|data| text(data, "message")));
     let meta = object.get("meta");
     Reply {
         message,
-        source_counts: part::<BTreeMap<String, u64>>(meta, "source_counts"),
-        routing: part(meta, "routing"),
-        token_usage: part::<BTreeMap<String, i64>>(meta, "token_usage"),
+        source_counts: meta_field::<BTreeMap<String, u64>>(meta, "source_counts"),
+        routing: meta_field(meta, "routing"),
+        token_usage: meta_field::<BTreeMap<String, i64>>(meta, "token_usage"),
         ..Reply::new(data)
     }
 }
 
-/// A `ToolOutput` with status error: the tool says itself what went wrong.
+/// The failure for a `ToolOutput` with status `error`.
 fn refused(error: &Value) -> Failure {
     let field = |name: &str| error.get(name).and_then(Value::as_str);
     let Some(kind) = field("type").and_then(ToolErrorType::parse) else {
         return bad_response("The service behind this tool answered with an error of no known type.")
             .because(cut(error.to_string().as_bytes()));
     };
-    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| usual_code(kind)).to_owned();
+    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| default_code(kind)).to_owned();
     let message: String = field("message").unwrap_or("The tool failed and gave no reason.").chars().take(MESSAGE_CHARS).collect();
-    // A service that answers FATAL has refused; one that does not know says `outcome_unknown`.
+    // FATAL means that the service refused and did nothing, unless the code is `outcome_unknown`.
     let refused = kind == ToolErrorType::Fatal && code != "outcome_unknown";
     let mut failure = Failure::new(kind, code, message);
     failure.cause = field("cause").map(|cause| cut(cause.as_bytes()));
@@ -122,12 +122,12 @@ fn refused(error: &Value) -> Failure {
     if refused { failure.nothing_happened() } else { failure }
 }
 
-/// Codes are counted in metrics, so they stay short and plain.
+/// Codes are metric labels, so they must be short and simple.
 fn is_code(code: &str) -> bool {
     !code.is_empty() && code.len() <= 64 && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-const fn usual_code(kind: ToolErrorType) -> &'static str {
+const fn default_code(kind: ToolErrorType) -> &'static str {
     match kind {
         ToolErrorType::RateLimit => "rate_limited",
         ToolErrorType::Timeout => "tool_timeout",
@@ -136,25 +136,25 @@ const fn usual_code(kind: ToolErrorType) -> &'static str {
     }
 }
 
-/// The answer is longer than the declaration allows; asking again would not make it shorter.
-pub(super) fn too_large(status: u16, most: usize) -> Failure {
+/// The response is longer than the declaration allows. Fatal, because a retry would not make the response shorter.
+pub(super) fn too_large(status: u16, max_bytes: usize) -> Failure {
     let mut failure = Failure::fatal(
         "response_too_large",
-        format!("The answer of the service behind this tool is longer than the allowed {most} bytes."),
+        format!("The answer of the service behind this tool is longer than the allowed {max_bytes} bytes."),
     );
     failure.upstream_status = Some(status);
     failure
 }
 
-/// The answer is not what a tool may answer.
+/// The response is not a valid tool response.
 pub(super) fn bad_response(message: &'static str) -> Failure {
     Failure::upstream("bad_response", message)
 }
 
-/// At most so many bytes of it, as text.
+/// The first `EXCERPT_BYTES` bytes, as text.
 pub(super) fn cut(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES)]).into_owned();
-    // The sign for a broken character is longer than the byte it stands for.
+    // The replacement character is longer than the byte that it replaces.
     text.truncate(text.floor_char_boundary(EXCERPT_BYTES));
     text
 }
@@ -163,18 +163,18 @@ fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
     object.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn part<T: DeserializeOwned>(meta: Option<&Value>, name: &str) -> Option<T> {
+fn meta_field<T: DeserializeOwned>(meta: Option<&Value>, name: &str) -> Option<T> {
     serde_json::from_value(meta?.get(name)?.clone()).ok()
 }
 
-/// Seconds, or a date compared with the other side's own clock where it tells it.
+/// Seconds, or a date relative to the `Date` header of the response if there is one.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let header = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let wish = header(RETRY_AFTER)?;
-    if let Ok(seconds) = wish.parse() {
+    let value = header(RETRY_AFTER)?;
+    if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let until = rfc2822::parse(wish).ok()?.timestamp();
+    let until = rfc2822::parse(value).ok()?.timestamp();
     let from = header(DATE).and_then(|date| rfc2822::parse(date).ok()).map_or(now, |date| date.timestamp());
     Some(Duration::try_from(until.duration_since(from)).unwrap_or_default())
 }

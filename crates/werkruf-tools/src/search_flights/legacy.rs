@@ -1,27 +1,27 @@
-//! The shapes older programs read: `FlightResult` per award, and offers as they were received.
+//! The legacy result format for older clients: a `FlightResult` per award, and Amadeus offers as received.
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::Texts;
 
 use super::offer::{Award, Place};
 use super::price;
-use super::provider::Found;
+use super::provider::FlightResults;
 use super::query::{Days, Query};
 
 /// `{success, results: {count, flights}, returnResults?, stats}`.
-pub(super) fn seats_result(awards: &[Award], back: &[Award], query: &Query, has_more: bool, words: &Texts) -> Value {
-    let results = |awards: &[Award]| json!({"count": awards.len(), "flights": awards.iter().map(|award| flight(award, query, words)).collect::<Vec<_>>()});
-    let mut said = json!({"success": true, "results": results(awards)});
+pub(super) fn seats_result(awards: &[Award], back: &[Award], query: &Query, has_more: bool, texts: &Texts) -> Value {
+    let results = |awards: &[Award]| json!({"count": awards.len(), "flights": awards.iter().map(|award| flight(award, query, texts)).collect::<Vec<_>>()});
+    let mut output = json!({"success": true, "results": results(awards)});
     if query.back.is_some() {
-        said["returnResults"] = results(back);
+        output["returnResults"] = results(back);
     }
     let Days { first, last, .. } = query.out;
-    said["stats"] = json!({"totalAvailable": awards.len() + back.len(), "hasMore": has_more, "startDate": first, "endDate": last, "cabin": query.cabin.title()});
-    said
+    output["stats"] = json!({"totalAvailable": awards.len() + back.len(), "hasMore": has_more, "startDate": first, "endDate": last, "cabin": query.cabin.title()});
+    output
 }
 
-/// `{success, results: {count, flights}, dictionaries}`: at most so many offers, as they came.
-pub(super) fn amadeus_result(found: &Found, most: usize) -> Value {
+/// `{success, results: {count, flights}, dictionaries}`: at most `most` offers, as received.
+pub(super) fn amadeus_result(found: &FlightResults, most: usize) -> Value {
     let received = found.received.as_ref();
     let offers: Vec<Value> =
         received.and_then(|body| body["data"].as_array()).map(|list| list.iter().take(most).cloned().collect()).unwrap_or_default();
@@ -29,15 +29,15 @@ pub(super) fn amadeus_result(found: &Found, most: usize) -> Value {
     json!({"success": true, "results": {"count": offers.len(), "flights": offers}, "dictionaries": dictionaries})
 }
 
-fn flight(award: &Award, query: &Query, words: &Texts) -> Value {
+fn flight(award: &Award, query: &Query, texts: &Texts) -> Value {
     let trip = award.trip.as_ref();
-    let price = price::miles(words, award.miles, award.taxes.as_ref());
+    let price = price::miles(texts, award.miles, award.taxes.as_ref());
     let place = |place: Option<&Place>, airport: &str| {
         let at = place.and_then(|place| place.airport.as_deref()).unwrap_or(airport);
         json!({"airport": at, "time": place.and_then(|place| place.local_time.as_deref())})
     };
     let stops = trip.map_or(i64::from(!award.has_nonstop), |trip| trip.stops);
-    let said_stops = if stops == 0 { words.text("flights-nonstop", &[]) } else { words.text("flights-stops", &[("count", stops.into())]) };
+    let stops_text = if stops == 0 { texts.text("flights-nonstop", &[]) } else { texts.text("flights-stops", &[("count", stops.into())]) };
     let links: Map<String, Value> = award.booking_links.iter().map(|link| (link.label.clone(), json!(link.link))).collect();
     json!({
         "id": award.availability_id,
@@ -58,8 +58,8 @@ fn flight(award: &Award, query: &Query, words: &Texts) -> Value {
         "outbound": {
             "departure": place(trip.map(|trip| &trip.departure), &award.origin),
             "arrival": place(trip.map(|trip| &trip.arrival), &award.destination),
-            "duration": trip.and_then(|trip| trip.duration_minutes).map(|minutes| words.duration_minutes(minutes)).unwrap_or_default(),
-            "stops": said_stops,
+            "duration": trip.and_then(|trip| trip.duration_minutes).map(|minutes| texts.duration_minutes(minutes)).unwrap_or_default(),
+            "stops": stops_text,
             "flightNumbers": trip.and_then(|trip| trip.flight_numbers.as_ref()).map(|numbers| numbers.join(", ")).unwrap_or_default(),
         },
     })

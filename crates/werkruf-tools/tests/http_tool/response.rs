@@ -1,4 +1,4 @@
-//! What is made of an answer.
+//! How responses are parsed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn refused(status: u16, headers: &[(&'static str, &str)], body: &'static s
 }
 
 #[tokio::test]
-async fn json_is_the_data() {
+async fn any_json_is_the_data() {
     for value in [json!({"a": 1}), json!([1, 2]), json!("text"), json!(7), json!(null), json!({"status": "ok"}), json!({"status": "error"})]
     {
         assert_eq!(answered(value.clone()).await.unwrap(), Reply::new(value));
@@ -45,7 +45,7 @@ async fn message_and_state_patch_are_taken_from_plain_data() {
 }
 
 #[tokio::test]
-async fn a_whole_tool_output_is_taken_as_such() {
+async fn a_tool_output_envelope_is_unwrapped() {
     let meta = json!({"took_ms": 5, "source_counts": {"db": 2}, "routing": {"via": "x"}, "token_usage": {"prompt": 3}});
     let output = json!({"status": "ok", "input": {}, "data": {"n": 1, "message": "Inner."}, "meta": meta, "state_patch": {"seen": true}});
     let reply = answered(output.clone()).await.unwrap();
@@ -88,7 +88,7 @@ async fn an_error_envelope_says_whether_it_may_have_happened() {
 }
 
 #[tokio::test]
-async fn what_is_not_json_is_a_bad_response() {
+async fn a_body_that_is_not_json_is_a_bad_response() {
     let page = "<html>private words</html>";
     for body in [page, "", "{\"a\": 1", "NaN"] {
         let failure = refused(200, &[], body).await;
@@ -105,8 +105,8 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn statuses_become_kinds_and_their_words_stay_in_the_cause() {
-    let words = "the upstream's own words: password=1234";
+async fn statuses_map_to_error_types_and_bodies_stay_in_the_cause() {
+    let body = "the body of the upstream: password=1234";
     let cases = [
         (400, ToolErrorType::Fatal, "upstream_refused", Happened::No),
         (404, ToolErrorType::Fatal, "upstream_refused", Happened::No),
@@ -115,22 +115,22 @@ async fn statuses_become_kinds_and_their_words_stay_in_the_cause() {
         (503, ToolErrorType::Upstream, "upstream_error", Happened::Unknown),
     ];
     for (status, kind, code, happened) in cases {
-        let failure = refused(status, &[], words).await;
+        let failure = refused(status, &[], body).await;
         assert_eq!((failure.kind, failure.code.as_ref(), failure.happened), (kind, code, happened), "{status}");
         assert!(!failure.message.contains("password"));
-        assert_eq!(failure.cause.as_deref(), Some(words));
+        assert_eq!(failure.cause.as_deref(), Some(body));
     }
 }
 
 #[tokio::test]
-async fn a_long_refusal_is_cut() {
+async fn a_long_error_body_is_truncated() {
     let server = Server::answering(500, &[], "ü".repeat(100_000)).await;
     let cause = call(&server.url).await.unwrap_err().cause.unwrap();
     assert!(cause.len() <= 512 && cause.len() > 500, "{}", cause.len());
 }
 
 #[tokio::test]
-async fn retry_after_is_kept_as_seconds_and_as_a_date() {
+async fn retry_after_is_read_as_seconds_and_as_a_date() {
     let after = |value: &'static str| async move { refused(429, &[("retry-after", value)], "").await.retry_after };
     assert_eq!(after("17").await, Some(Duration::from_secs(17)));
     assert_eq!(after("soon").await, None);

@@ -1,45 +1,45 @@
-//! The answer for a person: numbered flights, and who had nothing to say.
+//! The message of a search result: numbered flights, and notes on providers that failed.
 
 use werkruf_contract::{TextArg, Texts};
 
 use super::offer::{Award, Cash, Itinerary, Place};
 use super::provider::{Report, Status};
+use super::provider_error::Reason;
 use super::query::Days;
-use super::request::{Request, cabin_word};
-use super::trouble::Reason;
+use super::request::{Request, cabin_text};
 use super::{price, programs};
 
-/// What is told, in the order it is shown.
-pub(super) struct Told<'a> {
+/// Everything that the message shows.
+pub(super) struct SearchSummary<'a> {
     pub(super) request: &'a Request,
     pub(super) awards: &'a [Award],
     pub(super) awards_return: &'a [Award],
     pub(super) cash: &'a [Cash],
     pub(super) reports: &'a [Report],
     pub(super) sandbox: bool,
-    /// Whether there is a source of flights for money at all.
+    /// Whether a provider of cash flights is configured.
     pub(super) has_cash: bool,
 }
 
-impl Told<'_> {
-    /// The whole answer.
-    pub(super) fn text(&self, words: &Texts) -> String {
+impl SearchSummary<'_> {
+    /// The whole message.
+    pub(super) fn text(&self, texts: &Texts) -> String {
         let mut number = 0;
         let mut sections = Vec::new();
         if self.sandbox {
-            sections.push(words.text("flights-sandbox", &[]));
+            sections.push(texts.text("flights-sandbox", &[]));
         }
         if self.is_empty() {
-            sections.push(self.heading(words, "flights-none", self.request.query.out, false));
+            sections.push(self.heading(texts, "flights-none", self.request.query.out, false));
         }
         if self.request.awards_first || self.cash.is_empty() {
-            self.award_sections(words, &mut number, &mut sections);
-            self.cash_section(words, &mut number, &mut sections);
+            self.award_sections(texts, &mut number, &mut sections);
+            self.cash_section(texts, &mut number, &mut sections);
         } else {
-            self.cash_section(words, &mut number, &mut sections);
-            self.award_sections(words, &mut number, &mut sections);
+            self.cash_section(texts, &mut number, &mut sections);
+            self.award_sections(texts, &mut number, &mut sections);
         }
-        sections.extend(self.silence(words));
+        sections.extend(self.provider_notes(texts));
         sections.join("\n\n")
     }
 
@@ -47,55 +47,56 @@ impl Told<'_> {
         self.awards.is_empty() && self.awards_return.is_empty() && self.cash.is_empty()
     }
 
-    fn heading(&self, words: &Texts, key: &str, days: Days, back: bool) -> String {
+    fn heading(&self, texts: &Texts, key: &str, days: Days, back: bool) -> String {
         let query = &self.request.query;
         let (from, to) = if back { (&query.destination, &query.origin) } else { (&query.origin, &query.destination) };
         let parts: [(&str, TextArg<'_>); 4] = [
             ("from", from.into()),
             ("to", to.into()),
-            ("day", words.date(days.wanted).into()),
-            ("cabin", cabin_word(words, query.cabin).into()),
+            ("day", texts.date(days.wanted).into()),
+            ("cabin", cabin_text(texts, query.cabin).into()),
         ];
-        words.text(key, &parts)
+        texts.text(key, &parts)
     }
 
-    fn award_sections(&self, words: &Texts, number: &mut usize, sections: &mut Vec<String>) {
+    fn award_sections(&self, texts: &Texts, number: &mut usize, sections: &mut Vec<String>) {
         let days = [(self.awards, Some(self.request.query.out), false), (self.awards_return, self.request.query.back, true)];
         for (awards, days, back) in days {
             let Some(days) = days.filter(|_| !awards.is_empty()) else { continue };
             let key = if back { "flights-awards-return" } else { "flights-awards" };
-            let mut section = self.heading(words, key, days, back);
+            let mut section = self.heading(texts, key, days, back);
             for award in awards {
                 *number += 1;
-                section.push_str(&format!("\n{number}. {}", award_line(words, award, days)));
+                section.push_str(&format!("\n{number}. {}", award_line(texts, award, days)));
             }
             sections.push(section);
         }
     }
 
-    fn cash_section(&self, words: &Texts, number: &mut usize, sections: &mut Vec<String>) {
+    fn cash_section(&self, texts: &Texts, number: &mut usize, sections: &mut Vec<String>) {
         if self.cash.is_empty() {
             return;
         }
-        let mut section = self.heading(words, "flights-cash", self.request.query.out, false);
+        let mut section = self.heading(texts, "flights-cash", self.request.query.out, false);
         for offer in self.cash {
             *number += 1;
-            section.push_str(&format!("\n{number}. {}", cash_line(words, offer)));
+            section.push_str(&format!("\n{number}. {}", cash_line(texts, offer)));
         }
         sections.push(section);
     }
 
-    /// Who is missing, and why; a source that was never set up is no news, unless none for money is.
-    fn silence(&self, words: &Texts) -> Vec<String> {
+    /// Notes on providers that failed, with reasons. Unconfigured providers are not mentioned, unless no provider of cash flights
+    /// is configured.
+    fn provider_notes(&self, texts: &Texts) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for report in self.reports.iter().filter(|report| report.reason.is_some() && report.status != Status::Skipped) {
-            let reason = report.reason.map(|reason| words.text(reason_key(reason), &[])).unwrap_or_default();
+            let reason = report.reason.map(|reason| texts.text(reason_key(reason), &[])).unwrap_or_default();
             notes.push(
-                words.text("flights-missing-provider", &[("provider", provider_name(&report.name).into()), ("reason", reason.into())]),
+                texts.text("flights-missing-provider", &[("provider", provider_name(&report.name).into()), ("reason", reason.into())]),
             );
         }
         if !self.has_cash && !self.request.award_only {
-            notes.push(words.text("flights-no-cash-source", &[]));
+            notes.push(texts.text("flights-no-cash-source", &[]));
         }
         notes
     }
@@ -122,30 +123,30 @@ fn provider_name(name: &str) -> String {
     }
 }
 
-pub(super) fn award_line(words: &Texts, award: &Award, days: Days) -> String {
+pub(super) fn award_line(texts: &Texts, award: &Award, days: Days) -> String {
     let airlines = award.airlines.join(", ");
     let trip = award.trip.as_ref();
     let numbers = trip.and_then(|trip| trip.flight_numbers.as_ref()).map(|numbers| numbers.join(", "));
     let who = numbers.filter(|numbers| !numbers.is_empty()).unwrap_or(airlines);
-    let mut facts = vec![who, price::miles(words, award.miles, award.taxes.as_ref()), programs::label(&award.program).to_owned()];
+    let mut facts = vec![who, price::miles(texts, award.miles, award.taxes.as_ref()), programs::label(&award.program).to_owned()];
     facts.retain(|fact| !fact.is_empty());
     let mut line = facts.join(" · ");
     let mut more = Vec::new();
     if award.date != days.wanted {
-        more.push(words.date(award.date));
+        more.push(texts.date(award.date));
     }
     match trip {
         Some(trip) => {
             more.extend(times(&trip.departure, &trip.arrival));
-            more.push(stops(words, trip.stops));
-            more.extend(trip.duration_minutes.map(|minutes| words.duration_minutes(minutes)));
+            more.push(stops(texts, trip.stops));
+            more.extend(trip.duration_minutes.map(|minutes| texts.duration_minutes(minutes)));
         }
-        None if award.nonstop_miles == Some(award.miles) => more.push(stops(words, 0)),
+        None if award.nonstop_miles == Some(award.miles) => more.push(stops(texts, 0)),
         None => {}
     }
-    more.extend(award.seats_left.map(|seats| words.text("flights-seats", &[("count", seats.into())])));
+    more.extend(award.seats_left.map(|seats| texts.text("flights-seats", &[("count", seats.into())])));
     if !award.unchecked.is_empty() {
-        more.push(words.text("flights-unchecked", &[]));
+        more.push(texts.text("flights-unchecked", &[]));
     }
     if !more.is_empty() {
         line.push_str("\n   ");
@@ -154,10 +155,10 @@ pub(super) fn award_line(words: &Texts, award: &Award, days: Days) -> String {
     line
 }
 
-pub(super) fn cash_line(words: &Texts, offer: &Cash) -> String {
-    let total = price::money(words, &offer.price_total_all_travellers);
+pub(super) fn cash_line(texts: &Texts, offer: &Cash) -> String {
+    let total = price::money(texts, &offer.price_total_all_travellers);
     let price = if offer.travellers > 1 {
-        words.text("flights-total", &[("price", total.into()), ("count", offer.travellers.into())])
+        texts.text("flights-total", &[("price", total.into()), ("count", offer.travellers.into())])
     } else {
         total
     };
@@ -165,28 +166,28 @@ pub(super) fn cash_line(words: &Texts, offer: &Cash) -> String {
     let mut line = [name, price].join(" · ");
     for leg in &offer.itineraries {
         line.push_str("\n   ");
-        line.push_str(&leg_line(words, leg));
+        line.push_str(&leg_line(texts, leg));
     }
     if !offer.also_sold_as.is_empty() {
         line.push_str("\n   ");
-        line.push_str(&words.text("flights-also", &[("numbers", offer.also_sold_as.join(", ").into())]));
+        line.push_str(&texts.text("flights-also", &[("numbers", offer.also_sold_as.join(", ").into())]));
     }
     line
 }
 
-fn leg_line(words: &Texts, leg: &Itinerary) -> String {
+fn leg_line(texts: &Texts, leg: &Itinerary) -> String {
     let mut facts = vec![leg.flight_numbers.join(", ")];
     facts.extend(times(&leg.departure, &leg.arrival));
-    facts.push(stops(words, leg.stops));
-    facts.extend(leg.duration_minutes.map(|minutes| words.duration_minutes(minutes)));
+    facts.push(stops(texts, leg.stops));
+    facts.extend(leg.duration_minutes.map(|minutes| texts.duration_minutes(minutes)));
     facts.join(" · ")
 }
 
-fn stops(words: &Texts, stops: i64) -> String {
-    if stops == 0 { words.text("flights-nonstop", &[]) } else { words.text("flights-stops", &[("count", stops.into())]) }
+fn stops(texts: &Texts, stops: i64) -> String {
+    if stops == 0 { texts.text("flights-nonstop", &[]) } else { texts.text("flights-stops", &[("count", stops.into())]) }
 }
 
-/// `FRA 10:30 → JFK 13:15 (+1)`: local clocks, as they were given.
+/// `FRA 10:30 → JFK 13:15 (+1)`: local times, as received.
 fn times(departure: &Place, arrival: &Place) -> Option<String> {
     let (from, to) = (departure.airport.as_deref()?, arrival.airport.as_deref()?);
     let (Some(start), Some(end)) = (departure.local_time.as_deref(), arrival.local_time.as_deref()) else {
