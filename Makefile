@@ -1,4 +1,4 @@
-# Every command the README names, and nothing else. `make` alone says what there is.
+# The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
 .PHONY: help toolchain run check test bench fmt lint rust-tests outside-tests client-tests chaos chaos-build chaos-short
 
@@ -6,7 +6,7 @@ CARGO ?= cargo
 BIN := target/release/werkruf
 NEED_RUST := 1.95
 
-help: ## Say what can be made
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 toolchain:
@@ -17,7 +17,7 @@ run: toolchain ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and
 	@$(CARGO) build --release --quiet -p werkruf
 	@$(BIN) serve $(ARGS)
 
-check: toolchain fmt lint rust-tests ## Quick inner loop: format, lints, Rust tests
+check: toolchain fmt lint rust-tests ## Quick loop: formatting, lints, Rust tests
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -28,20 +28,21 @@ lint:
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-test: toolchain check outside-tests client-tests chaos-short ## Everything: what `check` does, then the server as outside programs use it
+test: toolchain check outside-tests client-tests chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under faults
 
-# On both databases; the tests' own PostgreSQL comes as a package and stays until tests/postgres/down.
+# Runs on SQLite and on PostgreSQL. The tests install and start their own PostgreSQL; tests/postgres/down stops it.
 outside-tests:
 	$(CARGO) build --quiet -p werkruf --bins
 	tests/outside/run
 	tests/outside/run --database postgres
 
-# Real clients of OpenAI's APIs; their packages are installed once under target/clients.
+# Real clients of OpenAI's APIs. Their packages are installed once, under target/clients.
 client-tests:
 	$(CARGO) build --quiet -p werkruf --bins
 	tests/clients/run
 
-# A server with places to die at, kept apart: no other build has them. The dependencies are shared, so this takes seconds.
+# The server with crash points (feature `crash-points`). It is a separate binary, because no other build may have them.
+# It shares the dependencies of the normal build, so building it takes seconds.
 CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
 KILLS ?= 1000
 
@@ -49,13 +50,13 @@ chaos-build: toolchain
 	$(CARGO) build --quiet -p werkruf --bins --features crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
-# On PostgreSQL three servers share a database of the harness's own, for so many minutes.
+# On PostgreSQL three servers share one database of the harness for MINUTES minutes.
 DATABASE ?= sqlite
 MINUTES ?= 20
 CHAOS_sqlite = --full --kills $$(($(KILLS) * 7 / 10)) --random $$(($(KILLS) * 3 / 10))
 CHAOS_postgres = --database postgres --full --minutes $(MINUTES)
 
-chaos: chaos-build ## Kill, stop and starve the server (KILLS=1000; or DATABASE=postgres: three of them) and audit what is left
+chaos: chaos-build ## Kill and stop the server, fill its disk, then audit the database (KILLS=1000; DATABASE=postgres: three servers)
 	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run $(CHAOS_$(DATABASE)) $(ARGS)
 
 chaos-short: chaos-build
@@ -64,6 +65,6 @@ chaos-short: chaos-build
 	WERKRUF_BIN=$(CHAOS_BIN) tests/chaos/run --database postgres --minutes 0.5
 	tests/postgres/down
 
-bench: toolchain ## CPU per turn and turns per second beside a bare handler, in one run (DATABASE=postgres: on PostgreSQL too)
+bench: toolchain ## Compare CPU per turn and turns per second with a bare handler (DATABASE=postgres: also on PostgreSQL)
 	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
 	target/release/bench $(if $(filter postgres,$(DATABASE)),--postgres "$$(tests/postgres/up)") $(ARGS)
