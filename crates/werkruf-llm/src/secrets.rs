@@ -8,7 +8,7 @@ use crate::reader::cut;
 const MAX_LOG_BYTES: usize = 512;
 const REDACTED: &str = "[redacted]";
 /// A shorter header value is not a key, and redacting it would only damage the message.
-const SHORTEST: usize = 8;
+const MIN_KEY_BYTES: usize = 8;
 
 /// The keys of one server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ impl Secrets {
         let key = key.map(|key| key.expose_secret().to_owned());
         let values = headers.iter().map(|(_, value)| value.expose_secret());
         let values = values.map(|value| value.strip_prefix("Bearer ").unwrap_or(value).to_owned());
-        let all = key.into_iter().chain(values.filter(|value| value.len() >= SHORTEST)).filter(|value| !value.is_empty());
+        let all = key.into_iter().chain(values.filter(|value| value.len() >= MIN_KEY_BYTES)).filter(|value| !value.is_empty());
         Self(std::sync::Arc::new(all.map(SecretString::from).collect()))
     }
 

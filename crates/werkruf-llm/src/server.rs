@@ -118,8 +118,8 @@ impl Server {
         body: serde_json::Result<Vec<u8>>,
         origin: Origin,
     ) -> Result<AnswerStream, ModelError> {
-        let refused = |error: &dyn std::fmt::Display| ModelError::new(ModelFault::Protocol, format!("the request: {error}"));
-        let body = String::from_utf8(body.map_err(|error| refused(&error))?).map_err(|error| refused(&error))?;
+        let invalid = |error: &dyn std::fmt::Display| ModelError::new(ModelFault::Protocol, format!("the request: {error}"));
+        let body = String::from_utf8(body.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))?;
         let deadline = Deadline::after(self.config.first_byte);
         // A wrapped body is freed once it is sent. The HTTP client keeps a plain body until the response starts, for retries that it never makes.
         let post = self.config.client.post(self.endpoint_url.clone()).header(CONTENT_TYPE, "application/json").body(Body::wrap(body));
@@ -182,12 +182,12 @@ impl Server {
 }
 
 fn endpoint(base: &str, path: &[&str]) -> Result<Url, ConfigError> {
-    let refused = || ConfigError::BaseUrl(base.to_owned());
-    let mut url = Url::parse(base).map_err(|_| refused())?;
+    let invalid = || ConfigError::BaseUrl(base.to_owned());
+    let mut url = Url::parse(base).map_err(|_| invalid())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(refused());
+        return Err(invalid());
     }
-    url.path_segments_mut().map_err(|()| refused())?.pop_if_empty().extend(path);
+    url.path_segments_mut().map_err(|()| invalid())?.pop_if_empty().extend(path);
     Ok(url)
 }
 

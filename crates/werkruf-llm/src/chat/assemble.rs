@@ -45,14 +45,14 @@ struct PartialCall {
 }
 
 impl PartialCall {
-    fn has_whole_arguments(&self) -> bool {
+    fn has_complete_arguments(&self) -> bool {
         serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 
     /// Whether a fragment without a new id or index must still belong to a new call: its name differs, or this call is already complete.
     fn is_finished_before(&self, fragment: &CallFragment) -> bool {
         fragment.name.as_ref().is_some_and(|name| {
-            !self.name.is_empty() && (*name != self.name || (!fragment.arguments.is_empty() && self.has_whole_arguments()))
+            !self.name.is_empty() && (*name != self.name || (!fragment.arguments.is_empty() && self.has_complete_arguments()))
         })
     }
 }
@@ -120,8 +120,8 @@ impl Assembly {
         if let Some(position) = self.calls.iter().rposition(|call| call.id.as_ref() == Some(id)) {
             let call = &self.calls[position];
             // Some servers send one id for two calls. The index distinguishes them once the first call is complete.
-            let moved = fragment.index.is_some() && call.index.is_some() && fragment.index != call.index;
-            return if moved && call.is_finished_before(fragment) { None } else { Some(position) };
+            let other_index = fragment.index.is_some() && call.index.is_some() && fragment.index != call.index;
+            return if other_index && call.is_finished_before(fragment) { None } else { Some(position) };
         }
         // A late id is added to its call. An id that differs from the call's id starts a new call.
         by_index().filter(|position| self.calls[*position].id.is_none() && fragment.name.is_none())

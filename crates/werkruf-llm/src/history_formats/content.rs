@@ -46,8 +46,8 @@ pub(super) fn value(message: &StoredMessage) -> Value {
 /// The metadata without the parts that `value` already contains.
 pub(super) fn other_metadata(message: &StoredMessage, except: &str) -> Map<String, Value> {
     let has_parts = parts(message).is_some();
-    let original = |name: &String| name != except && !(has_parts && name == PARTS);
-    message.metadata.iter().filter(|(name, _)| original(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let included = |name: &String| name != except && !(has_parts && name == PARTS);
+    message.metadata.iter().filter(|(name, _)| included(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Parts in the format of the Responses API; `text` is the type of its text parts.

@@ -22,8 +22,8 @@ pub(super) fn read(values: &[Value], new_id: &mut dyn FnMut() -> String) -> Resu
         }
         pairing.assign_ids(&mut message);
         let id = data.get("id").filter(|id| !id.is_null()).cloned();
-        let whole = json!({"type": kind, "data": data});
-        let original = if from_columns(&message, id.clone()) == whole { id.map(|id| json!({"id": id})) } else { Some(whole) };
+        let input = json!({"type": kind, "data": data});
+        let original = if from_columns(&message, id.clone()) == input { id.map(|id| json!({"id": id})) } else { Some(input) };
         if let Some(original) = original {
             message.metadata.insert(METADATA_KEY.to_owned(), original);
         }
@@ -35,12 +35,12 @@ pub(super) fn read(values: &[Value], new_id: &mut dyn FnMut() -> String) -> Resu
 /// The original message if it still matches the columns; else a message from the columns.
 pub(super) fn write(message: &StoredMessage) -> Value {
     let original = message.metadata.get(METADATA_KEY);
-    let whole = original.filter(|original| {
+    let unchanged = original.filter(|original| {
         let parsed = shape(original).and_then(|(kind, data)| parse(kind, data));
         parsed.is_ok_and(|parsed| parsed.has_same_content(message) && parsed.status == message.status)
     });
-    if let Some(whole) = whole {
-        return whole.clone();
+    if let Some(unchanged) = unchanged {
+        return unchanged.clone();
     }
     let id = original.and_then(|original| original.get("id")).cloned();
     from_columns(message, id.or_else(|| message.id.clone().map(Value::from)))
@@ -77,15 +77,15 @@ fn parse(kind: &str, data: &Map<String, Value>) -> Result<StoredMessage, String>
     let role = role(kind, data)?;
     let (text, parts) = content::split(data.get("content"));
     let mut message = StoredMessage::text(role, text);
-    let ours = data.get("additional_kwargs").and_then(|extra| extra.get(EXTRA_KEY));
-    if let Some(Value::Object(metadata)) = ours.and_then(|ours| ours.get("metadata")) {
+    let extra = data.get("additional_kwargs").and_then(|extra| extra.get(EXTRA_KEY));
+    if let Some(Value::Object(metadata)) = extra.and_then(|extra| extra.get("metadata")) {
         message.metadata = metadata.clone();
     }
     if parts.is_some() {
         content::store_parts(&mut message.metadata, parts);
     }
     match role {
-        Role::Assistant => message.calls = exact(calls(data), ours.and_then(|ours| ours.get("calls"))),
+        Role::Assistant => message.calls = exact(calls(data), extra.and_then(|extra| extra.get("calls"))),
         Role::Tool => {
             message.call_id = text_at(data, "tool_call_id").map(str::to_owned);
             message.tool_name = text_at(data, "name").map(str::to_owned);
@@ -146,25 +146,25 @@ fn from_columns(message: &StoredMessage, id: Option<Value>) -> Value {
         }
         Role::User | Role::System => {}
     }
-    let ours = ours(message, &data);
-    if !ours.is_empty() {
-        data.insert("additional_kwargs".to_owned(), json!({EXTRA_KEY: ours}));
+    let extra = extra(message, &data);
+    if !extra.is_empty() {
+        data.insert("additional_kwargs".to_owned(), json!({EXTRA_KEY: extra}));
     }
     json!({"type": kind, "data": data})
 }
 
 /// The data for which LangChain has no fields.
-fn ours(message: &StoredMessage, data: &Map<String, Value>) -> Map<String, Value> {
-    let mut ours = Map::new();
+fn extra(message: &StoredMessage, data: &Map<String, Value>) -> Map<String, Value> {
+    let mut extra = Map::new();
     let metadata = content::other_metadata(message, METADATA_KEY);
     if !metadata.is_empty() {
-        ours.insert("metadata".to_owned(), metadata.into());
+        extra.insert("metadata".to_owned(), metadata.into());
     }
     if calls(data) != message.calls {
         let exact = |call: &HistoryCall| json!({"id": call.id, "name": call.name, "args": call.arguments});
-        ours.insert("calls".to_owned(), message.calls.iter().map(exact).collect());
+        extra.insert("calls".to_owned(), message.calls.iter().map(exact).collect());
     }
-    ours
+    extra
 }
 
 /// Calls whose arguments are an object, and the others with LangChain's own error text.

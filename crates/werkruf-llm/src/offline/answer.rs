@@ -33,8 +33,8 @@ pub(super) fn results(messages: &[Message]) -> Vec<ToolResult<'_>> {
 /// All results in the tools' own texts. The first answer of a conversation also says that no language model answers.
 pub(super) fn compose(texts: &Texts, messages: &[Message], results: &[ToolResult<'_>]) -> String {
     let mut parts: Vec<String> = results.iter().map(|result| result_text(texts, result)).collect();
-    let spoke = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
-    if !messages.iter().any(spoke) {
+    let has_text = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
+    if !messages.iter().any(has_text) {
         parts.push(texts.text("offline-notice", &[]));
     }
     parts.join("\n\n")

@@ -170,7 +170,7 @@ impl Assembly {
         }
     }
 
-    /// The final response has the last word on all items, including those that no event mentioned.
+    /// Applies the final response, which overrides earlier events and may contain items without events.
     fn end_response(&mut self, response: FinalResponse, out: &mut Vec<Delta>) {
         if response.damaged {
             self.mark_damaged("an item of the final response could not be decoded");
