@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| werkruf_llm::parts::framing(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| werkruf_llm::properties::framing(bytes));

@@ -1,10 +1,10 @@
-//! The states of a call and a turn, spelled as the tables spell them.
+//! The kinds and states of calls, turns and approvals, spelled as in the tables.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Declares an enum whose variants have one spelling in tables, JSON and SQL alike.
-macro_rules! spelled {
+/// Declares an enum whose variants have the same spelling in JSON and in the tables.
+macro_rules! string_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -28,22 +28,22 @@ macro_rules! spelled {
         }
     };
 }
-pub(crate) use spelled;
+pub(crate) use string_enum;
 
-spelled! {
-    /// What a tool does to the world; retry, recovery and reuse follow from it.
+string_enum! {
+    /// What a tool's call changes outside the server. Retry, recovery and result reuse depend on it.
     Effect {
-        /// Changes nothing; may be repeated at will.
+        /// Changes nothing; may be repeated any number of times.
         Read = "read",
         /// Repeatable with the same idempotency key.
         Idempotent = "idempotent",
-        /// Never repeated by us: at most one request leaves per call.
+        /// Never repeated by the server: at most one request is sent per call.
         Once = "once",
     }
 }
 
-spelled! {
-    /// The life of one tool call (seed 000 section 3.2).
+string_enum! {
+    /// The states of a tool call (seed 000 section 3.2).
     CallStatus {
         Queued = "queued",
         Running = "running",
@@ -61,8 +61,8 @@ impl CallStatus {
     }
 }
 
-spelled! {
-    /// Who runs the call: we, or the provider itself.
+string_enum! {
+    /// The type of a call as the model requested it.
     CallKind {
         Function = "function",
         Mcp = "mcp",
@@ -71,8 +71,20 @@ spelled! {
     }
 }
 
-spelled! {
-    /// The life of one turn.
+string_enum! {
+    /// Who runs a call.
+    Runner {
+        /// This server runs its own tool.
+        Server = "server",
+        /// The model provider runs the call itself.
+        Provider = "provider",
+        /// The API client runs its own tool and sends the result back.
+        Client = "client",
+    }
+}
+
+string_enum! {
+    /// The states of a turn.
     TurnStatus {
         Accepted = "accepted",
         Planning = "planning",
@@ -85,8 +97,8 @@ spelled! {
     }
 }
 
-spelled! {
-    /// What became of a wish for a person's word.
+string_enum! {
+    /// The states of an approval request.
     ApprovalStatus {
         Pending = "pending",
         Approved = "approved",

@@ -1,4 +1,4 @@
-//! How a tool learns that it should stop, without knowing which runtime drives it.
+//! Cancellation and deadlines for tools, independent of any async runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use event_listener::Event;
 
-/// A flag that is raised once. Clones share it.
+/// A cancellation flag that is raised once. All clones share one flag.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     shared: Arc<Shared>,
@@ -19,25 +19,25 @@ struct Shared {
 }
 
 impl Cancel {
-    /// Raises the flag and wakes everybody who waits for it.
+    /// Raises the flag and wakes all waiting tasks.
     pub fn raise(&self) {
         self.shared.raised.store(true, Ordering::SeqCst);
         self.shared.event.notify(usize::MAX);
     }
 
-    /// Whether the flag is up.
+    /// Whether the flag is raised.
     pub fn is_raised(&self) -> bool {
         self.shared.raised.load(Ordering::SeqCst)
     }
 
-    /// Waits until the flag is up.
+    /// Waits until the flag is raised.
     pub async fn raised(&self) {
         loop {
             if self.is_raised() {
                 return;
             }
             let listener = self.shared.event.listen();
-            // Between the check and the listening the flag may have gone up.
+            // The flag may have been raised between the check and the registration of the listener.
             if self.is_raised() {
                 return;
             }
@@ -46,7 +46,7 @@ impl Cancel {
     }
 }
 
-/// The moment after which nobody waits any more. Monotonic: wall clocks jump.
+/// The moment at which the caller stops waiting. Uses the monotonic clock, because wall clocks jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
@@ -55,33 +55,33 @@ impl Deadline {
     #[expect(clippy::disallowed_methods, reason = "deadlines are monotonic and never stored")]
     pub fn after(span: Duration) -> Self {
         let now = Instant::now();
-        // A year is for ever here, and adding u64::MAX milliseconds would overflow.
+        // The span is limited to one year, because adding u64::MAX milliseconds would overflow.
         Self(now + span.min(Duration::from_secs(365 * 24 * 3600)))
     }
 
-    /// At this instant, for whoever has timers with a clock of their own.
+    /// A deadline at this instant, for callers whose timers use a clock of their own.
     pub const fn at(instant: Instant) -> Self {
         Self(instant)
     }
 
-    /// What is left; zero once passed.
+    /// The remaining time; zero once the deadline has passed.
     #[expect(clippy::disallowed_methods, reason = "deadlines are monotonic and never stored")]
     pub fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub fn passed(self) -> bool {
         self.left().is_zero()
     }
 
-    /// How long ago it passed; zero before.
+    /// The time since the deadline passed; zero before.
     #[expect(clippy::disallowed_methods, reason = "deadlines are monotonic and never stored")]
     pub fn late(self) -> Duration {
         Instant::now().saturating_duration_since(self.0)
     }
 
-    /// The earlier of the two.
+    /// The earlier of two deadlines.
     pub fn earlier(self, other: Self) -> Self {
         self.min(other)
     }

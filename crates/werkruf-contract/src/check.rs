@@ -1,4 +1,4 @@
-//! Says of a JSON value whether it is the named envelope, and if not, where and why.
+//! Validates a JSON value against a named envelope of the tool contract and lists each violation with its path.
 
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::{Shape, ToolContext, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, ToolOutput, ToolResult, ToolResultMeta};
 
-/// The envelopes by name, in the order the seed introduces them.
+/// The envelope names, in the order in which seed 002 introduces them.
 pub const ENVELOPES: [&str; 8] =
     ["ToolContext", "ToolResultMeta", "ToolResult", "ToolErrorMeta", "ToolErrorDetail", "ToolError", "ToolErrorType", "ToolOutput"];
 
-/// One thing that is wrong, and where (a JSON pointer).
+/// One violation; `path` is a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     pub path: String,
@@ -18,13 +18,13 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// A violation at this place.
+    /// A violation at this path.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
 }
 
-/// The JSON Schema of an envelope, examples included; `None` for a name that is none.
+/// The JSON Schema of an envelope, with examples; `None` for an unknown name.
 pub fn schema_of(name: &str) -> Option<Value> {
     let generator = || SchemaSettings::draft2020_12().into_generator();
     let schema = match name {
@@ -41,10 +41,10 @@ pub fn schema_of(name: &str) -> Option<Value> {
     Some(schema.to_value())
 }
 
-/// Every violation of the named envelope; empty means valid, `None` that there is no such envelope.
+/// All violations of the named envelope. An empty list means valid, `None` an unknown name.
 pub fn check(name: &str, value: &Value) -> Option<Vec<Violation>> {
     if name == "ToolOutput" {
-        // The union's own message would only say that neither side fits.
+        // The validator's message for a union would only say that neither variant fits.
         return match value.get("status").and_then(Value::as_str) {
             Some("ok") => check("ToolResult", value),
             Some("error") => check("ToolError", value),

@@ -30,7 +30,7 @@ fn every_envelope_has_a_schema_and_its_examples_are_valid() {
 }
 
 #[test]
-fn the_rules_of_the_context_hold() {
+fn context_rules_are_checked() {
     assert_eq!(paths("ToolContext", &with(context(), "ingestion_run_id", json!("ingest_1"))), ["/ingestion_run_id"]);
     assert_eq!(paths("ToolContext", &with(context(), "run_id", Value::Null)), ["/run_id"]);
     assert_eq!(paths("ToolContext", &with(context(), "now_iso", json!("2024-05-03T12:34:56"))), ["/now_iso"]);
@@ -50,7 +50,7 @@ fn measurements_are_not_negative() {
 }
 
 #[test]
-fn the_union_is_told_apart_by_status() {
+fn status_selects_the_variant_of_the_union() {
     assert_eq!(paths("ToolOutput", &json!({"status": "maybe"})), ["/status"]);
     assert_eq!(paths("ToolOutput", &json!({"status": "ok", "input": {}, "meta": {"took_ms": 1}})), ["/data"]);
     let error = schema_of("ToolError").unwrap()["examples"][0].clone();
@@ -58,7 +58,7 @@ fn the_union_is_told_apart_by_status() {
 }
 
 #[test]
-fn a_context_keeps_what_it_does_not_know_and_hides_auth() {
+fn a_context_keeps_unknown_fields_and_hides_auth() {
     let raw = with(context(), "auth", json!({"token": "geheim"}));
     let parsed = ToolContext::from_json(raw).unwrap();
     assert_eq!(parsed.auth.as_ref().map(Auth::reveal).unwrap()["token"], "geheim");

@@ -1,11 +1,11 @@
-//! The one place that reads the wall clock, makes ids and draws chance.
+//! The only place that reads the wall clock, creates ids and draws random numbers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use uuid::{ContextV7, Uuid};
 
-/// The clock everything is told by. `WERKRUF_CLOCK_OFFSET_S` moves it; tests may drive it.
+/// The wall clock of the process. `WERKRUF_CLOCK_OFFSET_S` shifts it; tests may replace it with a driven clock.
 #[derive(Clone)]
 pub struct Clock {
     time: Time,
@@ -24,32 +24,32 @@ enum Ids {
 }
 
 impl Clock {
-    /// The system's clock, moved by so many seconds.
+    /// The system's clock, shifted by this many seconds.
     pub fn system(offset_seconds: i64) -> Self {
         let offset = SignedDuration::from_secs(offset_seconds);
         Self { time: Time::System { offset }, ids: Arc::new(Mutex::new(Ids::System(ContextV7::new()))) }
     }
 
-    /// A clock that says what it is told, with ids and chance that follow from the seed alone: the same run twice is the same twice.
+    /// A clock with the time of `now`, whose ids and random numbers depend on the seed only, so that a run can be repeated exactly.
     pub fn driven(now: impl Fn() -> Timestamp + Send + Sync + 'static, seed: u64) -> Self {
         let sequence = Sequence { drawn: 0, state: seed };
         Self { time: Time::Driven(Arc::new(now)), ids: Arc::new(Mutex::new(Ids::Driven(sequence))) }
     }
 
-    /// Now, to the millisecond, which is what the tables keep.
+    /// The current time, truncated to milliseconds, the precision of the tables.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn now(&self) -> Timestamp {
-        let moved = match &self.time {
+        let now = match &self.time {
             Time::System { offset } => {
                 let now = Timestamp::now();
                 now.checked_add(*offset).unwrap_or(now)
             }
             Time::Driven(now) => now(),
         };
-        Timestamp::from_millisecond(moved.as_millisecond()).unwrap_or(moved)
+        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
-    /// A new id that sorts after every id this clock made before.
+    /// A new id that sorts after all ids that this clock created before.
     pub fn new_id(&self) -> Uuid {
         let now = self.now();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,15 +63,15 @@ impl Clock {
         }
     }
 
-    /// A number from 0 up to 1, for spreading work over time; not for secrets.
+    /// A random number in `0.0..1.0`, for spreading work over time; not for secrets.
     pub fn chance(&self) -> f64 {
-        // The last four bytes of an id are random and no part of its order.
+        // The last four bytes of an id are random and do not affect its order.
         let [.., a, b, c, d] = self.new_id().into_bytes();
         f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
     }
 }
 
-/// Ids that a seed decides.
+/// Generates ids that depend on a seed only.
 struct Sequence {
     drawn: u32,
     state: u64,
@@ -84,7 +84,7 @@ impl Sequence {
         let mut mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^= mixed >> 31;
-        // Version and variant take bits of the first and the third byte, so the order stands in those between and after.
+        // Version and variant overwrite bits of the first and the third byte, so the counter goes into the bytes between and after them.
         let [a, b, c, d] = self.drawn.to_be_bytes();
         let [w, x, y, z, ..] = mixed.to_be_bytes();
         uuid::Builder::from_unix_timestamp_millis(millis, &[0, a, 0, b, c, d, w, x, y, z]).into_uuid()
@@ -108,7 +108,7 @@ mod tests {
     use super::Clock;
 
     #[test]
-    fn a_driven_clock_says_the_same_twice_and_its_ids_are_in_order() {
+    fn a_driven_clock_is_repeatable_and_its_ids_are_in_order() {
         let clock = || Clock::driven(|| Timestamp::from_second(1_700_000_000).unwrap(), 7);
         let draw = |clock: Clock| (0..1000).map(|_| clock.new_id()).collect::<Vec<_>>();
         let ids = draw(clock());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_spreads_between_nothing_and_one() {
+    fn random_numbers_cover_the_range_from_zero_to_one() {
         for clock in [Clock::system(0), Clock::driven(|| Timestamp::UNIX_EPOCH, 1)] {
             let drawn: Vec<f64> = (0..1000).map(|_| clock.chance()).collect();
             assert!(drawn.iter().all(|chance| (0.0..1.0).contains(chance)));

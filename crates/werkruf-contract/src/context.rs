@@ -1,4 +1,4 @@
-//! What accompanies every call: correlation, budget, scope. Never chosen by the model.
+//! The metadata of every call: correlation ids, budgets, scope. The model chooses none of it.
 
 use std::num::NonZeroU64;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = example(), extend("oneOf" = one_run()))]
 pub struct ToolContext {
-    /// The wall around everything.
+    /// The tenant; every read and write is restricted to it.
     pub tenant_id: Uuid,
     /// Correlates log lines, calls and spans.
     pub trace_id: String,
@@ -59,18 +59,18 @@ pub struct ToolContext {
     /// Credentials passed on. Never serialised.
     #[serde(default, skip_serializing)]
     pub auth: Option<Auth>,
-    /// Fields the table does not name, such as `request_id`.
+    /// Fields that the contract does not list, such as `request_id`.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// Credentials in transit: readable by the tool, by nothing else.
+/// Credentials that are passed on to the tool. `Debug` does not show them and nothing serialises them.
 #[derive(Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Auth(Map<String, Value>);
 
 impl Auth {
-    /// For the tool that passes them on.
+    /// The credentials, for the tool that passes them on.
     pub const fn reveal(&self) -> &Map<String, Value> {
         &self.0
     }
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// The rules between fields that a type alone does not hold.
+/// Violations of rules between fields, which the types alone cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     #[error("not a tool context: {0}")]
@@ -94,7 +94,7 @@ pub enum ContextError {
 }
 
 impl ToolContext {
-    /// A context with the fields that must be there; the rest is empty.
+    /// A context with the required fields; the others are empty.
     pub fn new(tenant_id: Uuid, trace_id: String, invocation_id: Uuid, now: Timestamp, run_id: String) -> Self {
         Self {
             tenant_id,
@@ -118,13 +118,13 @@ impl ToolContext {
         }
     }
 
-    /// Reads a context and holds it to the rules between its fields.
+    /// Reads a context and checks the rules between its fields.
     pub fn from_json(value: Value) -> Result<Self, ContextError> {
         let context: Self = serde_json::from_value(value).map_err(|error| ContextError::Shape(error.to_string()))?;
         context.checked()
     }
 
-    /// Exactly one of the run ids.
+    /// Checks that exactly one of the run ids is set.
     pub fn checked(self) -> Result<Self, ContextError> {
         match (&self.run_id, &self.ingestion_run_id) {
             (Some(_), Some(_)) => Err(ContextError::BothRuns),

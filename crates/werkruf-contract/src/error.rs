@@ -1,4 +1,4 @@
-//! Errors answer three questions: who acts on it, may it be retried, who may read it.
+//! The errors of tools and turns. An error answers three questions: who acts on it, may it be retried, who may read it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::call::spelled;
+use crate::call::string_enum;
 
-spelled! {
+string_enum! {
     /// The standard classes of tool errors (seed 002).
     ToolErrorType {
-        /// The upstream or the platform limits throughput.
+        /// The upstream service or the platform limits throughput.
         RateLimit = "RATE_LIMIT",
         /// A time budget ran out.
         Timeout = "TIMEOUT",
         /// A service behind the tool failed.
         Upstream = "UPSTREAM",
-        /// Input or answer violates its schema.
+        /// Input or output violates its schema.
         Validation = "VALIDATION",
-        /// A passing fault; try again.
+        /// A transient fault; another attempt may succeed.
         Retryable = "RETRYABLE",
-        /// Not mendable without a person.
+        /// Cannot succeed until a person fixes the cause.
         Fatal = "FATAL",
     }
 }
@@ -34,22 +34,22 @@ impl ToolErrorType {
     }
 }
 
-/// Whether the effect may have reached the world when a call failed.
+/// Whether the effect may have happened although the call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happened {
-    /// Nothing left the process, or the other side said it refused.
+    /// No request was sent, or the service reported that it refused the request.
     No,
-    /// A request may have left; only the other side knows.
+    /// A request may have been sent; only the service knows whether it took effect.
     Unknown,
 }
 
-/// How a tool says that it failed.
+/// The error type that tools return.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     pub kind: ToolErrorType,
-    /// Stable and countable.
+    /// Stable, from a fixed set, so that errors can be counted by code.
     pub code: Cow<'static, str>,
-    /// For the model and the person; never holds a secret or an upstream's words.
+    /// For the model and the user; never contains a secret or text from the upstream service.
     pub message: String,
     /// For the log and the registry's `error_detail`.
     pub cause: Option<String>,
@@ -61,7 +61,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of this class. Refusals of input and rate limits are taken to have had no effect.
+    /// A failure of this class. For rejected input and rate limits the effect is assumed not to have happened.
     pub fn new(kind: ToolErrorType, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let happened = match kind {
             ToolErrorType::Validation | ToolErrorType::RateLimit => Happened::No,
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// The input is not what the tool takes.
+    /// The tool rejects the input.
     pub fn validation(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(ToolErrorType::Validation, code, message)
     }
@@ -90,7 +90,7 @@ impl Failure {
         Self::new(ToolErrorType::Upstream, code, message)
     }
 
-    /// Nothing the caller can mend.
+    /// The caller cannot fix the cause.
     pub fn fatal(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(ToolErrorType::Fatal, code, message)
     }
@@ -109,21 +109,21 @@ impl Failure {
         self
     }
 
-    /// What the log may read.
+    /// Adds the technical cause, which only the log and the operator may read.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// The other side's wish.
+    /// Adds the wait time that the upstream service requested.
     #[must_use]
     pub fn retry_after(mut self, span: Option<Duration>) -> Self {
         self.retry_after = span;
         self
     }
 
-    /// The status the other side gave, and where.
+    /// Adds the upstream service's status and endpoint.
     #[must_use]
     pub fn from_upstream(mut self, status: Option<u16>, endpoint: impl Into<String>) -> Self {
         self.upstream_status = status;
@@ -131,14 +131,14 @@ impl Failure {
         self
     }
 
-    /// Facts for programs.
+    /// Adds machine-readable details.
     #[must_use]
     pub fn with_details(mut self, details: Map<String, Value>) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// The envelope's error part.
+    /// Converts the failure into the `error` part of the envelope.
     pub fn into_detail(self, attempt: u32) -> ToolErrorDetail {
         ToolErrorDetail {
             kind: self.kind,
@@ -154,14 +154,14 @@ impl Failure {
     }
 }
 
-/// What went wrong, structured (seed 002).
+/// The `error` part of an error envelope (seed 002).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = detail_example())]
 pub struct ToolErrorDetail {
-    /// The standard class.
+    /// The standard error class.
     #[serde(rename = "type")]
     pub kind: ToolErrorType,
-    /// Readable by a person.
+    /// Human-readable message.
     pub message: String,
     /// Tool-specific code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,10 +169,10 @@ pub struct ToolErrorDetail {
     /// Technical cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Structured facts.
+    /// Structured details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Map<String, Value>>,
-    /// When to try again.
+    /// Wait time before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<i64>,
     /// Status of the service behind the tool.
@@ -181,13 +181,13 @@ pub struct ToolErrorDetail {
     /// Endpoint or queue behind the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Which attempt this was.
+    /// Number of the attempt that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
 }
 
 impl ToolErrorDetail {
-    /// The same, without what only the operator may read: the cause, and an address that may carry a secret in its path.
+    /// Removes what only the operator may read: the cause, and the endpoint, whose path may contain a secret.
     #[must_use]
     pub fn for_readers(mut self) -> Self {
         self.cause = None;
@@ -200,7 +200,7 @@ impl ToolErrorDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = serde_json::json!({"took_ms": 10}))]
 pub struct ToolErrorMeta {
-    /// Time until the error was known.
+    /// Time until the call failed.
     pub took_ms: u64,
 }
 
@@ -230,7 +230,7 @@ impl ToolError {
     }
 }
 
-/// How a turn failed: what the `error` event and the JSON answer say.
+/// The error of a failed turn, as in the `error` event and the JSON response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnError {
     #[serde(rename = "type")]

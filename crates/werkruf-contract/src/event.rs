@@ -1,15 +1,15 @@
-//! What a stream says. Every event but the unnumbered ones is also a row.
+//! The events of the native stream. Every event with a number is also stored as a row.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::call::{CallStatus, TurnStatus, spelled};
+use crate::call::{CallStatus, TurnStatus, string_enum};
 use crate::error::{ToolErrorDetail, ToolErrorType};
 
-spelled! {
-    /// The names of the native stream.
+string_enum! {
+    /// The event names of the native stream.
     EventType {
         Init = "init",
         ToolStarted = "tool_started",
@@ -24,16 +24,16 @@ spelled! {
     }
 }
 
-spelled! {
-    /// Why a model stopped speaking, in the words of Chat Completions.
+string_enum! {
+    /// Why the model stopped, spelled as in Chat Completions.
     #[derive(Default)]
     FinishReason {
-        /// It had said everything.
+        /// The answer is complete.
         #[default]
         Stop = "stop",
-        /// A limit of tokens cut it off.
+        /// A token limit cut the answer off.
         Length = "length",
-        /// Its provider held the rest back.
+        /// The provider withheld the rest of the answer.
         ContentFilter = "content_filter",
     }
 }
@@ -44,7 +44,7 @@ impl EventType {
         matches!(self, Self::Final | Self::Error)
     }
 
-    /// After these the text of the step stands in a row, or is void.
+    /// After these events the text of the step is stored in a row or discarded.
     pub const fn settles_text(self) -> bool {
         matches!(self, Self::Final | Self::Error | Self::AssistantSnapshot | Self::AssistantReset)
     }
@@ -57,7 +57,7 @@ pub struct Init {
     pub chat_id: Uuid,
     pub conversation_id: Uuid,
     pub turn_id: Uuid,
-    /// Whether this message made the conversation.
+    /// Whether this message created the conversation.
     pub created: bool,
 }
 
@@ -89,19 +89,19 @@ pub struct ApprovalRequired {
     pub tool: String,
     pub job_id: Uuid,
     pub arguments: Value,
-    /// What the turn has cost so far.
+    /// The turn's tokens and cost so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// `assistant_token`: text as it comes; no row.
+/// `assistant_token`: a piece of text as it arrives from the model; not stored as a row.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantToken {
     pub content: String,
     pub step: u32,
 }
 
-/// `assistant_snapshot`: replaces that step's text.
+/// `assistant_snapshot`: replaces the text of this step.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantSnapshot {
     pub content: String,
@@ -109,14 +109,14 @@ pub struct AssistantSnapshot {
     pub turn_id: Uuid,
 }
 
-/// `assistant_reset`: that step's text was thrown away; the model is asked again.
+/// `assistant_reset`: the text of this step was discarded; the model request is repeated.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantReset {
     pub step: u32,
     pub turn_id: Uuid,
 }
 
-/// A message as clients see it.
+/// A message as clients receive it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatMessage {
     pub role: String,
@@ -131,20 +131,21 @@ pub struct Usage {
     pub output_tokens: i64,
     pub reasoning_tokens: i64,
     pub total_tokens: i64,
-    /// Null when any request of the turn had no known price.
+    /// Null when the price of any model request of the turn is unknown.
     pub cost_usd: Option<f64>,
     pub model_calls: u32,
 }
 
 impl Usage {
-    /// Adds what a request cost, before it is counted in `model_calls`. One unknown price makes the sum unknown.
+    /// Adds the cost of a model request; must be called before the request is counted in `model_calls`. One unknown price makes the
+    /// sum unknown.
     pub fn add_cost(&mut self, nano_usd: Option<i64>) {
         let before = if self.model_calls == 0 { Some(0.0) } else { self.cost_usd };
-        // Summed as integers: a sum of binary fractions would drift from the sum of the rows.
+        // Summed as integers, because a sum of floats would drift from the sum of the stored rows.
         self.cost_usd = before.zip(nano_usd).map(|(before, nano)| Self::dollars((before * NANO).round() as i64 + nano));
     }
 
-    /// Nano-dollars as dollars.
+    /// Converts nano-dollars to dollars.
     pub fn dollars(nano_usd: i64) -> f64 {
         nano_usd as f64 / NANO
     }
@@ -152,8 +153,8 @@ impl Usage {
 
 const NANO: f64 = 1e9;
 
-/// One call's outcome inside the final answer.
-/// The data is a value where it is read, and text that is spliced where it is written.
+/// The result of one call inside the final answer.
+/// `D` is a `Value` when the result is read, and raw JSON text that is inserted as it is when the result is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallResult<D = Value> {
     pub job_id: Uuid,
@@ -168,7 +169,7 @@ pub struct CallResult<D = Value> {
     pub error: Option<ToolErrorDetail>,
 }
 
-/// `final`, which is also the JSON answer of `POST /api/chat`.
+/// `final`, which is also the JSON response of `POST /api/chat`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Final<D = Value> {
     pub conversation_id: Uuid,
@@ -182,22 +183,22 @@ pub struct Final<D = Value> {
     /// `data` of the last succeeded call.
     pub tool_result: Option<D>,
     pub tool_results: Vec<CallResult<D>>,
-    /// Calls of the client's own tools, for the client to run.
+    /// Calls of the client's own tools, which the client must run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<ClientCall>,
-    /// Why the model stopped speaking.
+    /// Why the model stopped.
     #[serde(default)]
     pub finish_reason: FinishReason,
     pub usage: Usage,
 }
 
-/// A call that a client is asked to run.
+/// A call that the client must run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientCall {
-    /// Under which its result comes back.
+    /// The id that the client returns with the result.
     pub id: String,
     pub name: String,
-    /// The exact string.
+    /// The exact string from the model.
     pub arguments: String,
 }
 
@@ -212,7 +213,7 @@ pub struct ErrorEvent {
     pub turn_id: Uuid,
 }
 
-/// `debug`: for operators only; no row.
+/// `debug`: for operators only; not stored as a row.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DebugEntry {
     #[serde(rename = "type")]

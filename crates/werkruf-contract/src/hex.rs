@@ -1,6 +1,6 @@
-//! Digests as text: keys, fingerprints and signatures are compared by eye and by program in this one form.
+//! Bytes as hexadecimal text, for keys, fingerprints and signatures.
 
-/// Lower case, two digits a byte.
+/// Lower-case hexadecimal, two digits per byte.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);

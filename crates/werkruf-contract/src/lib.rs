@@ -1,7 +1,6 @@
-//! The words every other crate uses: what a tool is, what it is told, what it answers.
+//! The types that all other crates share: the tool trait, its input and output envelopes, errors, events and texts.
 //!
-//! Nothing here knows a database, an HTTP library or an async runtime. A type enters this crate
-//! only when two crates below the door need it.
+//! This crate depends on no database, HTTP library or async runtime. A type belongs here only when two other library crates need it.
 
 mod call;
 mod cancel;
@@ -17,7 +16,7 @@ mod schema;
 mod texts;
 mod tool;
 
-pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, TurnStatus};
+pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, Runner, TurnStatus};
 pub use cancel::{Cancel, Deadline};
 pub use check::{ENVELOPES, Violation, check, schema_of};
 pub use clock::Clock;

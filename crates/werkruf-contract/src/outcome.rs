@@ -1,4 +1,4 @@
-//! The envelope of a call that went well, and the union of both.
+//! The envelope of a successful call, and the union of the success and the error envelope.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::error::ToolError;
 pub struct ToolResultMeta {
     /// Duration of the call.
     pub took_ms: u64,
-    /// How much came from which source.
+    /// Number of results per source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_counts: Option<BTreeMap<String, u64>>,
-    /// Which way the call took.
+    /// How the call was routed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Map<String, Value>>,
     /// Whether the result was reused.
@@ -34,14 +34,14 @@ pub(crate) enum OkLiteral {
     Ok,
 }
 
-/// The envelope of a call that went well.
+/// The envelope of a successful call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = result_example())]
 pub struct ToolResult {
     pub(crate) status: OkLiteral,
     /// Echo of the input.
     pub input: Value,
-    /// What the tool found or did.
+    /// The tool's result.
     pub data: Value,
     /// Measurements and provenance.
     pub meta: ToolResultMeta,
@@ -54,7 +54,7 @@ impl ToolResult {
     }
 }
 
-/// Either envelope, told apart by `status`.
+/// Either envelope; `status` distinguishes them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(example = result_example())]

@@ -1,12 +1,12 @@
-//! Who is asking, and what they may do. Comes from the authenticated channel only.
+//! The authenticated user and the user's permissions. Both come from the authenticated channel only.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::call::spelled;
+use crate::call::string_enum;
 
-spelled! {
+string_enum! {
     /// What a role may do with an entity.
     Access { Read = "read", Write = "write", Both = "both" }
 }
@@ -17,8 +17,8 @@ impl Access {
     }
 }
 
-spelled! {
-    /// Whose rows a permission reaches.
+string_enum! {
+    /// Whose rows a permission covers.
     Scope { Own = "own", Branch = "branch", All = "all" }
 }
 
@@ -32,7 +32,7 @@ impl Scope {
     }
 }
 
-/// One line of a role's permission table.
+/// One row of a role's permission table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Permission {
     pub entity: String,
@@ -41,7 +41,7 @@ pub struct Permission {
     pub scope: Scope,
 }
 
-/// The right a tool asks for.
+/// The permission that a tool requires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Need {
     pub entity: String,
@@ -67,14 +67,14 @@ impl std::fmt::Display for Need {
     }
 }
 
-/// A role a person holds.
+/// A role of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Role {
     pub id: i64,
     pub name: String,
 }
 
-/// Who is asking.
+/// The authenticated user on whose behalf a turn or call runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     pub tenant_id: Uuid,
@@ -89,7 +89,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The widest scope any of the roles gives for this need; `None` is a refusal.
+    /// The widest scope that any role grants for this need; `None` means permission denied.
     pub fn grant(&self, need: &Need) -> Option<Scope> {
         self.permissions
             .iter()

@@ -1,4 +1,4 @@
-//! Turns an args type into the schema a model is given: derived once, never written twice.
+//! Derives the JSON Schema of a tool's arguments from the args type, so that no schema is written by hand.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::check::Violation;
 
-/// The JSON Schema of an args type, with subschemas in place.
+/// The JSON Schema of an args type, with subschemas inlined.
 pub fn parameters_of<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .with(|settings| {
@@ -23,6 +23,7 @@ pub fn parameters_of<T: JsonSchema>() -> Value {
     schema
 }
 
+/// Keywords that strict function calling rejects.
 const UNSUPPORTED: [&str; 15] = [
     "default",
     "minLength",
@@ -41,9 +42,10 @@ const UNSUPPORTED: [&str; 15] = [
     "$schema",
 ];
 
+/// Formats that strict function calling accepts.
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// The same schema in the subset that strict function calling takes; `None` where it has no such form.
+/// The schema in the subset that strict function calling accepts; `None` if the schema has no such form.
 pub fn strict(schema: &Value) -> Option<Value> {
     let root = schema.as_object()?;
     if root.get("type").and_then(Value::as_str) != Some("object") || root.contains_key("anyOf") || root.contains_key("oneOf") {
@@ -54,7 +56,7 @@ pub fn strict(schema: &Value) -> Option<Value> {
 
 fn strict_node(node: &Value) -> Option<Value> {
     let Some(object) = node.as_object() else {
-        // `true` means anything goes, which strict mode cannot say.
+        // `true` allows any value, which strict mode cannot express.
         return None;
     };
     let mut out = Map::new();
@@ -147,21 +149,21 @@ fn is_object(object: &Map<String, Value>) -> bool {
     }
 }
 
-/// A schema ready to judge values; formats are asserted.
+/// A compiled schema that validates values, including their formats.
 pub struct Shape(jsonschema::Validator);
 
 impl Shape {
-    /// Compiles a schema; the error says what is wrong with the schema itself.
+    /// Compiles a schema; the error describes what is wrong with the schema itself.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         jsonschema::options().should_validate_formats(true).build(schema).map(Self).map_err(|error| error.to_string())
     }
 
-    /// Whether the value fits; cheaper than listing what does not.
+    /// Whether the value is valid; cheaper than listing the violations.
     pub fn fits(&self, value: &Value) -> bool {
         self.0.is_valid(value)
     }
 
-    /// Everything that does not fit, with the missing field as part of the path.
+    /// All violations; the path of a missing field includes the field.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         self.0.iter_errors(value).map(|error| violation(&error)).collect()
     }
@@ -192,7 +194,7 @@ mod tests {
     use super::{parameters_of, strict};
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only the schema is used")]
     struct Args {
         /// Where from
         origin: String,
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only the schema is used")]
     enum Class {
         Economy,
         Business,

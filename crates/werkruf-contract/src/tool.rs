@@ -1,4 +1,4 @@
-//! A tool is one file: an args type that is also its schema, a spec, and `call`.
+//! The tool trait. A tool is one file: an args type, which is also the schema, a spec, and `call`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use crate::error::Failure;
 use crate::principal::{Need, Principal, Scope};
 use crate::{Effect, parameters_of};
 
-/// A boxed future; boxed only where tools of many types meet.
+/// A boxed future, for traits that are used as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Session state of a conversation.
 pub type State = Map<String, Value>;
 
-/// Merges a patch shallowly; null clears a field.
+/// Merges a patch shallowly; null deletes a field.
 pub fn merge_state(state: &mut State, patch: State) {
     for (field, value) in patch {
         if value.is_null() {
@@ -38,47 +38,47 @@ pub fn merge_state(state: &mut State, patch: State) {
     }
 }
 
-/// Merges the patch of a call that saw `base`, while its neighbours may have changed the state since: what it adds to the end of a
-/// list is added to the list of now. The patch becomes what was merged.
+/// Merges the patch of a call that started with the state `base`, while parallel calls may have changed the state since. Values that
+/// the patch appends to a list of `base` are appended to the current list. `patch` is updated to what was merged.
 pub fn merge_concurrent(now: &mut State, base: &State, patch: &mut State) {
     for (field, value) in patch.iter_mut() {
-        let (Value::Array(wanted), Some(Value::Array(there))) = (&mut *value, now.get(field)) else { continue };
-        let known = base.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        if there.as_slice() != known && wanted.starts_with(known) {
-            let added = wanted.split_off(known.len());
-            *wanted = there.iter().cloned().chain(added).collect();
+        let (Value::Array(patched), Some(Value::Array(current))) = (&mut *value, now.get(field)) else { continue };
+        let original = base.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if current.as_slice() != original && patched.starts_with(original) {
+            let added = patched.split_off(original.len());
+            *patched = current.iter().cloned().chain(added).collect();
         }
     }
     merge_state(now, patch.clone());
 }
 
-/// What the runtime must know of a tool before it runs it.
+/// The properties of a tool that the runtime uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
     pub name: Cow<'static, str>,
     pub description: Cow<'static, str>,
     pub effect: Effect,
-    /// The right the caller needs; `None` needs none.
+    /// The permission that the caller needs; `None` if no permission is needed.
     pub permission: Option<Need>,
     pub timeout: Duration,
-    /// Attempts in all, the first included. A `once` tool has one whatever stands here.
+    /// The maximum number of attempts, including the first. A `once` tool always has one attempt.
     pub attempts: u32,
     /// How long a result may be reused beyond the turn; zero means inside the turn only.
     pub reuse: Duration,
-    /// The roles of which one must approve each call; empty needs nobody's word.
+    /// The roles of which one must approve each call; empty if no approval is needed.
     pub approval: Vec<Cow<'static, str>>,
-    /// Changes whenever a stored result must not be reused any more.
+    /// Must change when stored results must no longer be reused.
     pub version: Cow<'static, str>,
-    /// Its message is the answer; the model is not asked again.
+    /// The tool's message is the final answer; no further model request is made.
     pub answers_directly: bool,
-    /// Calls of this tool at once, over all conversations; zero means no limit of its own.
+    /// The maximum number of concurrent calls of this tool over all conversations; zero means no limit for this tool.
     pub concurrency: usize,
-    /// A larger answer is refused as `response_too_large`.
+    /// A larger response fails the call with `response_too_large`.
     pub max_response_bytes: usize,
 }
 
 impl ToolSpec {
-    /// A spec with the house's defaults: 30 s, three attempts, no right needed.
+    /// A spec with the defaults: 30 s timeout, three attempts, no permission needed.
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>, effect: Effect) -> Self {
         Self {
             name: name.into(),
@@ -96,7 +96,7 @@ impl ToolSpec {
         }
     }
 
-    /// How often this tool may be sent for one call.
+    /// How often one call of this tool may be attempted.
     pub fn allowed_attempts(&self) -> u32 {
         match self.effect {
             Effect::Once => 1,
@@ -105,12 +105,12 @@ impl ToolSpec {
     }
 }
 
-/// What a tool is told beside its arguments. The model chose none of it.
+/// What a tool receives besides its arguments. The model chooses none of it.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     pub context: Arc<ToolContext>,
     pub principal: Arc<Principal>,
-    /// Whose rows the call may touch; the tool's query applies it.
+    /// Whose rows the call may read and write; the tool must apply it in its queries.
     pub grant: Scope,
     pub state: Arc<State>,
     pub deadline: Deadline,
@@ -125,13 +125,13 @@ pub struct Invocation {
     pub idempotency_key: String,
 }
 
-/// What a tool answers.
+/// The result of a successful tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply<D = Value> {
     pub data: D,
-    /// Text for a person; the whole answer where the tool answers directly.
+    /// Text for the user; the whole answer if the tool answers directly.
     pub message: Option<String>,
-    /// Merged shallowly into the session state; null clears a field.
+    /// Merged shallowly into the session state; null deletes a field.
     pub state_patch: Option<State>,
     pub source_counts: Option<BTreeMap<String, u64>>,
     pub routing: Option<Map<String, Value>>,
@@ -139,12 +139,12 @@ pub struct Reply<D = Value> {
 }
 
 impl<D> Reply<D> {
-    /// Just the data.
+    /// A reply with data only.
     pub const fn new(data: D) -> Self {
         Self { data, message: None, state_patch: None, source_counts: None, routing: None, token_usage: None }
     }
 
-    /// With other data.
+    /// Converts the data.
     pub fn map<E>(self, f: impl FnOnce(D) -> E) -> Reply<E> {
         Reply {
             data: f(self.data),
@@ -157,52 +157,53 @@ impl<D> Reply<D> {
     }
 }
 
-/// How a tool is written.
+/// A tool. Implement this trait to add one.
 pub trait Tool: Send + Sync + 'static {
-    /// What the model chooses; also the schema. Optional fields are `Option`.
+    /// The arguments, which the model chooses; their schema is derived from this type. Optional fields are `Option`.
     type Args: DeserializeOwned + Serialize + JsonSchema + Send;
-    /// What the tool answers.
+    /// The type of the reply's data.
     type Output: Serialize + Send;
 
     /// Name, effect, limits.
     fn spec(&self) -> ToolSpec;
 
-    /// Does the work.
+    /// Runs one attempt of a call.
     fn call(&self, args: Self::Args, invocation: Invocation) -> impl Future<Output = Result<Reply<Self::Output>, Failure>> + Send;
 
-    /// What the offline planner would call for this text; it asks every tool, so it knows none by name.
+    /// The arguments with which the offline planner should call this tool for a user message; `None` if the message is not for this
+    /// tool. The planner tries every tool, so it needs no list of tool names.
     fn propose(&self, _text: &str, _locale: &str, _today: Date) -> Option<Self::Args> {
         None
     }
 
-    /// An assent to what this tool offered in the state.
+    /// The arguments of the call that this tool offered in the session state, if the message accepts the offer.
     fn claims(&self, _state: &State, _text: &str) -> Option<Self::Args> {
         None
     }
 
-    /// The fields of the state that hold an offer of this tool; any message but an assent clears them.
+    /// The session state fields that hold an offer of this tool. Any message that does not accept the offer deletes them.
     fn offers(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// A tool whose types are forgotten: what the registry holds and operators bring.
+/// A tool as a trait object, with JSON arguments and results. The registry and tools from the configuration use it.
 pub trait ToolObject: Send + Sync + 'static {
     fn spec(&self) -> &ToolSpec;
     /// JSON Schema of the arguments.
     fn parameters(&self) -> &Value;
-    /// The arguments with defaults filled in, as they will run and be compared.
+    /// The arguments with defaults filled in, as they are passed to the tool and compared with other calls.
     fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>>;
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>>;
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value>;
     fn claims(&self, state: &State, text: &str) -> Option<Value>;
-    /// The fields of the state that hold its offers.
+    /// The session state fields that hold an offer of this tool.
     fn offers(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// Forgets a tool's types.
+/// Adapts a `Tool` to `ToolObject`.
 pub struct Typed<T> {
     tool: T,
     spec: ToolSpec,
@@ -266,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn what_neighbours_add_to_a_list_is_all_there() {
+    fn values_appended_by_parallel_calls_are_all_kept() {
         let base = state(&json!({"memory": ["a"], "city": "Ulm", "list": [1, 2]}));
         let mut now = base.clone();
         for (mut patch, merged) in [
             (json!({"memory": ["a", "b"], "city": "Bonn"}), json!({"memory": ["a", "b"], "city": "Bonn", "list": [1, 2]})),
             (json!({"memory": ["a", "c"], "new": [1]}), json!({"memory": ["a", "b", "c"], "city": "Bonn", "list": [1, 2], "new": [1]})),
-            // A list that is replaced, and a field that is cleared, are what the last one says.
+            // For a list that is replaced and a field that is deleted, the last patch wins.
             (json!({"memory": ["d"], "city": null, "new": [2]}), json!({"memory": ["d"], "list": [1, 2], "new": [1, 2]})),
         ]
         .map(|(patch, merged)| (state(&patch), state(&merged)))
@@ -281,7 +282,7 @@ mod tests {
             assert_eq!(now, merged);
             let mut again = now.clone();
             merge_state(&mut again, patch);
-            assert_eq!(again, merged, "the patch says what was merged");
+            assert_eq!(again, merged, "the patch contains what was merged");
         }
     }
 }

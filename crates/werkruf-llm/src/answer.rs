@@ -1,49 +1,49 @@
-//! What a provider answers.
+//! The answer of a provider, as a stream of deltas and as a whole.
 
 use serde_json::Value;
 use werkruf_contract::{CallKind, FinishReason};
 
-/// A piece of an answer as it arrives.
+/// One update of an answer, in order of arrival.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// Text to show.
+    /// Text to show to the user.
     Text(String),
-    /// The provider began to run something itself.
+    /// The provider started to run an item itself.
     ItemStarted(Box<ProviderItem>),
-    /// It is done with it, well or not; the same item is in the answer.
+    /// The provider finished the item, with or without success. The answer contains the same item.
     ItemFinished(Box<ProviderItem>),
-    /// Everything there was; the stream completed.
+    /// The complete answer; the stream ended normally.
     Done(Box<Answer>),
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
     pub text: String,
     pub refusal: Option<String>,
-    /// What we are asked to run.
+    /// The calls that the server must run.
     pub calls: Vec<ToolCall>,
-    /// What the provider ran, or offers to run, itself.
+    /// The items that the provider ran, or offers to run, itself.
     pub items: Vec<ProviderItem>,
-    /// Last finish reason or response status, as the wire had it.
+    /// The last finish reason or response status, as sent by the provider.
     pub finish: Option<String>,
-    /// Why it was cut off, where the wire says so beside the status.
+    /// Why the answer was truncated, if the provider reports a reason besides the status.
     pub cut: Option<String>,
-    /// False when the provider did not say that it was done: its calls must not run.
+    /// False if the provider did not report a normal end. The calls must not run then.
     pub executable: bool,
     pub usage: Option<TokenUsage>,
     pub response_id: Option<String>,
-    /// The model that really answered, where the wire says so.
+    /// The model that produced the answer, if the provider reports it.
     pub model: Option<String>,
-    /// What this provider wants to see again with this answer (reasoning, signatures). Opaque: keep it as it is, and
-    /// hand it back in `Message::Assistant`. Another provider or model ignores it.
+    /// Opaque data that the provider needs with this answer in later requests (reasoning, signatures). The caller stores it
+    /// unchanged and sends it back in `Message::Assistant`. Other providers and models ignore it.
     pub carry: Option<Value>,
-    /// What was wrong but survivable.
+    /// Problems that did not prevent the answer.
     pub errors: Vec<String>,
 }
 
 impl Answer {
-    /// Why the model stopped, in words both APIs share.
+    /// Why the model stopped, in terms that both APIs share.
     pub fn finish_reason(&self) -> FinishReason {
         match (self.finish.as_deref(), self.cut.as_deref()) {
             (Some("content_filter"), _) | (Some("incomplete"), Some("content_filter")) => FinishReason::ContentFilter,
@@ -53,42 +53,42 @@ impl Answer {
     }
 }
 
-/// A call the model asked for, with the ids exactly as the wire has them.
+/// A call that the model requested, with the ids exactly as sent by the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
     pub kind: CallKind,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
-    /// The place among the answer's output items; gaps are normal, because texts and thoughts have places too.
+    /// The index among the output items of the answer. Gaps are normal, because texts and reasoning have indexes too.
     pub output_index: u32,
     pub name: String,
-    /// The exact string; never made up from damage.
+    /// The exact string; never repaired.
     pub arguments: String,
-    /// As the wire has it, where it has one. It can lag behind: `Answer::executable` decides.
+    /// As sent by the provider, if at all. The status can lag behind, so `Answer::executable` decides.
     pub status: Option<String>,
 }
 
-/// Something the provider ran itself, with the ids exactly as the wire has them.
+/// An item that the provider ran itself, with the ids exactly as sent by the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderItem {
-    /// The item's type on the wire: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
+    /// The item's type in the API: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
     pub kind: String,
-    /// The response it belongs to.
+    /// The response that contains the item.
     pub response_id: Option<String>,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
     pub output_index: u32,
     pub name: Option<String>,
-    /// The exact string, or the JSON of what stands in its place (a search's `action`).
+    /// The exact string, or the JSON of the field that replaces it (the `action` of a search).
     pub arguments: Option<String>,
     pub output: Option<Value>,
-    /// As the wire has it: `completed`, `failed`, `searching`, …
+    /// As sent by the provider: `completed`, `failed`, `searching`, …
     pub status: Option<String>,
     pub error: Option<Value>,
 }
 
 impl ProviderItem {
-    /// What a registry calls it; `None` for what is no call (lists of tools, questions for approval).
+    /// The kind under which the call is stored; `None` for items that are not calls (tool lists, approval requests).
     pub fn call_kind(&self) -> Option<CallKind> {
         match self.kind.as_str() {
             "mcp_call" => Some(CallKind::Mcp),
@@ -99,13 +99,13 @@ impl ProviderItem {
         }
     }
 
-    /// Whether it did what it was asked. A status can lag behind, so only an error or a failure says no.
+    /// Whether the item succeeded. The status can lag behind, so only an error or a failure status counts as failed.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && !matches!(self.status.as_deref(), Some("failed" | "incomplete"))
     }
 }
 
-/// Tokens as the provider reported them.
+/// Token counts as reported by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     pub input_tokens: i64,

@@ -1,22 +1,22 @@
-//! OpenAI Chat Completions, and the servers that speak almost the same.
+//! OpenAI Chat Completions, and servers with an almost identical API.
 //!
-//! payloads → `decode` → chunks → `assemble` → one answer → `decide` (may its calls run?).
-//! `encode` is the way out.
+//! Responses: payloads → `decode` → chunks → `assemble` → one answer; `state` decides whether its calls may run.
+//! Requests: `encode`.
 
 mod assemble;
-mod decide;
 mod decode;
 mod encode;
+mod state;
 
 /// A Chat Completions server.
 pub type ChatProvider = crate::provider::HttpProvider<encode::Dialect>;
 
 /// Reads one answer of this API.
-pub(crate) type ChatReader = crate::reading::Reader<assemble::Assembly>;
+pub(crate) type ChatReader = crate::reader::Reader<assemble::Assembly>;
 
-/// The parts on their own, for whoever feeds them anything.
+/// The stages of the decoder, for tests that call each stage alone.
 #[cfg(any(test, fuzzing))]
-pub(crate) mod parts {
+pub(crate) mod internals {
     pub(crate) use super::assemble::Assembly;
     pub(crate) use super::decode::decode;
 }

@@ -1,4 +1,4 @@
-//! Texts as vectors, by a server that speaks OpenAI's embeddings API: one request, one answer, no retries.
+//! A client for OpenAI's embeddings API: one request, one response, no retries.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,41 +7,41 @@ use werkruf_contract::Deadline;
 use crate::server::Server;
 use crate::{ConfigError, ModelError, ModelFault, ServerConfig};
 
-/// A place that turns texts into vectors.
+/// An embedding model on a server.
 #[derive(Debug)]
 pub struct Embeddings {
     server: Server,
 }
 
-/// Vectors in the order of their texts, and what they cost.
+/// The vectors, in the order of their texts, and the token count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedded {
     pub vectors: Vec<Vec<f32>>,
-    /// As the server counted them, where it did.
+    /// The server's token count, if it reports one.
     pub tokens: Option<i64>,
 }
 
 impl Embeddings {
-    /// Checks the configuration; connects nowhere.
+    /// Checks the configuration; does not connect.
     pub fn new(config: ServerConfig) -> Result<Self, ConfigError> {
         Ok(Self { server: Server::new(config, "embeddings", &["embeddings"])? })
     }
 
-    /// For `api_usage.provider`.
+    /// The value for `api_usage.provider`.
     pub fn name(&self) -> &str {
         &self.server.config.name
     }
 
-    /// Whose vectors these are.
+    /// The model that computes the vectors.
     pub fn model(&self) -> &str {
         &self.server.config.model
     }
 
-    /// Sends once.
+    /// Sends one request, without retries.
     pub async fn embed(&self, texts: &[String], deadline: Deadline) -> Result<Embedded, ModelError> {
         let body = json!({"model": self.model(), "input": texts}).to_string().into_bytes();
         let answer = self.server.post(body, deadline).await?;
-        read(&answer, texts.len()).map_err(|words| ModelError::new(ModelFault::Protocol, words))
+        read(&answer, texts.len()).map_err(|message| ModelError::new(ModelFault::Protocol, message))
     }
 }
 
@@ -62,8 +62,8 @@ struct Item {
 fn read(answer: &[u8], texts: usize) -> Result<Embedded, String> {
     let Answer { data, usage } = serde_json::from_slice(answer).map_err(|error| format!("the vectors: {error}"))?;
     let mut vectors = vec![Vec::new(); texts];
-    for (place, item) in data.into_iter().enumerate() {
-        let slot = vectors.get_mut(item.index.unwrap_or(place)).ok_or("there are more vectors than texts")?;
+    for (position, item) in data.into_iter().enumerate() {
+        let slot = vectors.get_mut(item.index.unwrap_or(position)).ok_or("there are more vectors than texts")?;
         *slot = item.embedding;
     }
     let size = vectors.first().map_or(0, Vec::len);
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_take_the_places_of_their_texts() {
+    fn vectors_are_in_the_order_of_their_texts() {
         let answer =
             br#"{"data": [{"index": 1, "embedding": [3, 4]}, {"index": 0, "embedding": [1, 2.5]}], "usage": {"prompt_tokens": 7}}"#;
         assert_eq!(read(answer, 2), Ok(Embedded { vectors: vec![vec![1.0, 2.5], vec![3.0, 4.0]], tokens: Some(7) }));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn invalid_responses_are_rejected() {
         for answer in [
             r#"{"data": [{"index": 0, "embedding": [1]}]}"#,
             r#"{"data": [{"embedding": [1]}, {"embedding": [1, 2]}]}"#,

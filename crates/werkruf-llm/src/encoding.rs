@@ -1,7 +1,7 @@
-//! What both APIs share on the way out.
+//! Request encoding that both APIs share.
 //!
-//! A body is written straight into one buffer: a history of hundreds of messages is encoded on every step, and no tree of it
-//! is needed. Tool definitions hardly ever change, so their encoding is kept by the identity of the shared list.
+//! A body is written directly into one buffer without building a JSON tree, because a history of hundreds of messages is encoded
+//! on every step. Tool definitions rarely change, so their encoding is cached by the identity of the shared list.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,29 +12,29 @@ use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
 
 type EncodeTools = fn(&[ToolDefinition]) -> serde_json::Result<Vec<u8>>;
 
-/// Encoded tool lists, the latest last. An entry keeps its list alive, so an address never means another list.
+/// Encoded tool lists, the latest last. An entry keeps its list alive, so the list's address is not reused for another list.
 #[derive(Debug)]
 pub(crate) struct ToolCache {
     encode: EncodeTools,
-    kept: Mutex<Vec<KeptList>>,
+    cached: Mutex<Vec<CachedList>>,
 }
 
 #[derive(Debug)]
-struct KeptList {
+struct CachedList {
     list: Arc<Vec<ToolDefinition>>,
     bytes: Arc<[u8]>,
 }
 
-/// Lists kept: one per assistant in use, roughly.
-const KEPT_LISTS: usize = 16;
+/// The number of cached lists: about one per assistant in use.
+const MAX_CACHED_LISTS: usize = 16;
 
 impl ToolCache {
-    /// With this API's shape of a tool.
+    /// A cache that uses the API's tool encoding.
     pub(crate) const fn new(encode: EncodeTools) -> Self {
-        Self { encode, kept: Mutex::new(Vec::new()) }
+        Self { encode, cached: Mutex::new(Vec::new()) }
     }
 
-    /// The tools a request offers, encoded; `None` when it offers none.
+    /// The encoded tools of a request; `None` if the request offers no tools.
     pub(crate) fn offered(&self, request: &ModelRequest) -> serde_json::Result<Option<Arc<[u8]>>> {
         if request.tool_choice == ToolChoice::None || request.tools.is_empty() {
             return Ok(None);
@@ -43,36 +43,36 @@ impl ToolCache {
     }
 
     fn encoded(&self, tools: &Arc<Vec<ToolDefinition>>) -> serde_json::Result<Arc<[u8]>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept.iter().find(|known| Arc::ptr_eq(&known.list, tools)) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cached.iter().find(|known| Arc::ptr_eq(&known.list, tools)) {
             return Ok(Arc::clone(&known.bytes));
         }
         let bytes: Arc<[u8]> = (self.encode)(tools)?.into();
-        if kept.len() == KEPT_LISTS {
-            kept.remove(0);
+        if cached.len() == MAX_CACHED_LISTS {
+            cached.remove(0);
         }
-        kept.push(KeptList { list: Arc::clone(tools), bytes: Arc::clone(&bytes) });
+        cached.push(CachedList { list: Arc::clone(tools), bytes: Arc::clone(&bytes) });
         Ok(bytes)
     }
 }
 
-/// The family name of a model; routers put the maker's name before it.
+/// The model name without the vendor prefix that routers put before it.
 fn family(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Models that think before they speak: another name for the limit, and no temperature.
+/// Reasoning models use another name for the token limit and reject a temperature.
 pub(crate) fn is_reasoning_model(model: &str) -> bool {
     ["gpt-5", "o1", "o3", "o4", "codex"].iter().any(|known| family(model).starts_with(known))
 }
 
-/// Models that refuse to be told whether they may call in parallel.
+/// Models that reject the `parallel_tool_calls` option.
 pub(crate) fn decides_parallel_itself(model: &str) -> bool {
     ["o1", "o3", "o4"].iter().any(|known| family(model).starts_with(known))
 }
 
-/// A model may make up any name, but a provider refuses a history with one it would not have given.
-pub(crate) fn speakable(name: &str) -> Cow<'_, str> {
+/// A tool name that providers accept. A model may invent any name, but providers reject a history that contains an invalid one.
+pub(crate) fn valid_name(name: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
         return Cow::Borrowed(name);
@@ -81,18 +81,19 @@ pub(crate) fn speakable(name: &str) -> Cow<'_, str> {
     Cow::Owned(if name.is_empty() { "unknown".to_owned() } else { name })
 }
 
-/// Arguments that are no JSON object make some servers refuse the whole conversation; the call's result says what was wrong.
-pub(crate) fn whole(arguments: &str) -> &str {
+/// Arguments that providers accept. Some servers reject the whole conversation if arguments are not a JSON object; the result of
+/// such a call describes the error.
+pub(crate) fn valid_arguments(arguments: &str) -> &str {
     let object = arguments.trim_start().starts_with('{') && serde_json::from_str::<&serde_json::value::RawValue>(arguments).is_ok();
     if object { arguments } else { "{}" }
 }
 
-/// A value as JSON.
+/// Writes a value as JSON.
 pub(crate) fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
     serde_json::to_writer(out, value)
 }
 
-/// Another field of an open object: a comma, the name, which needs no escapes, and the value.
+/// Writes another field of an open object: a comma, the name, which must need no escapes, and the value.
 pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) -> serde_json::Result<()> {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
@@ -100,8 +101,8 @@ pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, va
     put(out, value)
 }
 
-/// Roughly what the body will take, so that the buffer grows at most once or twice.
-pub(crate) fn length(request: &ModelRequest) -> usize {
+/// An estimate of the body's length, so that the buffer grows at most once or twice.
+pub(crate) fn estimated_length(request: &ModelRequest) -> usize {
     let of_message = |message: &Message| match message {
         Message::System { content } | Message::User { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => content.len() + calls.iter().map(|call| 128 + call.arguments.len()).sum::<usize>(),
@@ -115,26 +116,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoded_tools_are_kept_by_identity_and_not_for_ever() {
+    fn encoded_tools_are_cached_by_identity_up_to_a_limit() {
         let list =
             || Arc::new(vec![ToolDefinition { name: "f".into(), description: String::new(), parameters: true.into(), strict: true }]);
         let (cache, first) = (ToolCache::new(|_| Ok(vec![1])), list());
         let bytes = cache.encoded(&first).unwrap();
         assert!(Arc::ptr_eq(&bytes, &cache.encoded(&Arc::clone(&first)).unwrap()));
-        for _ in 0..KEPT_LISTS {
+        for _ in 0..MAX_CACHED_LISTS {
             cache.encoded(&list()).unwrap();
         }
-        assert!(!Arc::ptr_eq(&bytes, &cache.encoded(&first).unwrap()), "the oldest list was let go");
+        assert!(!Arc::ptr_eq(&bytes, &cache.encoded(&first).unwrap()), "the oldest list was removed");
     }
 
     #[test]
-    fn what_a_provider_would_refuse_is_made_speakable() {
-        assert_eq!(speakable("get_todos-2"), "get_todos-2");
-        assert_eq!(speakable("größe.x"), "gr__e_x");
-        assert_eq!(speakable(""), "unknown");
-        assert_eq!(speakable(&"a".repeat(70)).len(), 64);
-        for (arguments, said) in [("{\"a\":1}", "{\"a\":1}"), ("{\"a\":", "{}"), ("[1]", "{}"), ("", "{}"), ("\"x\"", "{}")] {
-            assert_eq!(whole(arguments), said);
+    fn names_and_arguments_become_valid() {
+        assert_eq!(valid_name("get_todos-2"), "get_todos-2");
+        assert_eq!(valid_name("größe.x"), "gr__e_x");
+        assert_eq!(valid_name(""), "unknown");
+        assert_eq!(valid_name(&"a".repeat(70)).len(), 64);
+        for (arguments, expected) in [("{\"a\":1}", "{\"a\":1}"), ("{\"a\":", "{}"), ("[1]", "{}"), ("", "{}"), ("\"x\"", "{}")] {
+            assert_eq!(valid_arguments(arguments), expected);
         }
     }
 }

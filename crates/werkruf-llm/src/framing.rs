@@ -1,11 +1,11 @@
-//! How an answer's bytes are wrapped: server-sent events, one JSON body, or one JSON event per line.
+//! The framing of a response body: server-sent events, one JSON body, or one JSON event per line.
 //!
-//! The first byte decides, not the content type: servers answer a stream request with a plain body, and label
-//! streams as JSON. No line of an event stream begins with a brace.
+//! The first byte decides, not the content type, because servers answer a stream request with a plain body and label
+//! streams as JSON. No line of an event stream starts with a brace.
 
 use crate::sse::{SseDecoder, SseError, SseEvent};
 
-/// The wrapping of one answer, fed as bytes arrive.
+/// Splits the bytes of one response into payloads.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
     state: Wrapping,
@@ -13,7 +13,7 @@ pub(crate) struct Framing {
 
 #[derive(Debug)]
 enum Wrapping {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     Unknown(Vec<u8>),
     Events(SseDecoder),
     Json(Vec<u8>),
@@ -26,20 +26,20 @@ impl Default for Wrapping {
 }
 
 impl Framing {
-    /// Takes bytes and gives the payloads they complete.
+    /// Adds bytes and returns the payloads that they complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
-        if let Wrapping::Unknown(seen) = &mut self.state {
-            seen.extend_from_slice(bytes);
-            let Some(first) = seen.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(Vec::new()) };
-            let seen = match first {
+        if let Wrapping::Unknown(bytes_so_far) = &mut self.state {
+            bytes_so_far.extend_from_slice(bytes);
+            let Some(first) = bytes_so_far.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(Vec::new()) };
+            let bytes_so_far = match first {
                 b'{' | b'[' => {
-                    self.state = Wrapping::Json(std::mem::take(seen));
+                    self.state = Wrapping::Json(std::mem::take(bytes_so_far));
                     return Ok(Vec::new());
                 }
-                _ => std::mem::take(seen),
+                _ => std::mem::take(bytes_so_far),
             };
             let mut decoder = SseDecoder::default();
-            let events = decoder.push(&seen);
+            let events = decoder.push(&bytes_so_far);
             self.state = Wrapping::Events(decoder);
             return events;
         }
@@ -53,7 +53,7 @@ impl Framing {
         }
     }
 
-    /// What the end of the bytes completes.
+    /// Ends the input and returns the remaining payloads.
     pub(crate) fn finish(self) -> Vec<SseEvent> {
         match self.state {
             Wrapping::Unknown(_) => Vec::new(),
@@ -63,7 +63,7 @@ impl Framing {
     }
 }
 
-/// One body, or one event per line.
+/// The body as one payload, or one payload per line.
 fn payloads(body: &[u8]) -> Vec<SseEvent> {
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
         return vec![payload(body)];

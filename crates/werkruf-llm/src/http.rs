@@ -1,20 +1,20 @@
-//! The one place that builds an HTTP client.
+//! The only place that builds an HTTP client.
 //!
-//! A client never follows a redirect (a key must not travel to another host), and never takes a proxy to loopback.
-//! Deadlines belong to the request, because only its caller knows how long an answer may take.
+//! A client never follows a redirect, because a key must not be sent to another host, and never uses a proxy for loopback.
+//! Deadlines belong to the request, because only its caller knows how long a response may take.
 
 use std::time::Duration;
 
 use reqwest::{Client, NoProxy, Proxy, redirect};
 
-/// How connections are made and kept.
+/// Limits for opening and keeping connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Until the connection, TLS included, stands.
+    /// The time limit for opening a connection, including TLS.
     pub connect: Duration,
-    /// How long an unused connection is kept.
+    /// How long an unused connection is kept open.
     pub keep: Duration,
-    /// Unused connections kept per host. Fewer than there are turns at once means a new connection for most requests.
+    /// Unused connections kept per host. With fewer than there are concurrent turns, most requests need a new connection.
     pub spare: usize,
 }
 
@@ -24,18 +24,18 @@ impl Default for HttpLimits {
     }
 }
 
-/// Gives rustls its cryptography. Calling it again changes nothing.
+/// Installs the cryptography provider of rustls. Further calls have no effect.
 pub fn install_tls() {
-    // Only the first call of a process can win; later ones report the provider that is already there.
+    // Only the first call of a process succeeds; later calls return the installed provider as an error.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A client for requests to the outside. Fails on a proxy variable that is no address, or without root certificates.
+/// A client for outgoing requests. Fails if a proxy variable is not an address, or without root certificates.
 pub fn http_client(limits: &HttpLimits) -> Result<Client, reqwest::Error> {
     client_with(limits, |name| std::env::var(name).or_else(|_| std::env::var(name.to_ascii_uppercase())).ok())
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that builds a client")]
+#[expect(clippy::disallowed_methods, reason = "the only place that builds a client")]
 fn client_with(limits: &HttpLimits, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
     install_tls();
     let mut builder = Client::builder()
@@ -69,31 +69,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn can_be_built_again_and_again() {
+    fn several_clients_can_be_built() {
         install_tls();
         assert!(http_client(&HttpLimits::default()).is_ok());
         assert!(http_client(&HttpLimits::default()).is_ok());
     }
 
-    /// A host whose queue is full answers no SYN, as one behind a silent firewall does.
+    /// A host whose accept queue is full does not answer a SYN, like a host behind a firewall that drops packets.
     #[tokio::test]
-    async fn a_connection_that_never_stands_is_given_up() {
+    async fn a_connection_that_never_opens_times_out() {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let full = socket.listen(1).unwrap();
         let address = full.local_addr().unwrap();
-        let mut crowd = Vec::new();
+        let mut connections = Vec::new();
         while let Ok(client) = tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await {
-            crowd.push(client.unwrap());
+            connections.push(client.unwrap());
         }
         let client = http_client(&HttpLimits { connect: Duration::from_millis(200), ..HttpLimits::default() }).unwrap();
-        let asked = tokio::time::timeout(Duration::from_secs(10), client.get(format!("http://{address}/")).send()).await;
-        let error = asked.expect("the limit of the connection ends it").unwrap_err();
+        let response = tokio::time::timeout(Duration::from_secs(10), client.get(format!("http://{address}/")).send()).await;
+        let error = response.expect("the connect limit ends the request").unwrap_err();
         assert!(error.is_connect() && error.is_timeout(), "{error:?}");
     }
 
     #[test]
-    fn refuses_a_proxy_that_is_no_address() {
+    fn a_proxy_variable_that_is_not_an_address_is_rejected() {
         let broken = |name: &str| (name == "https_proxy").then(|| "http://[".to_owned());
         assert!(client_with(&HttpLimits::default(), broken).is_err());
         let empty = |name: &str| (name == "https_proxy").then(String::new);
@@ -102,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn loopback_is_reached_without_the_proxy() {
-        // The proxy's port is closed, so only a direct connection can be answered.
+        // The proxy's port is closed, so only a direct connection can succeed.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let proxied = |name: &str| (name == "all_proxy").then(|| "http://127.0.0.1:1".to_owned());

@@ -1,34 +1,34 @@
-//! A recorded stream to what it says, for people and for `wire inspect`.
+//! Decodes a recorded stream into JSON, for `wire inspect`.
 
 use serde_json::{Value, json};
 use werkruf_contract::CallKind;
 
 use crate::chat::ChatReader;
-use crate::reading::{Reader, Verdict, Wire};
+use crate::reader::{ReadOutcome, Reader, Wire};
 use crate::responses::ResponsesReader;
 use crate::{Answer, ProviderItem, TokenUsage, ToolCall};
 
-/// Which wire a recording speaks.
+/// The API of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireApi {
     Chat,
     Responses,
 }
 
-/// Feeds the bytes, `chunk` at a time (zero: all at once), to the same reader a turn uses, and tells what came out.
+/// Decodes the bytes, `chunk` bytes at a time (zero: all at once), with the same reader as a turn.
 pub fn inspect(api: WireApi, bytes: &[u8], chunk: usize) -> Value {
     let answer = match api {
         WireApi::Chat => {
             let mut answer = read(ChatReader::default(), bytes, chunk);
             for call in &mut answer.calls {
-                // A turn would name the call after its job; here its place is all there is.
+                // A turn would derive the missing id from its job; here only the index is known.
                 call.call_id.get_or_insert_with(|| format!("call_at_{}", call.output_index));
             }
             answer
         }
         WireApi::Responses => read(ResponsesReader::default(), bytes, chunk),
     };
-    let mut calls: Vec<(u32, Value)> = answer.calls.iter().map(|asked| (asked.output_index, call(asked))).collect();
+    let mut calls: Vec<(u32, Value)> = answer.calls.iter().map(|requested| (requested.output_index, call(requested))).collect();
     calls.extend(answer.items.iter().map(|ran| (ran.output_index, item(ran))));
     calls.sort_by_key(|(output_index, _)| *output_index);
     let calls: Vec<Value> = calls.into_iter().map(|(_, call)| call).collect();
@@ -47,7 +47,7 @@ fn read<W: Wire>(mut reader: Reader<W>, bytes: &[u8], chunk: usize) -> Answer {
     for piece in bytes.chunks(if chunk == 0 { bytes.len().max(1) } else { chunk }) {
         reader.push(piece);
     }
-    let (_, Verdict { mut answer, fault }) = reader.finish();
+    let (_, ReadOutcome { mut answer, fault }) = reader.finish();
     if let Some((_, message)) = fault
         && !answer.errors.contains(&message)
     {

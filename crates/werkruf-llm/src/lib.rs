@@ -1,8 +1,8 @@
-//! What the model says: one request out, one stream of deltas back, one assembled answer.
+//! Clients for language models: send one request, receive a stream of deltas and one assembled answer.
 //!
-//! Decoding is four small parts, each pure and testable from bytes: `sse` and `framing` (bytes → payloads) → `decode`
-//! (payload → what it says) → `assemble` (→ one answer) → `decide` (may its calls run?). The last three are there once per API, in
-//! `chat` and `responses`; `reading` joins them. Nothing here retries: a retry costs money and must be recorded, so the turn does it.
+//! Decoding has four stages, each without I/O and testable from bytes: `sse` and `framing` (bytes → payloads) → `decode`
+//! (payload → event) → `assemble` (events → one answer) → `state` (may its calls run?). The last three exist once per API, in
+//! `chat` and `responses`; `reader` connects them. This crate does not retry: a retry costs money and must be stored, so the turn does it.
 
 mod answer;
 mod carry;
@@ -10,27 +10,27 @@ mod chat;
 mod embeddings;
 mod encoding;
 mod error;
-mod flow;
 mod framing;
 pub mod history_formats;
 mod http;
 mod inspect;
 mod offline;
 mod overdue;
-#[cfg(any(test, fuzzing))]
-pub mod parts;
 pub mod prices;
+#[cfg(any(test, fuzzing))]
+pub mod properties;
 mod provider;
 mod raw;
-mod reading;
+mod reader;
 mod record;
-mod refusal;
 mod request;
+mod response_stream;
 mod responses;
 mod retry_after;
 mod secrets;
 mod server;
 mod sse;
+mod stream_error;
 mod tokens;
 mod usage;
 mod web_search;
@@ -54,19 +54,19 @@ pub use web_search::{Citation, WebSearch, WebSearchRequest, WebSearchResult};
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;
 
-/// The deltas of one answer. The last item is `Delta::Done` or an error; nothing follows either.
+/// The deltas of one answer. The last item is `Delta::Done` or an error.
 pub type AnswerStream = BoxStream<'static, Result<Delta, ModelError>>;
 
-/// A place that answers model requests.
+/// A provider of language model answers.
 pub trait Provider: Send + Sync {
-    /// For `api_usage.provider` and the start-up line: `openai`, `offline`, a host name.
+    /// The value for `api_usage.provider` and the start-up log line: `openai`, `offline`, a host name.
     fn name(&self) -> &str;
-    /// The model used where an assistant names none.
+    /// The model for assistants that do not name one.
     fn default_model(&self) -> &str;
-    /// Whether it can put something in its own words; a planner cannot.
+    /// Whether the provider can write free text; the offline planner cannot.
     fn writes_text(&self) -> bool {
         true
     }
-    /// Sends once. Resolves when the answer's head is there, so that what follows can be held back.
+    /// Sends one request, without retries. Resolves when the response head has arrived, so that the caller can delay reading the body.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>>;
 }

@@ -1,26 +1,26 @@
-//! Waiting for somebody outside, no longer than until a deadline that is fair.
+//! Timeouts for responses of other services that allow for a suspended process.
 //!
-//! A process that was stopped, or a machine that stood still, wakes up with all its deadlines passed and all the answers that
-//! came meanwhile still unread. To be late oneself is no reason to call the other side late.
+//! After a process or machine was suspended, all its deadlines have passed although responses that arrived in time are still unread.
+//! A wait therefore gets a short grace period when its own timer fired late.
 
 use std::time::Duration;
 
 use werkruf_contract::Deadline;
 
-/// A timer that rings so much too late was not ringing late because of its work.
-const STOOD_STILL: Duration = Duration::from_millis(100);
-/// Enough to read what is there already.
-const MOMENT: Duration = Duration::from_millis(250);
+/// A timer that fires this much too late indicates that the process was suspended.
+const SUSPENDED_AFTER: Duration = Duration::from_millis(100);
+/// Long enough to read responses that have already arrived.
+const GRACE_PERIOD: Duration = Duration::from_millis(250);
 
-/// Resolves when the other side is late.
+/// Resolves when the other service has missed the deadline.
 pub async fn overdue(deadline: Deadline) {
     tokio::time::sleep_until(deadline.instant().into()).await;
-    if deadline.late() > STOOD_STILL {
-        tokio::time::sleep(MOMENT).await;
+    if deadline.late() > SUSPENDED_AFTER {
+        tokio::time::sleep(GRACE_PERIOD).await;
     }
 }
 
-/// What `work` comes to, or `None` when it is late.
+/// The result of `work`, or `None` if it missed the deadline.
 pub async fn in_time<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -38,19 +38,19 @@ mod tests {
     use super::in_time;
 
     #[tokio::test]
-    async fn an_answer_that_came_while_we_stood_still_is_in_time() {
+    async fn a_response_that_arrived_during_suspension_is_in_time() {
         let deadline = Deadline::after(Duration::from_millis(20));
         let answer = async {
-            // Stands for a stopped process: no timer rings and no task runs meanwhile.
+            // Simulates a suspended process: no timer fires and no task runs.
             std::thread::sleep(Duration::from_millis(200));
-            // The way of an answer through other tasks to whoever waits for it.
+            // The response passes through other tasks before it reaches the waiting one.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
             7
         };
         assert_eq!(in_time(deadline, answer).await, Some(7));
-        let nobody = std::future::pending::<u8>();
-        assert_eq!(in_time(Deadline::after(Duration::from_millis(5)), nobody).await, None);
+        let never = std::future::pending::<u8>();
+        assert_eq!(in_time(Deadline::after(Duration::from_millis(5)), never).await, None);
     }
 }

@@ -1,4 +1,4 @@
-//! A server behind HTTP, whichever API it speaks: one provider, and an [`Api`] per dialect.
+//! A provider behind HTTP, with one [`Api`] implementation per API.
 
 use std::fmt::Debug;
 
@@ -6,28 +6,28 @@ use werkruf_contract::BoxFuture;
 
 use crate::carry::Origin;
 use crate::encoding::ToolCache;
-use crate::reading::Wire;
+use crate::reader::Wire;
 use crate::server::{ConfigError, Server, ServerConfig};
 use crate::{AnswerStream, ModelError, ModelRequest, Provider, ToolDefinition};
 
-/// How one API is spoken. The value says how one server differs.
+/// An API. The value holds how one server deviates from it.
 pub(crate) trait Api: Debug + Send + Sync + 'static {
-    /// For recordings and for what is carried.
+    /// For recordings and for the origin of carried data.
     const NAME: &'static str;
-    /// Where it answers, after the base address.
+    /// The path after the base URL.
     const PATH: &'static [&'static str];
-    /// Reads its answers.
-    type Answers: Wire + Send + 'static;
+    /// Assembles the answers.
+    type Assembly: Wire + Send + 'static;
 
-    /// As the server at this host wants it.
+    /// The variant of the API that this host needs.
     fn at(host: &str) -> Self;
     /// The body of a request.
     fn body(&self, request: &ModelRequest, origin: &Origin, max_output_tokens: u32, tools: &ToolCache) -> serde_json::Result<Vec<u8>>;
-    /// The tools in this API's shape.
+    /// The tools in the API's format.
     fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>>;
 }
 
-/// A server that speaks one API.
+/// A server with this API.
 #[derive(Debug)]
 pub struct HttpProvider<A> {
     server: Server,
@@ -35,26 +35,26 @@ pub struct HttpProvider<A> {
     tools: ToolCache,
 }
 
-#[expect(private_bounds, reason = "the APIs are known here, and nobody outside adds one")]
+#[expect(private_bounds, reason = "only this crate implements APIs")]
 impl<A: Api> HttpProvider<A> {
-    /// Checks the configuration; connects nowhere.
+    /// Checks the configuration; does not connect.
     pub fn new(config: ServerConfig) -> Result<Self, ConfigError> {
         let server = Server::new(config, A::NAME, A::PATH)?;
         let api = A::at(server.host());
         Ok(Self { server, api, tools: ToolCache::new(A::tools) })
     }
 
-    /// The models the server offers, as it names them.
+    /// The ids of the models that the server offers.
     pub async fn models(&self) -> Result<Vec<String>, ModelError> {
         self.server.models().await
     }
 
-    async fn begin(&self, request: ModelRequest) -> Result<AnswerStream, ModelError> {
+    async fn send(&self, request: ModelRequest) -> Result<AnswerStream, ModelError> {
         let config = &self.server.config;
         let origin = self.server.origin(request.model.as_deref().unwrap_or(&config.model));
         let body = self.api.body(&request, &origin, config.max_output_tokens, &self.tools);
         drop(request);
-        self.server.ask::<A::Answers>(body, origin).await
+        self.server.stream::<A::Assembly>(body, origin).await
     }
 }
 
@@ -68,6 +68,6 @@ impl<A: Api> Provider for HttpProvider<A> {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
-        Box::pin(self.begin(request))
+        Box::pin(self.send(request))
     }
 }

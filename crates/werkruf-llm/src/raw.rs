@@ -1,12 +1,12 @@
-//! Reading JSON that may hold surprises: a field is taken raw first, and only what has the right shape is looked at.
+//! Tolerant JSON reading: a field is read as raw JSON first, and parsed only if it has the expected type.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A field as it stands on the wire; `None` when it is absent or null.
+/// A field as sent; `None` if it is absent or null.
 pub(crate) type Raw<'a> = Option<&'a RawValue>;
 
-/// The elements of a list, or the one thing that stands where a list should.
+/// The elements of a list, or a single object that is sent in place of a list.
 pub(crate) fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
     if raw.get().starts_with('{') {
         return object(raw).into_iter().collect();
@@ -15,9 +15,9 @@ pub(crate) fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
     elements.into_iter().filter_map(object).collect()
 }
 
-/// An object of this shape.
+/// An object of this type.
 pub(crate) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    // Derived readers also take lists, field by field; that would be a guess.
+    // Derived deserializers also accept a list of field values, which would be a guess.
     if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
 }
 
@@ -32,18 +32,18 @@ pub(crate) fn name(raw: Raw<'_>) -> Option<String> {
     Some(text).filter(|text: &String| !text.is_empty())
 }
 
-/// A whole number, also as text.
+/// A whole number, also if sent as a string.
 pub(crate) fn number(raw: &RawValue) -> Option<u32> {
     raw.get().trim_matches('"').parse().ok()
 }
 
-/// Says nothing, whatever its type.
+/// Whether a value is empty, of any type.
 pub(crate) fn is_blank(raw: &RawValue) -> bool {
     matches!(raw.get(), "\"\"" | "{}" | "[]" | "false")
 }
 
-/// Tokens as a whole number; some servers write `12.0`.
+/// A token count as a whole number; some servers send `12.0`.
 pub(crate) fn count(tokens: Option<f64>) -> i64 {
-    // A float to integer cast saturates, so nothing a server writes can wrap around.
+    // A cast from float to integer saturates, so no value from a server can overflow.
     tokens.filter(|tokens| *tokens > 0.0).map_or(0, |tokens| tokens.min(1e15) as i64)
 }

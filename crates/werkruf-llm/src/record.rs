@@ -1,6 +1,6 @@
-//! Recordings of answers, for `wire inspect`: one file per request, nothing but the bytes of the answer, keys taken out.
+//! Recordings of responses for `wire inspect`: one file per request with the bytes of the response, keys redacted.
 //!
-//! A recording is for whoever looks into a misbehaving server. If it cannot be written the answer goes on, and the log says so.
+//! Operators use recordings to examine a misbehaving server. If a recording cannot be written, the answer continues and a warning is logged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::secrets::Secrets;
 
-/// Attempts to find a name nobody has: other processes may record into the same folder.
-const MOST_NAMES: u32 = 1000;
+/// How many file names are tried; other processes may record into the same folder.
+const MAX_NAMES: u32 = 1000;
 
-/// A folder that answers are recorded in.
+/// The folder for recordings.
 #[derive(Debug)]
 pub(crate) struct Recordings {
     folder: PathBuf,
@@ -21,17 +21,17 @@ pub(crate) struct Recordings {
 }
 
 impl Recordings {
-    /// Into this folder, which is made when the first answer comes.
+    /// Records into this folder, which is created with the first recording.
     pub(crate) const fn new(folder: PathBuf, api: &'static str) -> Self {
         Self { folder, api, next: AtomicU64::new(1) }
     }
 
-    /// Begins a file. `None`, and a word in the log, where that cannot be.
-    pub(crate) fn begin(&self, secrets: &Secrets) -> Option<Recording> {
+    /// Creates a file; logs a warning and returns `None` if that fails.
+    pub(crate) fn start(&self, secrets: &Secrets) -> Option<Recording> {
         match self.create() {
-            Ok(file) => Some(Recording { file, held: Vec::new(), secrets: secrets.clone() }),
+            Ok(file) => Some(Recording { file, pending: Vec::new(), secrets: secrets.clone() }),
             Err(error) => {
-                tracing::warn!(folder = %self.folder.display(), %error, "the answer is not recorded");
+                tracing::warn!(folder = %self.folder.display(), %error, "the response is not recorded");
                 None
             }
         }
@@ -39,15 +39,15 @@ impl Recordings {
 
     fn create(&self) -> std::io::Result<File> {
         std::fs::create_dir_all(&self.folder)?;
-        let mut how = OpenOptions::new();
-        how.write(true).create_new(true);
-        // People's words are in it.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // The file contains user data.
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut how, 0o600);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let process = std::process::id();
-        for _ in 0..MOST_NAMES {
+        for _ in 0..MAX_NAMES {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            match how.open(self.folder.join(format!("{}-{process}-{number:06}.sse", self.api))) {
+            match options.open(self.folder.join(format!("{}-{process}-{number:06}.sse", self.api))) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 opened => return opened,
             }
@@ -56,35 +56,35 @@ impl Recordings {
     }
 }
 
-/// One answer on its way into a file. What is held back is written when it is dropped.
+/// The recording of one response. Pending bytes are written on drop.
 #[derive(Debug)]
 pub(crate) struct Recording {
     file: File,
-    /// May be the beginning of a key.
-    held: Vec<u8>,
+    /// Bytes that may be the start of a key.
+    pending: Vec<u8>,
     secrets: Secrets,
 }
 
 impl Recording {
-    /// Adds bytes as they came. A piece goes to the system's cache, which is quick enough for somebody who looks into a fault.
+    /// Adds received bytes. The blocking write goes to the operating system's cache, which is fast enough for a diagnostic feature.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.held.extend_from_slice(bytes);
-        self.secrets.blot(&mut self.held);
-        let ready = self.held.len() - self.secrets.held_back(&self.held);
+        self.pending.extend_from_slice(bytes);
+        self.secrets.redact_bytes(&mut self.pending);
+        let ready = self.pending.len() - self.secrets.partial_key_length(&self.pending);
         self.flush(ready);
     }
 
     fn flush(&mut self, bytes: usize) {
-        if let Err(error) = self.file.write_all(&self.held[..bytes]) {
-            tracing::warn!(%error, "the recording of an answer is not whole");
+        if let Err(error) = self.file.write_all(&self.pending[..bytes]) {
+            tracing::warn!(%error, "the recording of a response is incomplete");
         }
-        self.held.drain(..bytes);
+        self.pending.drain(..bytes);
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.flush(self.held.len());
+        self.flush(self.pending.len());
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recordings = Recordings::new(folder.path().join("wire"), "chat");
         let secrets = Secrets::new(Some(&"sk-secret".into()), &[("x-key".to_owned(), "Bearer other-key".into())]);
-        let mut recording = recordings.begin(&secrets).unwrap();
+        let mut recording = recordings.start(&secrets).unwrap();
         for piece in pieces {
             recording.write(piece.as_bytes());
         }
@@ -107,20 +107,20 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_out_however_they_were_cut() {
+    fn keys_are_redacted_across_chunk_boundaries() {
         assert_eq!(recorded(&["data: sk-sec", "ret and oth", "er", "-key!\n"]), "data: [redacted] and [redacted]!\n");
         assert_eq!(recorded(&["s", "k", "-", "secret", "sk-secret"]), "[redacted][redacted]");
         assert_eq!(recorded(&["almost sk-secr"]), "almost sk-secr");
     }
 
     #[test]
-    fn every_answer_has_its_own_file() {
+    fn every_response_has_its_own_file() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            // A second process would count from one, too.
+            // A second process would also count from one.
             let recordings = Recordings::new(folder.path().to_owned(), "responses");
-            recordings.begin(&Secrets::default()).unwrap().write(b"x");
-            recordings.begin(&Secrets::default()).unwrap().write(b"x");
+            recordings.start(&Secrets::default()).unwrap().write(b"x");
+            recordings.start(&Secrets::default()).unwrap().write(b"x");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
     }

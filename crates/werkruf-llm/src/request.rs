@@ -1,26 +1,26 @@
-//! What a provider is asked.
+//! A request to a provider.
 
 use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 
-/// One message of the history, in the words every provider shares.
+/// One message of the history, independent of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// What somebody told the model to heed, at the place where it was said.
+    /// An instruction inside the history.
     System {
         content: String,
     },
     User {
         content: String,
-        /// Pictures and files, as content parts of Chat Completions; with them, `content` is only their text.
+        /// Images and files, as content parts of Chat Completions. If set, `content` is only the text in them.
         parts: Vec<Value>,
     },
     Assistant {
         content: String,
         calls: Vec<HistoryCall>,
-        /// `Answer::carry` of this very answer, where it was kept.
+        /// `Answer::carry` of this answer, if stored.
         carry: Option<Value>,
     },
     Tool {
@@ -31,27 +31,27 @@ pub enum Message {
 }
 
 impl Message {
-    /// What a person said in words alone.
+    /// A user message with text only.
     pub fn user(content: impl Into<String>) -> Self {
         Self::User { content: content.into(), parts: Vec::new() }
     }
 }
 
-/// A call the assistant made earlier.
+/// An earlier call of the assistant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryCall {
     pub id: String,
     pub name: String,
-    /// The exact string for the wire.
+    /// The exact string to send.
     pub arguments: String,
 }
 
-/// A tool as offered.
+/// A tool definition as sent to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
     pub name: String,
     pub description: String,
-    /// The strict form where there is one, else the plain schema.
+    /// The strict form of the schema if there is one, else the plain schema.
     pub parameters: Value,
     pub strict: bool,
 }
@@ -65,14 +65,14 @@ pub enum ToolChoice {
     Required,
     /// This tool and no other.
     Named(String),
-    /// The last word: no tools are offered.
+    /// No tools are offered: the model must answer with text.
     None,
 }
 
-/// One request.
+/// A model request.
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
-    /// `None` takes the provider's default.
+    /// `None` uses the provider's default.
     pub model: Option<String>,
     /// Shared by all requests of a turn.
     pub system: Arc<str>,
@@ -80,22 +80,22 @@ pub struct ModelRequest {
     pub messages: Arc<Vec<Message>>,
     pub tools: Arc<Vec<ToolDefinition>>,
     pub tool_choice: ToolChoice,
-    /// Several calls in one answer; `None` leaves it to the provider.
+    /// Whether the model may request several calls in one answer; `None` leaves it to the provider.
     pub parallel_tool_calls: Option<bool>,
-    /// For a planner that is no language model: the person's language and date.
+    /// The user's language and date, for the offline planner.
     pub locale: String,
     pub today: Date,
     pub temperature: Option<f64>,
     pub max_output_tokens: Option<u32>,
-    /// A client's own limit, which only makes the answer shorter: what an operator allows is his to say.
+    /// The client's own limit. It can only lower the operator's limit.
     pub client_max_tokens: Option<u32>,
-    /// Other wishes, under their Chat Completions names; a provider takes those it knows.
+    /// Further options, under their Chat Completions names. A provider sends those it supports.
     pub options: Arc<Map<String, Value>>,
 }
 
 impl ModelRequest {
-    /// The limit to send: the operator's, or less where the client wants less.
-    pub(crate) fn most_tokens(&self, default: u32) -> u32 {
+    /// The limit to send: the operator's, or the client's if lower.
+    pub(crate) fn token_limit(&self, default: u32) -> u32 {
         let allowed = self.max_output_tokens.unwrap_or(default);
         self.client_max_tokens.map_or(allowed, |fewer| fewer.min(allowed))
     }

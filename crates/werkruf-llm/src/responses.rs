@@ -1,25 +1,25 @@
-//! OpenAI Responses, and the servers that speak almost the same.
+//! OpenAI Responses, and servers with an almost identical API.
 //!
-//! payloads → `decode` (with `item`) → events → `assemble` → one answer → `decide` (may its calls run?).
-//! `carried` is what an answer leaves for the next request, `encode` the way out.
-//! Inside a stream an item is known by its `output_index`: ids may be absent, and some servers rotate them.
+//! Responses: payloads → `decode` (with `item`) → events → `assemble` → one answer; `state` decides whether its calls may run.
+//! Requests: `encode`, with `carried` for the data that an answer must send back in the next request.
+//! An item is identified by its `output_index`, because ids may be absent and some servers change them within a stream.
 
 mod assemble;
 mod carried;
-mod decide;
 mod decode;
 mod encode;
 mod item;
+mod state;
 
 /// A Responses server.
 pub type ResponsesProvider = crate::provider::HttpProvider<encode::Dialect>;
 
 /// Reads one answer of this API.
-pub(crate) type ResponsesReader = crate::reading::Reader<assemble::Assembly>;
+pub(crate) type ResponsesReader = crate::reader::Reader<assemble::Assembly>;
 
-/// The parts on their own, for whoever feeds them anything.
+/// The stages of the decoder and the encoder, for tests that call each alone.
 #[cfg(any(test, fuzzing))]
-pub(crate) mod parts {
+pub(crate) mod internals {
     use serde_json::Value;
 
     pub(crate) use super::assemble::Assembly;
@@ -33,12 +33,12 @@ pub(crate) mod parts {
         Origin { api: "responses", provider: String::new(), model: String::new() }
     }
 
-    /// As if this server had left it.
-    pub(crate) fn sealed(content: Value) -> Value {
-        origin().seal(content).unwrap_or_default()
+    /// Labels content as if this server had sent it.
+    pub(crate) fn labelled(content: Value) -> Value {
+        origin().label(content).unwrap_or_default()
     }
 
-    /// The body for this server; empty where there is none.
+    /// The body for this server; empty if encoding fails.
     pub(crate) fn encode(request: &ModelRequest, pairs: bool) -> Vec<u8> {
         encode::encode(request, &origin(), 1, Dialect { pairs }, &ToolCache::new(encode::encode_tools)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! How long a server asks to be left alone.
+//! The wait time that a server requests before the next attempt.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
 /// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date.
 ///
-/// A date is measured against the server's own `Date`, so that a wrong clock here makes no difference; without one it says nothing.
+/// A date is compared with the server's own `Date` header, so that a wrong local clock does not matter; without that header it is ignored.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let span = |text: &str, unit: f64| text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * unit).ok());
     if let Some(wait) = text("retry-after-ms").and_then(|text| span(text, 0.001)) {
         return Some(wait);
     }
-    let asked = text(RETRY_AFTER.as_str())?;
-    if let Some(wait) = span(asked, 1.0) {
+    let header = text(RETRY_AFTER.as_str())?;
+    if let Some(wait) = span(header, 1.0) {
         return Some(wait);
     }
     let parser = DateTimeParser::new();
-    let until = parser.parse_timestamp(asked).ok()?;
+    let until = parser.parse_timestamp(header).ok()?;
     let now = parser.parse_timestamp(text(DATE.as_str())?).ok()?;
     Some(Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO))
 }
@@ -47,9 +47,9 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_of_nonsense() {
-        for nonsense in ["soon", "-1", "NaN", "1e300", ""] {
-            assert_eq!(waits(&[("retry-after", nonsense)]), None, "{nonsense}");
+    fn invalid_values_are_ignored() {
+        for invalid in ["soon", "-1", "NaN", "1e300", ""] {
+            assert_eq!(waits(&[("retry-after", invalid)]), None, "{invalid}");
         }
         assert_eq!(waits(&[("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")]), None);
         assert_eq!(waits(&[]), None);

@@ -1,43 +1,43 @@
-//! What must not be told: in a log, in an error, in a recording.
+//! Redaction of keys in logs, errors and recordings.
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::reading::cut;
+use crate::reader::cut;
 
-/// Of a provider's words so much is told.
-const MAX_TOLD_BYTES: usize = 512;
+/// How much of a provider's message is logged.
+const MAX_LOG_BYTES: usize = 512;
 const REDACTED: &str = "[redacted]";
-/// A shorter header is no key, and taking it out would only spoil words.
-const SHORTEST: usize = 8;
+/// A shorter header value is not a key, and redacting it would only damage the message.
+const MIN_KEY_BYTES: usize = 8;
 
 /// The keys of one server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets(std::sync::Arc<Vec<SecretString>>);
 
 impl Secrets {
-    /// The key, and what headers hold that may be one.
+    /// The API key, and header values that may be keys.
     pub(crate) fn new(key: Option<&SecretString>, headers: &[(String, SecretString)]) -> Self {
         let key = key.map(|key| key.expose_secret().to_owned());
         let values = headers.iter().map(|(_, value)| value.expose_secret());
         let values = values.map(|value| value.strip_prefix("Bearer ").unwrap_or(value).to_owned());
-        let all = key.into_iter().chain(values.filter(|value| value.len() >= SHORTEST)).filter(|value| !value.is_empty());
+        let all = key.into_iter().chain(values.filter(|value| value.len() >= MIN_KEY_BYTES)).filter(|value| !value.is_empty());
         Self(std::sync::Arc::new(all.map(SecretString::from).collect()))
     }
 
-    /// Texts for the log: keys taken out first, then cut, so that no half key stays at the edge.
-    pub(crate) fn told(&self, words: &str) -> String {
-        let mut words = words.to_owned();
+    /// A message for the log. Keys are redacted before the message is cut, so that no part of a key remains at the cut.
+    pub(crate) fn redact(&self, message: &str) -> String {
+        let mut message = message.to_owned();
         for secret in self.0.iter() {
-            if words.contains(secret.expose_secret()) {
-                words = words.replace(secret.expose_secret(), REDACTED);
+            if message.contains(secret.expose_secret()) {
+                message = message.replace(secret.expose_secret(), REDACTED);
             }
         }
-        words.truncate(cut(&words, MAX_TOLD_BYTES).len());
-        words
+        message.truncate(cut(&message, MAX_LOG_BYTES).len());
+        message
     }
 
-    /// Takes the keys out of bytes.
-    pub(crate) fn blot(&self, bytes: &mut Vec<u8>) {
+    /// Redacts keys in bytes.
+    pub(crate) fn redact_bytes(&self, bytes: &mut Vec<u8>) {
         for secret in self.0.iter() {
             let secret = secret.expose_secret().as_bytes();
             let mut from = 0;
@@ -49,8 +49,8 @@ impl Secrets {
         }
     }
 
-    /// How many bytes at the end may be the beginning of a key that goes on in the next piece.
-    pub(crate) fn held_back(&self, bytes: &[u8]) -> usize {
+    /// How many bytes at the end may be the start of a key that continues in the next chunk.
+    pub(crate) fn partial_key_length(&self, bytes: &[u8]) -> usize {
         let ends_with_a_beginning = |length: &usize| {
             let end = &bytes[bytes.len() - length..];
             self.0.iter().any(|secret| secret.expose_secret().len() > *length && secret.expose_secret().as_bytes().starts_with(end))

@@ -1,6 +1,6 @@
-//! A model server and how it is talked to, whichever API it speaks: one request, one answer, no retries.
+//! HTTP requests to a model server, for all APIs: one request, one response, no retries.
 //!
-//! No message of ours ever holds the key.
+//! No error or log message contains a key.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,57 +13,57 @@ use tokio::time::timeout;
 use werkruf_contract::Deadline;
 
 use crate::carry::Origin;
-use crate::flow::{Flow, MAX_ANSWER_BYTES};
 use crate::overdue::in_time;
-use crate::reading::{Reader, Wire};
+use crate::reader::{Reader, Wire};
 use crate::record::Recordings;
+use crate::response_stream::{MAX_ANSWER_BYTES, ResponseStream};
 use crate::retry_after::retry_after;
 use crate::secrets::Secrets;
 use crate::{AnswerStream, ModelError, ModelFault};
 
-/// Of an error's body so much is read.
+/// How much of an error's body is read.
 const MAX_ERROR_BYTES: usize = 16 * 1024;
 
-/// A server and how to talk to it.
+/// The address, credentials and limits of a model server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// For `api_usage.provider`.
+    /// The value for `api_usage.provider`.
     pub name: String,
-    /// Ends in `/v1` as a rule; a query is kept.
+    /// Usually ends in `/v1`; a query is kept.
     pub base_url: String,
     pub api_key: Option<SecretString>,
-    /// The model where a request names none.
+    /// The model for requests that do not name one.
     pub model: String,
-    /// Sent with every request; may hold keys, which are redacted like the key itself.
+    /// Sent with every request; values may be keys and are redacted like the API key.
     pub headers: Vec<(String, SecretString)>,
-    /// The limit where a request names none.
+    /// The limit for requests that do not set one.
     pub max_output_tokens: u32,
-    /// Until the first byte of the answer.
+    /// The time limit for the first byte of the response.
     pub first_byte: Duration,
-    /// Between one byte and the next.
+    /// The time limit between two chunks of the response.
     pub idle: Duration,
-    /// Where answers are recorded, for `wire inspect`.
+    /// The folder for recordings of responses, for `wire inspect`.
     pub record: Option<PathBuf>,
     pub client: Client,
 }
 
-/// Why a provider cannot be made. The operator acts.
+/// Why a provider cannot be created. The operator must fix the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("the base URL {0:?} is not an http or https address")]
     BaseUrl(String),
     #[error("the header {0:?} cannot be sent")]
     Header(String),
-    #[error("the API key holds characters that cannot be sent")]
+    #[error("the API key contains characters that cannot be sent")]
     ApiKey,
 }
 
-/// A server, checked.
+/// A server with a checked configuration.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) config: ServerConfig,
     api: &'static str,
-    answers: Url,
+    endpoint_url: Url,
     models: Url,
     headers: HeaderMap,
     secrets: Secrets,
@@ -71,9 +71,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Checks the configuration; connects nowhere. `path` is where this API answers.
+    /// Checks the configuration; does not connect. `path` is the API's path after the base URL.
     pub(crate) fn new(config: ServerConfig, api: &'static str, path: &[&str]) -> Result<Self, ConfigError> {
-        let answers = endpoint(&config.base_url, path)?;
+        let endpoint_url = endpoint(&config.base_url, path)?;
         let models = endpoint(&config.base_url, &["models"])?;
         let mut headers = HeaderMap::new();
         if let Some(key) = &config.api_key {
@@ -89,20 +89,20 @@ impl Server {
         }
         let secrets = Secrets::new(config.api_key.as_ref(), &config.headers);
         let recordings = config.record.clone().map(|folder| Recordings::new(folder, api));
-        Ok(Self { config, api, answers, models, headers, secrets, recordings })
+        Ok(Self { config, api, endpoint_url, models, headers, secrets, recordings })
     }
 
-    /// The host answers come from.
+    /// The host of the endpoint.
     pub(crate) fn host(&self) -> &str {
-        self.answers.host_str().unwrap_or_default()
+        self.endpoint_url.host_str().unwrap_or_default()
     }
 
-    /// Who answers a request for this model, for what is carried to the next one.
+    /// The origin of carried data for this model.
     pub(crate) fn origin(&self, model: &str) -> Origin {
         Origin { api: self.api, provider: self.config.name.clone(), model: model.to_owned() }
     }
 
-    /// The models the server offers, as it names them.
+    /// The ids of the models that the server offers.
     pub(crate) async fn models(&self) -> Result<Vec<String>, ModelError> {
         let deadline = Deadline::after(self.config.first_byte);
         let response = self.send(self.config.client.get(self.models.clone()), deadline).await?;
@@ -112,46 +112,46 @@ impl Server {
         Ok(list.into_ids())
     }
 
-    /// Sends a body once. Resolves when the answer's head says yes.
-    pub(crate) async fn ask<W: Wire + Send + 'static>(
+    /// Sends a body once. Resolves when the response head has arrived with a success status.
+    pub(crate) async fn stream<W: Wire + Send + 'static>(
         &self,
         body: serde_json::Result<Vec<u8>>,
         origin: Origin,
     ) -> Result<AnswerStream, ModelError> {
-        let refused = |error: &dyn std::fmt::Display| ModelError::new(ModelFault::Protocol, format!("the request: {error}"));
-        let body = String::from_utf8(body.map_err(|error| refused(&error))?).map_err(|error| refused(&error))?;
+        let invalid = |error: &dyn std::fmt::Display| ModelError::new(ModelFault::Protocol, format!("the request: {error}"));
+        let body = String::from_utf8(body.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))?;
         let deadline = Deadline::after(self.config.first_byte);
-        // Wrapped, so that it is gone once it is sent: a plain body is kept until the answer begins, for a repeat that is not the client's.
-        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(Body::wrap(body));
+        // A wrapped body is freed once it is sent. The HTTP client keeps a plain body until the response starts, for retries that it never makes.
+        let post = self.config.client.post(self.endpoint_url.clone()).header(CONTENT_TYPE, "application/json").body(Body::wrap(body));
         let response = self.send(post, deadline).await?;
-        let flow = Flow {
+        let stream = ResponseStream {
             response,
             reader: Reader::<W>::default(),
             first_byte: Some(deadline),
             idle: self.config.idle,
-            taken: 0,
+            received: 0,
             secrets: self.secrets.clone(),
             origin,
-            recording: self.recordings.as_ref().and_then(|recordings| recordings.begin(&self.secrets)),
+            recording: self.recordings.as_ref().and_then(|recordings| recordings.start(&self.secrets)),
         };
-        Ok(flow.into_stream())
+        Ok(stream.into_stream())
     }
 
-    /// Posts a body once and reads the whole answer, all within one deadline.
+    /// Posts a body once and reads the whole response, within one deadline.
     pub(crate) async fn post(&self, body: Vec<u8>, deadline: Deadline) -> Result<Vec<u8>, ModelError> {
-        let post = self.config.client.post(self.answers.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        let post = self.config.client.post(self.endpoint_url.clone()).header(CONTENT_TYPE, "application/json").body(body);
         let response = self.send(post, deadline).await?;
         self.read_some(response, MAX_ANSWER_BYTES, deadline).await
     }
 
-    /// Sends and waits for a head that says yes.
+    /// Sends the request and waits for a response head with a success status.
     async fn send(&self, request: RequestBuilder, deadline: Deadline) -> Result<Response, ModelError> {
         let sent = in_time(deadline, request.headers(self.headers.clone()).send()).await;
         let response = match sent {
-            None => return Err(ModelError::new(ModelFault::FirstByte, "no answer began in time")),
+            None => return Err(ModelError::new(ModelFault::FirstByte, "no response started in time")),
             Some(Err(error)) => {
                 let fault = if error.is_connect() || error.is_builder() { ModelFault::Connect } else { ModelFault::Incomplete };
-                return Err(ModelError::new(fault, self.secrets.told(&describe(error))));
+                return Err(ModelError::new(fault, self.secrets.redact(&describe(error))));
             }
             Some(Ok(response)) => response,
         };
@@ -160,10 +160,10 @@ impl Server {
         }
         let status = response.status().as_u16();
         let wait = retry_after(response.headers());
-        // What of the body does not come in time is not worth waiting for: the status is the answer.
+        // The status is what matters, so there is no long wait for the rest of the error body.
         let deadline = deadline.earlier(Deadline::after(self.config.idle));
         let body = self.read_some(response, MAX_ERROR_BYTES, deadline).await.unwrap_or_default();
-        let message = self.secrets.told(&String::from_utf8_lossy(&body));
+        let message = self.secrets.redact(&String::from_utf8_lossy(&body));
         Err(ModelError { retry_after: wait, ..ModelError::new(ModelFault::Refused { status }, message) })
     }
 
@@ -173,8 +173,8 @@ impl Server {
             match timeout(deadline.left(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
                 Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(ModelError::new(ModelFault::Incomplete, self.secrets.told(&describe(error)))),
-                Err(_) => return Err(ModelError::new(ModelFault::Idle, "the answer did not end in time")),
+                Ok(Err(error)) => return Err(ModelError::new(ModelFault::Incomplete, self.secrets.redact(&describe(error)))),
+                Err(_) => return Err(ModelError::new(ModelFault::Idle, "the response did not end in time")),
             }
         }
         Ok(body)
@@ -182,25 +182,25 @@ impl Server {
 }
 
 fn endpoint(base: &str, path: &[&str]) -> Result<Url, ConfigError> {
-    let refused = || ConfigError::BaseUrl(base.to_owned());
-    let mut url = Url::parse(base).map_err(|_| refused())?;
+    let invalid = || ConfigError::BaseUrl(base.to_owned());
+    let mut url = Url::parse(base).map_err(|_| invalid())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(refused());
+        return Err(invalid());
     }
-    url.path_segments_mut().map_err(|()| refused())?.pop_if_empty().extend(path);
+    url.path_segments_mut().map_err(|()| invalid())?.pop_if_empty().extend(path);
     Ok(url)
 }
 
-/// An HTTP error with its causes; the outer words alone only say that something failed.
+/// An HTTP error with its causes; the outer message alone only says that something failed.
 pub(crate) fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(inner) = cause {
-        words = format!("{words}: {inner}");
+        message = format!("{message}: {inner}");
         cause = inner.source();
     }
-    words
+    message
 }
 
 #[derive(Deserialize)]

@@ -1,21 +1,21 @@
-//! Bytes to server-sent events.
+//! Decodes bytes into server-sent events.
 //!
-//! The same bytes give the same events however they were cut on the way: a line is looked at only when it is whole,
-//! so neither a character nor a CRLF is ever split. An event may not grow beyond `MAX_EVENT_BYTES`.
+//! The same bytes give the same events whatever the chunk sizes: a line is decoded only when it is complete, so neither a
+//! character nor a CRLF is split. An event may not grow beyond `MAX_EVENT_BYTES`.
 
 use std::borrow::Cow;
 
-/// The largest event taken; no real one comes near.
+/// The maximum size of an event, far above that of real events.
 pub const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `event:` line, where there was one.
+    /// The `event:` field, if present.
     pub name: Option<String>,
-    /// The `data:` lines, joined by line feeds.
+    /// The `data:` fields, joined by line feeds.
     pub data: String,
-    /// The bytes were not UTF-8 and were replaced.
+    /// Whether bytes that are not UTF-8 were replaced.
     pub damaged: bool,
 }
 
@@ -26,7 +26,7 @@ pub enum SseError {
     TooLarge,
 }
 
-/// A decoder that is pushed bytes as they arrive.
+/// A decoder that receives bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct SseDecoder {
     line: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct SseDecoder {
     data: String,
     has_data: bool,
     damaged: bool,
-    /// The last byte was a CR, so a LF that follows belongs to it.
+    /// The last byte was a CR, so a LF that follows belongs to the same line end.
     after_cr: bool,
     /// The first line may begin with a byte order mark.
     begun: bool,
@@ -42,7 +42,7 @@ pub struct SseDecoder {
 }
 
 impl SseDecoder {
-    /// Takes bytes and gives the events they complete. After an error every push fails.
+    /// Adds bytes and returns the events that they complete. After an error every push fails.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
         let mut events = Vec::new();
         if self.failed {
@@ -66,7 +66,7 @@ impl SseDecoder {
         Ok(events)
     }
 
-    /// The event the stream ended in, where its blank line never came.
+    /// The last event, if the stream ended without its final blank line.
     pub fn finish(mut self) -> Option<SseEvent> {
         if self.failed {
             return None;
@@ -94,7 +94,7 @@ impl SseDecoder {
             self.field(&line);
             None
         };
-        // The buffer is kept: most lines are about as long as the one before.
+        // The buffer is reused, because most lines have about the same length.
         line.clear();
         self.line = line;
         self.begun = true;

@@ -36,7 +36,7 @@ fn a_stream_without_the_last_blank_line_still_gives_its_event() {
 }
 
 #[test]
-fn every_cut_gives_the_same_events() {
+fn chunk_boundaries_do_not_change_the_events() {
     let bytes = "\u{feff}event: x\r\ndata: grün 🙂\r\n\r\n: c\r\rdata: 1\ndata: 2\n\n".as_bytes();
     let expected = whole(bytes);
     assert_eq!(expected, ["grün 🙂", "1\n2"]);
@@ -54,14 +54,14 @@ fn every_cut_gives_the_same_events() {
 }
 
 #[test]
-fn says_when_bytes_were_no_text() {
+fn invalid_utf8_is_marked_as_damage() {
     let mut decoder = SseDecoder::default();
     let events = decoder.push(b"data: a\xFFb\n\ndata: c\n\n").unwrap();
     assert_eq!(events.iter().map(|event| event.damaged).collect::<Vec<_>>(), [true, false]);
 }
 
 #[test]
-fn refuses_an_event_without_end() {
+fn an_endless_event_is_rejected() {
     let mut decoder = SseDecoder::default();
     let piece = vec![b'x'; 1024 * 1024];
     decoder.push(b"data: ").unwrap();

@@ -1,11 +1,12 @@
-//! How many tokens a text has, counted as OpenAI's newest models count; other models count a little differently.
+//! Counts the tokens of texts as OpenAI's newest models do; other models count slightly differently.
 //!
-//! The vocabulary takes a second to load and some memory, so it is loaded when it is first asked for, on a thread that may wait.
+//! The vocabulary takes a second and some memory to load, so it is loaded on first use, on a blocking thread.
 
-/// A run of text without a seam costs more than its length, so longer texts are counted in pieces. A token may be lost at a seam.
+/// Counting takes more than linear time for text without word boundaries, so long texts are counted in pieces. The count may be off by
+/// one token per boundary.
 const PIECE: usize = 8 * 1024;
 
-/// The tokens of each text; `None` where counting failed, and an estimate must do.
+/// The token count of each text; `None` if counting failed and the caller must estimate.
 pub async fn count_tokens(texts: Vec<String>) -> Option<Vec<u64>> {
     let counted = tokio::task::spawn_blocking(move || {
         let vocabulary = tiktoken_rs::o200k_base_singleton();
@@ -28,7 +29,7 @@ mod tests {
     use super::{PIECE, count_tokens, pieces};
 
     #[tokio::test]
-    async fn texts_are_counted_as_the_models_do() {
+    async fn token_counts_match_the_models() {
         let long = "a".repeat(3 * PIECE);
         let counted = count_tokens(vec!["hello world".into(), String::new(), "Grüße aus 東京".into(), long.clone()]).await.unwrap();
         assert_eq!(counted[..3], [2, 0, 5]);

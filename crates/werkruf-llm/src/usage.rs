@@ -1,4 +1,4 @@
-//! Tokens as providers report them, in either API's words.
+//! Token usage as providers report it, with the field names of either API.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ struct WireUsage {
     completion_tokens_details: Option<Details>,
     #[serde(default)]
     output_tokens_details: Option<Details>,
-    /// DeepSeek's word for cached tokens.
+    /// DeepSeek's name for cached tokens.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<f64>,
 }
@@ -39,7 +39,7 @@ struct Details {
     reasoning_tokens: Option<f64>,
 }
 
-/// Reads a `usage` object. `None` where it counts nothing.
+/// Reads a `usage` object; `None` if it contains no counts.
 pub(crate) fn usage(raw: &RawValue) -> Option<TokenUsage> {
     let wire: WireUsage = object(raw)?;
     let (input, output) = (wire.prompt_tokens.or(wire.input_tokens), wire.completion_tokens.or(wire.output_tokens));

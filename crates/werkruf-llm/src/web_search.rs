@@ -1,6 +1,6 @@
-//! A request to a model that may look it up: one request to `/responses` with the provider's own web search, one answer.
+//! A web search by a model: one request to `/responses` with the provider's web search tool, one response.
 //!
-//! That a search was asked for proves nothing; only a finished `web_search_call` in the answer does.
+//! Only a finished `web_search_call` in the response proves that a search took place.
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::Deadline;
@@ -10,36 +10,36 @@ use crate::server::Server;
 use crate::sse::SseDecoder;
 use crate::{ConfigError, ModelError, ModelFault, ServerConfig, TokenUsage};
 
-/// A model that can search the web.
+/// A model with a web search tool.
 #[derive(Debug)]
 pub struct WebSearch {
     server: Server,
 }
 
-/// What it is asked.
+/// A web search request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WebSearchRequest {
     pub system: String,
-    /// What the person said, in order.
+    /// The user's messages, in order.
     pub messages: Vec<String>,
-    /// Not sent to models that refuse it.
+    /// Not sent to models that reject a temperature.
     pub temperature: Option<f64>,
-    /// Two letters; narrows the search.
+    /// Two-letter country code that narrows the search.
     pub country: Option<String>,
 }
 
-/// What it answers.
+/// The answer to a web search request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WebSearchResult {
     pub text: String,
     pub model: Option<String>,
-    /// Searches that happened.
+    /// The number of searches that took place.
     pub searches: u32,
     pub citations: Vec<Citation>,
     pub usage: Option<TokenUsage>,
 }
 
-/// Where a sentence comes from; indexes count characters and lie inside the text.
+/// The source of a part of the text. The indexes count characters and are within the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Citation {
     pub url: String,
@@ -50,26 +50,26 @@ pub struct Citation {
 }
 
 impl WebSearch {
-    /// Checks the configuration; connects nowhere.
+    /// Checks the configuration; does not connect.
     pub fn new(config: ServerConfig) -> Result<Self, ConfigError> {
         Ok(Self { server: Server::new(config, "responses", &["responses"])? })
     }
 
-    /// For `api_usage.provider`.
+    /// The value for `api_usage.provider`.
     pub fn name(&self) -> &str {
         &self.server.config.name
     }
 
-    /// The model that is asked.
+    /// The model that runs the search.
     pub fn model(&self) -> &str {
         &self.server.config.model
     }
 
-    /// Sends once.
+    /// Sends one request, without retries.
     pub async fn search(&self, request: &WebSearchRequest, deadline: Deadline) -> Result<WebSearchResult, ModelError> {
         let body = self.body(request).to_string().into_bytes();
         let answer = self.server.post(body, deadline).await?;
-        read(&answer).map_err(|words| ModelError::new(ModelFault::Protocol, words))
+        read(&answer).map_err(|message| ModelError::new(ModelFault::Protocol, message))
     }
 
     fn body(&self, request: &WebSearchRequest) -> Value {
@@ -98,52 +98,52 @@ impl WebSearch {
 fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     let response: Value = match serde_json::from_slice(answer) {
         Ok(response) => response,
-        // Some servers stream whatever they are asked.
+        // Some servers stream regardless of the request.
         Err(error) => last_response(answer).ok_or_else(|| format!("the answer: {error}"))?,
     };
     if let Some(message) = response["error"]["message"].as_str().filter(|_| response["status"] != "completed") {
         return Err(format!("the answer failed: {message}"));
     }
-    let mut found = WebSearchResult {
+    let mut result = WebSearchResult {
         model: response["model"].as_str().map(str::to_owned),
         usage: usage(&response["usage"]),
         ..WebSearchResult::default()
     };
     for item in response["output"].as_array().into_iter().flatten() {
         match item["type"].as_str() {
-            // Other actions only read pages that a search found.
+            // Other actions only open pages that a search result.
             Some("web_search_call") => {
                 let is_search = item["action"]["type"].as_str().is_none_or(|action| action == "search");
-                found.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));
+                result.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));
             }
             Some("message") => {
                 for part in item["content"].as_array().into_iter().flatten() {
-                    take_part(part, &mut found);
+                    add_part(part, &mut result);
                 }
             }
             _ => {}
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
-fn take_part(part: &Value, found: &mut WebSearchResult) {
+fn add_part(part: &Value, result: &mut WebSearchResult) {
     let text = part["text"].as_str().unwrap_or_default();
-    let before = found.text.chars().count();
+    let before = result.text.chars().count();
     let letters: Vec<char> = text.chars().collect();
     for note in part["annotations"].as_array().into_iter().flatten().filter(|note| note["type"] == "url_citation") {
         let index = |name: &str| note[name].as_u64().and_then(|at| usize::try_from(at).ok()).unwrap_or(0).min(letters.len());
         let (start, end) = (index("start_index"), index("end_index").max(index("start_index")));
-        let words = |name: &str| note[name].as_str().unwrap_or_default().to_owned();
-        found.citations.push(Citation {
-            url: words("url"),
-            title: words("title"),
+        let text = |name: &str| note[name].as_str().unwrap_or_default().to_owned();
+        result.citations.push(Citation {
+            url: text("url"),
+            title: text("title"),
             start_index: before + start,
             end_index: before + end,
             cited_text: letters[start..end].iter().collect(),
         });
     }
-    found.text.push_str(text);
+    result.text.push_str(text);
 }
 
 fn usage(usage: &Value) -> Option<TokenUsage> {
@@ -159,7 +159,7 @@ fn usage(usage: &Value) -> Option<TokenUsage> {
     })
 }
 
-/// The response a stream ends with.
+/// The final response of a stream.
 fn last_response(answer: &[u8]) -> Option<Value> {
     let mut decoder = SseDecoder::default();
     let mut events = decoder.push(answer).ok()?;
@@ -189,24 +189,24 @@ mod tests {
     }
 
     #[test]
-    fn searches_and_citations_are_counted_from_what_happened() {
-        let found = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
-        assert_eq!((found.text.as_str(), found.searches), ("Grüße aus Köln.", 1));
-        assert_eq!(found.citations[0].cited_text, "Grüße");
-        assert_eq!(found.usage.unwrap().total_tokens, 15);
+    fn only_finished_searches_count_and_citations_are_read() {
+        let result = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
+        assert_eq!((result.text.as_str(), result.searches), ("Grüße aus Köln.", 1));
+        assert_eq!(result.citations[0].cited_text, "Grüße");
+        assert_eq!(result.usage.unwrap().total_tokens, 15);
         assert_eq!(read(answer("x", 0, 1, "failed").as_bytes()).unwrap().searches, 0);
     }
 
     #[test]
     fn indexes_outside_the_text_are_clamped() {
-        let found = read(answer("short", 3, 900, "completed").as_bytes()).unwrap();
-        assert_eq!((found.citations[0].start_index, found.citations[0].end_index), (3, 5));
-        let found = read(answer("short", 900, 3, "completed").as_bytes()).unwrap();
-        assert_eq!((found.citations[0].start_index, found.citations[0].end_index, found.citations[0].cited_text.as_str()), (5, 5, ""));
+        let result = read(answer("short", 3, 900, "completed").as_bytes()).unwrap();
+        assert_eq!((result.citations[0].start_index, result.citations[0].end_index), (3, 5));
+        let result = read(answer("short", 900, 3, "completed").as_bytes()).unwrap();
+        assert_eq!((result.citations[0].start_index, result.citations[0].end_index, result.citations[0].cited_text.as_str()), (5, 5, ""));
     }
 
     #[test]
-    fn a_stream_is_understood_too() {
+    fn a_streamed_response_is_read_too() {
         let event =
             json!({"type": "response.completed", "response": serde_json::from_str::<Value>(&answer("hi", 0, 2, "completed")).unwrap()});
         let stream =

@@ -1,4 +1,4 @@
-//! The planner that is no language model: what it calls, what it says, and that it never pretends.
+//! The offline planner: its calls and texts, and that it says it is not a language model.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use jiff::civil::date;
 use serde_json::{Value, json};
 use werkruf_llm::{Answer, Delta, HistoryCall, Message, ModelRequest, OfflineProvider, Provider, TokenUsage, ToolChoice, ToolDefinition};
 
-/// Proposes a call for each tool whose name stands in the text.
+/// Proposes a call for each tool whose name occurs in the text.
 fn provider() -> OfflineProvider {
     OfflineProvider::new(Arc::new(|text, locale, today| {
         let named = ["get_requests", "get_todos", "secret_tool"].into_iter().filter(|name| text.contains(name));
@@ -41,7 +41,7 @@ fn user(text: &str) -> Message {
     Message::user(text)
 }
 
-fn asked(ids: &[&str]) -> Message {
+fn calls(ids: &[&str]) -> Message {
     let calls = ids.iter().map(|id| HistoryCall { id: (*id).into(), name: format!("tool_{id}"), arguments: "{}".into() }).collect();
     Message::Assistant { content: String::new(), calls, carry: None }
 }
@@ -50,8 +50,8 @@ fn result(id: &str, content: &Value) -> Message {
     Message::Tool { call_id: id.into(), name: format!("tool_{id}"), content: content.to_string() }
 }
 
-/// The texts as they came, and the answer.
-async fn ask(request: ModelRequest) -> (Vec<String>, Answer) {
+/// The text deltas and the answer.
+async fn answer_to(request: ModelRequest) -> (Vec<String>, Answer) {
     let mut texts = Vec::new();
     let mut stream = provider().stream(request).await.unwrap();
     while let Some(delta) = stream.next().await {
@@ -71,8 +71,8 @@ async fn ask(request: ModelRequest) -> (Vec<String>, Answer) {
 }
 
 #[tokio::test]
-async fn all_proposals_are_called_at_once_but_only_offered_tools() {
-    let (texts, answer) = ask(request("de-DE", vec![user("get_todos get_requests secret_tool")])).await;
+async fn all_proposed_calls_of_offered_tools_are_requested() {
+    let (texts, answer) = answer_to(request("de-DE", vec![user("get_todos get_requests secret_tool")])).await;
     assert!(texts.is_empty());
     let calls: Vec<(&str, &str)> = answer.calls.iter().map(|call| (call.name.as_str(), call.call_id.as_deref().unwrap())).collect();
     assert_eq!(calls, [("get_requests", "call_1"), ("get_todos", "call_2")]);
@@ -82,69 +82,69 @@ async fn all_proposals_are_called_at_once_but_only_offered_tools() {
 }
 
 #[tokio::test]
-async fn ids_count_on_through_a_conversation() {
-    let history = vec![user("a"), asked(&["x", "y"]), result("x", &json!({})), result("y", &json!({})), user("get_todos")];
-    let (_, answer) = ask(request("en", history)).await;
+async fn call_ids_are_numbered_through_the_conversation() {
+    let history = vec![user("a"), calls(&["x", "y"]), result("x", &json!({})), result("y", &json!({})), user("get_todos")];
+    let (_, answer) = answer_to(request("en", history)).await;
     assert_eq!(answer.calls[0].call_id.as_deref(), Some("call_3"));
 }
 
 #[tokio::test]
-async fn results_are_told_in_the_order_of_their_calls() {
+async fn results_are_in_the_order_of_their_calls() {
     let history = vec![
         user("a"),
-        asked(&["one", "two", "three"]),
+        calls(&["one", "two", "three"]),
         result("two", &json!({"message": "Second."})),
         result("three", &json!({"error": {"type": "FATAL", "code": "permission_denied", "message": "no"}})),
         result("one", &json!({"message": "First.\n• row"})),
     ];
-    let (texts, answer) = ask(request("en-US", history)).await;
+    let (texts, answer) = answer_to(request("en-US", history)).await;
     let notice = "(This is the offline planner answering, not a language model.)";
     assert_eq!(answer.text, format!("First.\n• row\n\nSecond.\n\nYou are not permitted to see this.\n\n{notice}"));
-    assert!(texts.len() > 1, "shown as it comes");
+    assert!(texts.len() > 1, "sent in several deltas");
     assert!(answer.calls.is_empty());
 }
 
 #[tokio::test]
-async fn who_speaks_is_said_once_in_a_conversation() {
-    let mut history = vec![user("a"), asked(&["one"]), result("one", &json!({"message": "Erstens."}))];
-    let first = ask(request("de", history.clone())).await.1.text;
+async fn the_notice_appears_once_per_conversation() {
+    let mut history = vec![user("a"), calls(&["one"]), result("one", &json!({"message": "Erstens."}))];
+    let first = answer_to(request("de", history.clone())).await.1.text;
     assert!(first.starts_with("Erstens.\n\n(") && first.contains("kein Sprachmodell"), "{first}");
-    history.extend([Message::Assistant { content: first, calls: Vec::new(), carry: None }, user("b"), asked(&["two"])]);
+    history.extend([Message::Assistant { content: first, calls: Vec::new(), carry: None }, user("b"), calls(&["two"])]);
     history.push(result("two", &json!({"message": "Zweitens."})));
-    assert_eq!(ask(request("de", history)).await.1.text, "Zweitens.");
+    assert_eq!(answer_to(request("de", history)).await.1.text, "Zweitens.");
 }
 
 #[tokio::test]
-async fn every_failure_has_polite_words_and_an_unknown_one_its_code() {
-    for (code, words) in [("tool_timeout", "tardó demasiado"), ("outcome_unknown", "No se sabe"), ("quota_used_up", "quota_used_up")] {
-        let failed = json!({"error": {"type": "TIMEOUT", "code": code, "message": "raw words"}});
-        let text = ask(request("es-ES", vec![user("a"), asked(&["one"]), result("one", &failed)])).await.1.text;
-        assert!(text.contains(words) && !text.contains("raw words"), "{code}: {text}");
+async fn known_errors_have_texts_and_unknown_ones_show_their_code() {
+    for (code, expected) in [("tool_timeout", "tardó demasiado"), ("outcome_unknown", "No se sabe"), ("quota_used_up", "quota_used_up")] {
+        let failed = json!({"error": {"type": "TIMEOUT", "code": code, "message": "raw message"}});
+        let text = answer_to(request("es-ES", vec![user("a"), calls(&["one"]), result("one", &failed)])).await.1.text;
+        assert!(text.contains(expected) && !text.contains("raw message"), "{code}: {text}");
     }
     let invalid = json!({"error": {"type": "VALIDATION", "code": "invalid_arguments", "message": "dueDate must be a date."}});
-    let text = ask(request("en", vec![user("a"), asked(&["one"]), result("one", &invalid)])).await.1.text;
-    assert!(text.contains("dueDate must be a date."), "what can be mended is said: {text}");
+    let text = answer_to(request("en", vec![user("a"), calls(&["one"]), result("one", &invalid)])).await.1.text;
+    assert!(text.contains("dueDate must be a date."), "the reason is shown: {text}");
 }
 
 #[tokio::test]
 async fn a_result_without_a_text_is_not_shown_raw() {
     for content in ["{\"rows\": [1]}", "not json", "[1, 2]", "{\"message\": \"\"}"] {
         let result = Message::Tool { call_id: "one".into(), name: "convert_units".into(), content: content.into() };
-        let text = ask(request("en", vec![user("a"), asked(&["one"]), result])).await.1.text;
+        let text = answer_to(request("en", vec![user("a"), calls(&["one"]), result])).await.1.text;
         assert!(text.starts_with("Done. The tool convert_units"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_it_does_not_understand_it_says_so_in_the_persons_language() {
-    for (locale, says, can) in [
+async fn the_help_text_is_in_the_users_language() {
+    for (locale, notice, example) in [
         ("de-AT", "kein Sprachmodell", "Anfragen"),
         ("en-GB", "not a language model", "requests"),
         ("es-MX", "No soy un modelo de lenguaje", "solicitudes"),
         ("fr-FR", "not a language model", "requests"),
     ] {
-        let (texts, answer) = ask(request(locale, vec![user("blub")])).await;
-        for part in [says, can, "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+        let (texts, answer) = answer_to(request(locale, vec![user("blub")])).await;
+        for part in [notice, example, "OPENAI_API_KEY", "OPENAI_BASE_URL"] {
             assert!(answer.text.contains(part), "{locale}: {}", answer.text);
         }
         assert!(texts.len() > 1 && answer.calls.is_empty());
@@ -153,12 +153,12 @@ async fn what_it_does_not_understand_it_says_so_in_the_persons_language() {
 }
 
 #[tokio::test]
-async fn the_last_word_is_text_whatever_is_proposed() {
+async fn tool_choice_none_gives_text_only() {
     let mut last = request("en", vec![user("get_todos")]);
     last.tool_choice = ToolChoice::None;
-    let (_, answer) = ask(last).await;
+    let (_, answer) = answer_to(last).await;
     assert!(answer.calls.is_empty() && !answer.text.is_empty());
     let mut bare = request("en", Vec::new());
     bare.tools = Arc::default();
-    assert!(ask(bare).await.1.text.contains("no tool"));
+    assert!(answer_to(bare).await.1.text.contains("no tool"));
 }

@@ -1,4 +1,4 @@
-//! Recorded streams of real providers give their known facts. The recordings live outside the repository.
+//! Recorded streams of real providers are decoded as expected. The recordings are outside the repository.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ fn same_arguments(got: &Value, want: &Value) -> bool {
     got == want || matches!((json(got), json(want)), (Ok(got), Ok(want)) if got == want)
 }
 
-/// What differs, one line each.
+/// The differences, one line each.
 #[derive(Default)]
 struct Differences(Vec<String>);
 
@@ -54,12 +54,12 @@ fn chat(got: &Value, fact: &Value) -> Vec<String> {
     if forbidden || !want.is_empty() {
         out.compare("executable", &got["executable"], &(!forbidden).into());
     }
-    let silent = |value: &Value| Value::from(value.as_array().unwrap().is_empty());
-    out.compare("errors told", &silent(&got["errors"]), &silent(&fact["errors"]));
+    let no_errors = |value: &Value| Value::from(value.as_array().unwrap().is_empty());
+    out.compare("errors reported", &no_errors(&got["errors"]), &no_errors(&fact["errors"]));
     out.0
 }
 
-/// Every item that is a tool, whoever runs it.
+/// Compares all tool calls, both those that the server runs and those that the provider ran.
 fn responses(got: &Value, fact: &Value) -> Vec<String> {
     let mut out = Differences::default();
     out.common(got, fact, [("input_tokens", "input_tokens"), ("output_tokens", "output_tokens"), ("total_tokens", "total_tokens")]);
@@ -75,19 +75,19 @@ fn responses(got: &Value, fact: &Value) -> Vec<String> {
         for name in ["name", "status", "error"] {
             out.compare(name, &have[name], &want[name]);
         }
-        // Facts hold outputs of other kinds in other shapes.
+        // The expected outputs of other item types have another format.
         if want["type"] == "mcp_call" {
             out.compare("output", &have["output"], &want["output"]);
         }
-        let asked = if want["arguments"].is_string() { &want["arguments"] } else { &want["input"] };
-        if asked.is_string() {
-            out.compare("arguments", &same_arguments(&have["arguments"], asked).into(), &true.into());
+        let expected = if want["arguments"].is_string() { &want["arguments"] } else { &want["input"] };
+        if expected.is_string() {
+            out.compare("arguments", &same_arguments(&have["arguments"], expected).into(), &true.into());
         }
     }
     out.compare("executable", &got["executable"], &(fact["must_not_execute_tools"] != true).into());
     let failed = !fact["error"].is_null() || !fact["error_events"].as_array().unwrap().is_empty();
     if failed {
-        out.compare("errors told", &got["errors"].as_array().unwrap().is_empty().into(), &false.into());
+        out.compare("errors reported", &got["errors"].as_array().unwrap().is_empty().into(), &false.into());
     }
     out.0
 }
@@ -119,11 +119,11 @@ fn replay(api: WireApi, name: &str, differences: impl Fn(&Value, &Value) -> Vec<
 }
 
 #[test]
-fn recorded_chat_streams_match_their_facts() {
+fn recorded_chat_streams_are_decoded_as_expected() {
     replay(WireApi::Chat, "chat", chat);
 }
 
 #[test]
-fn recorded_responses_streams_match_their_facts() {
+fn recorded_responses_streams_are_decoded_as_expected() {
     replay(WireApi::Responses, "responses", responses);
 }

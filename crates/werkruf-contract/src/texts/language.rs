@@ -1,16 +1,16 @@
-//! The languages people are answered in.
+//! The languages in which the server answers users.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::call::spelled;
+use crate::call::string_enum;
 
-spelled! {
-    /// A language with words of its own here.
+string_enum! {
+    /// A language that has a text file.
     Language { German = "de", English = "en", Spanish = "es" }
 }
 
-/// Texts that give a language away, folded to lower case without accents.
+/// Common words that identify a language, in lower case without accents.
 const GERMAN: &[&str] = &[
     "ich",
     "welche",
@@ -226,13 +226,13 @@ const SPANISH: &[&str] = &[
 ];
 
 impl Language {
-    /// The language of a locale tag; English where it is none of ours.
+    /// The language of a locale tag; English if the language is not supported.
     pub fn of(locale: &str) -> Self {
         let primary = locale.split(['-', '_']).next().unwrap_or_default();
         Self::parse(&primary.to_ascii_lowercase()).unwrap_or(Self::English)
     }
 
-    /// The tag used where only the language is known.
+    /// The locale tag to use when only the language is known.
     pub const fn locale(self) -> &'static str {
         match self {
             Self::German => "de-DE",
@@ -241,7 +241,7 @@ impl Language {
         }
     }
 
-    /// The language a text is written in, when its words leave no doubt.
+    /// The language of a text; `None` if no language has the most known words.
     pub fn guess(text: &str) -> Option<Self> {
         let folded = fold(text);
         let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -253,7 +253,7 @@ impl Language {
     }
 }
 
-/// Lower case, without accents: how words are compared, not how they are shown.
+/// The text in lower case without accents, for comparing words; not for display.
 pub fn fold(text: &str) -> String {
     text.to_lowercase()
         .chars()
@@ -278,7 +278,7 @@ mod tests {
     use super::{Language, fold};
 
     #[test]
-    fn words_give_a_language_away_and_doubt_is_said() {
+    fn common_words_identify_the_language() {
         assert_eq!(Language::guess("Welche Anfragen habe ich offen?"), Some(Language::German));
         assert_eq!(Language::guess("what articles are there about emergencies"), Some(Language::English));
         assert_eq!(Language::guess("¿Cuánto he trabajado hoy?"), Some(Language::Spanish));

@@ -1,7 +1,7 @@
-//! What people read, in German, English and Spanish. No text for people stands inside logic.
+//! The texts for users, in German, English and Spanish. No other code contains texts for users.
 //!
-//! The texts are in `words/*.ftl`, compiled in and parsed once. A key that is missing falls back to English and then
-//! to the key itself, so a gap is seen but never breaks an answer.
+//! The texts are in `texts/*.ftl`, compiled into the binary and parsed once. A missing key falls back to English and then
+//! to the key itself, so a missing text is visible but does not fail an answer.
 
 mod bundle;
 mod language;
@@ -17,10 +17,10 @@ pub use language::{Language, fold};
 
 use bundle::bundle;
 
-/// What is put into a text.
+/// The value of a variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextArg<'a> {
-    /// Chooses singular or plural, and is written by locale.
+    /// Selects singular or plural; formatted by locale.
     Number(i64),
     Text(Cow<'a, str>),
 }
@@ -55,7 +55,7 @@ impl From<String> for TextArg<'_> {
     }
 }
 
-/// The words of one locale. Cheap to make.
+/// The texts of one locale. Cheap to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
     language: Language,
@@ -63,32 +63,32 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The words for a locale tag such as `de-DE`; English where its language is none of ours.
+    /// The texts for a locale tag such as `de-DE`; English if the language is not supported.
     pub fn of(locale: &str) -> Self {
         let language = Language::of(locale);
-        let known = Language::parse(&primary(locale)).is_some();
-        Self { language, locale: if known { locale.replace('_', "-") } else { language.locale().to_owned() } }
+        let supported = Language::parse(&primary(locale)).is_some();
+        Self { language, locale: if supported { locale.replace('_', "-") } else { language.locale().to_owned() } }
     }
 
-    /// The language they are in.
+    /// The language of the texts.
     pub const fn language(&self) -> Language {
         self.language
     }
 
-    /// The text under this key. Never fails: a key nobody knows is given back.
-    pub fn text(&self, key: &str, parts: &[(&str, TextArg<'_>)]) -> String {
-        let mut args = FluentArgs::with_capacity(parts.len());
-        for (name, part) in parts {
-            let value = match part {
+    /// The text with this key. Never fails: an unknown key is returned as the text.
+    pub fn text(&self, key: &str, args: &[(&str, TextArg<'_>)]) -> String {
+        let mut values = FluentArgs::with_capacity(args.len());
+        for (name, arg) in args {
+            let value = match arg {
                 TextArg::Number(number) => FluentValue::from(*number),
                 TextArg::Text(text) => FluentValue::String(text.clone()),
             };
-            args.set(*name, value);
+            values.set(*name, value);
         }
-        [self.language, Language::English].into_iter().find_map(|language| format(language, key, &args)).unwrap_or_else(|| key.to_owned())
+        [self.language, Language::English].into_iter().find_map(|language| format(language, key, &values)).unwrap_or_else(|| key.to_owned())
     }
 
-    /// Whether there is a text of its own under this key.
+    /// Whether this language has a text with this key.
     pub fn knows(&self, key: &str) -> bool {
         bundle(self.language).is_some_and(|bundle| bundle.has_message(key))
     }
@@ -98,12 +98,12 @@ impl Texts {
         number::whole(&self.locale, number)
     }
 
-    /// A decimal number written with a point, such as `1234.50`, in the locale's form; anything else is given back.
+    /// A number written with a decimal point, such as `1234.50`, in the locale's format; any other text is returned unchanged.
     pub fn decimal(&self, text: &str) -> String {
         number::decimal(&self.locale, text)
     }
 
-    /// A date as people of this locale write it.
+    /// A date in the locale's format.
     pub fn date(&self, date: Date) -> String {
         let format = match self.language {
             Language::German => "%d.%m.%Y",
@@ -114,13 +114,13 @@ impl Texts {
         date.strftime(format).to_string()
     }
 
-    /// A time of day as people of this locale write it.
+    /// A time of day in the locale's format.
     pub fn time(&self, at: &Zoned) -> String {
         let twelve_hours = self.language == Language::English && self.is_american();
         at.strftime(if twelve_hours { "%-I:%M %p" } else { "%H:%M" }).to_string()
     }
 
-    /// A span of time in hours and minutes.
+    /// A duration in hours and minutes.
     pub fn duration_minutes(&self, minutes: i64) -> String {
         let (hours, minutes) = (minutes / 60, minutes % 60);
         match (hours, minutes) {
@@ -130,7 +130,7 @@ impl Texts {
         }
     }
 
-    /// English without a region is taken for American, as everywhere in the house.
+    /// English without a region counts as American English.
     fn is_american(&self) -> bool {
         let region = self.locale.split('-').skip(1).find(|part| part.len() == 2);
         region.is_none_or(|region| region.eq_ignore_ascii_case("us"))
@@ -141,14 +141,14 @@ fn primary(locale: &str) -> String {
     locale.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase()
 }
 
-fn format(language: Language, key: &str, args: &FluentArgs<'_>) -> Option<String> {
+fn format(language: Language, key: &str, values: &FluentArgs<'_>) -> Option<String> {
     let bundle = bundle(language)?;
     let pattern = bundle.get_message(key)?.value()?;
-    let mut faults = Vec::new();
-    // A missing variable leaves its name in the text; that is seen, and better than no answer.
-    Some(bundle.format_pattern(pattern, Some(args), &mut faults).into_owned())
+    // Errors are ignored: a missing variable leaves its name in the text, which is visible and better than no answer.
+    let mut errors = Vec::new();
+    Some(bundle.format_pattern(pattern, Some(values), &mut errors).into_owned())
 }
 
 #[cfg(test)]
-#[path = "words_tests.rs"]
+#[path = "texts_tests.rs"]
 mod tests;

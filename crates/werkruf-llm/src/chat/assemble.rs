@@ -1,42 +1,42 @@
-//! Chunks to one answer.
+//! Assembles chunks into one answer.
 //!
-//! Calls are found by id, else by index, else the latest one goes on; a new id on a taken index is a new call.
-//! Names are set once, arguments only ever appended: a call is never repaired into something the model did not say.
+//! A fragment belongs to the call with its id, else with its index, else to the latest call; a new id with a used index is a new call.
+//! Names are set once and arguments are only appended to: a call is never repaired into something that the model did not send.
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use werkruf_contract::CallKind;
 
-use super::decide::standing;
 use super::decode::{CallFragment, Chunk, decode};
-use crate::reading::{Standing, Wire};
-use crate::refusal::StreamError;
+use super::state::state;
+use crate::reader::{AnswerState, Wire};
 use crate::sse::SseEvent;
+use crate::stream_error::StreamError;
 use crate::{Answer, Delta, TokenUsage, ToolCall};
 
-/// An answer in the making.
+/// An answer that is being assembled.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(crate) text: String,
     pub(crate) refusal: String,
-    thoughts: String,
-    calls: Vec<OpenCall>,
+    reasoning: String,
+    calls: Vec<PartialCall>,
     pub(crate) finish: Option<String>,
-    /// Some finish reason said that the answer was cut, even when a later one said otherwise.
+    /// A finish reason reported that the answer was truncated, even if a later one did not.
     pub(crate) truncated: bool,
     pub(crate) usage: Option<TokenUsage>,
     response_id: Option<String>,
     model: Option<String>,
     pub(crate) failure: Option<StreamError>,
-    /// `[DONE]` came.
+    /// `[DONE]` arrived.
     pub(crate) done: bool,
-    /// Bytes were lost, so the calls may not be what the model said.
+    /// Bytes were lost, so the calls may differ from what the model sent.
     pub(crate) damaged: bool,
     pub(crate) errors: Vec<String>,
 }
 
 #[derive(Debug, Default)]
-struct OpenCall {
+struct PartialCall {
     index: Option<u32>,
     id: Option<String>,
     name: String,
@@ -44,28 +44,27 @@ struct OpenCall {
     extra: Option<Value>,
 }
 
-impl OpenCall {
-    fn is_whole(&self) -> bool {
+impl PartialCall {
+    fn has_complete_arguments(&self) -> bool {
         serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 
-    /// Whether a fragment that names no other call must be one all the same: its name differs, or this call already has all it needs.
-    fn is_over(&self, fragment: &CallFragment) -> bool {
-        fragment
-            .name
-            .as_ref()
-            .is_some_and(|name| !self.name.is_empty() && (*name != self.name || (!fragment.arguments.is_empty() && self.is_whole())))
+    /// Whether a fragment without a new id or index must still belong to a new call: its name differs, or this call is already complete.
+    fn is_finished_before(&self, fragment: &CallFragment) -> bool {
+        fragment.name.as_ref().is_some_and(|name| {
+            !self.name.is_empty() && (*name != self.name || (!fragment.arguments.is_empty() && self.has_complete_arguments()))
+        })
     }
 }
 
 impl Assembly {
-    /// Adds a chunk. Gives the text to show, where there was some.
+    /// Adds a chunk. Returns its text, if any.
     pub(crate) fn add(&mut self, chunk: Chunk) -> Option<String> {
         self.response_id = self.response_id.take().or(chunk.response_id);
         self.model = self.model.take().or(chunk.model);
         self.usage = chunk.usage.or(self.usage);
         self.refusal.push_str(&chunk.refusal);
-        self.thoughts.push_str(&chunk.thoughts);
+        self.reasoning.push_str(&chunk.reasoning);
         for fragment in chunk.calls {
             self.add_fragment(fragment);
         }
@@ -79,7 +78,7 @@ impl Assembly {
         }
         if chunk.damaged {
             self.damaged = true;
-            self.errors.push("a string in the stream could not be read".to_owned());
+            self.errors.push("a string in the stream could not be decoded".to_owned());
         }
         if chunk.text.is_empty() {
             return None;
@@ -88,17 +87,17 @@ impl Assembly {
         Some(chunk.text)
     }
 
-    /// Whether the model asked for calls.
+    /// Whether the model requested calls.
     pub(crate) const fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
     fn add_fragment(&mut self, fragment: CallFragment) {
-        let place = self.place_of(&fragment).unwrap_or_else(|| {
-            self.calls.push(OpenCall { index: fragment.index, ..OpenCall::default() });
+        let position = self.find_call(&fragment).unwrap_or_else(|| {
+            self.calls.push(PartialCall { index: fragment.index, ..PartialCall::default() });
             self.calls.len() - 1
         });
-        let Some(call) = self.calls.get_mut(place) else { return };
+        let Some(call) = self.calls.get_mut(position) else { return };
         call.id = call.id.take().or(fragment.id);
         call.index = call.index.or(fragment.index);
         call.extra = call.extra.take().or(fragment.extra);
@@ -108,27 +107,27 @@ impl Assembly {
         call.arguments.push_str(&fragment.arguments);
     }
 
-    /// The call a fragment continues; `None` begins a new one.
-    fn place_of(&self, fragment: &CallFragment) -> Option<usize> {
+    /// The call that a fragment continues; `None` if it starts a new one.
+    fn find_call(&self, fragment: &CallFragment) -> Option<usize> {
         let by_index = || match fragment.index {
-            // The latest on an index: servers that number every call 0 continue the last one.
+            // The latest call with the index, because some servers send index 0 for every call.
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None => self.calls.len().checked_sub(1),
         };
         let Some(id) = &fragment.id else {
-            return by_index().filter(|place| !self.calls[*place].is_over(fragment));
+            return by_index().filter(|position| !self.calls[*position].is_finished_before(fragment));
         };
-        if let Some(place) = self.calls.iter().rposition(|call| call.id.as_ref() == Some(id)) {
-            let call = &self.calls[place];
-            // One id given to two calls: the index tells them apart, once the first is whole.
-            let moved = fragment.index.is_some() && call.index.is_some() && fragment.index != call.index;
-            return if moved && call.is_over(fragment) { None } else { Some(place) };
+        if let Some(position) = self.calls.iter().rposition(|call| call.id.as_ref() == Some(id)) {
+            let call = &self.calls[position];
+            // Some servers send one id for two calls. The index distinguishes them once the first call is complete.
+            let other_index = fragment.index.is_some() && call.index.is_some() && fragment.index != call.index;
+            return if other_index && call.is_finished_before(fragment) { None } else { Some(position) };
         }
-        // An id that comes late joins its call; one that meets another id is a new call.
-        by_index().filter(|place| self.calls[*place].id.is_none() && fragment.name.is_none())
+        // A late id is added to its call. An id that differs from the call's id starts a new call.
+        by_index().filter(|position| self.calls[*position].id.is_none() && fragment.name.is_none())
     }
 
-    /// What the server wants to see again: signatures beside calls, and thoughts that led to them.
+    /// The data that the server needs again in the next request: signatures of calls, and the reasoning that led to them.
     fn carry(&self) -> Option<Map<String, Value>> {
         if self.calls.is_empty() {
             return None;
@@ -137,30 +136,30 @@ impl Assembly {
         if self.calls.iter().any(|call| call.extra.is_some()) {
             carry.insert("extra_content".to_owned(), self.calls.iter().map(|call| call.extra.clone().unwrap_or(Value::Null)).collect());
         }
-        if !self.thoughts.is_empty() {
-            carry.insert("reasoning_content".to_owned(), json!(self.thoughts));
+        if !self.reasoning.is_empty() {
+            carry.insert("reasoning_content".to_owned(), json!(self.reasoning));
         }
         Some(carry).filter(|carry| !carry.is_empty())
     }
 }
 
 impl Wire for Assembly {
-    fn take(&mut self, payload: &str, event: &SseEvent, out: &mut Vec<Delta>) -> Result<(), serde_json::Error> {
+    fn add_payload(&mut self, payload: &str, event: &SseEvent, out: &mut Vec<Delta>) -> Result<(), serde_json::Error> {
         let mut chunk = decode(payload, event.name.as_deref() == Some("error"))?;
         chunk.damaged |= event.damaged;
         out.extend(self.add(chunk).map(Delta::Text));
         Ok(())
     }
 
-    fn end_mark(&mut self) {
+    fn mark_done(&mut self) {
         self.done = true;
     }
 
-    fn standing(&self) -> Standing {
-        standing(self)
+    fn state(&self) -> AnswerState {
+        state(self)
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_final(&self) -> bool {
         self.done
     }
 
@@ -168,7 +167,7 @@ impl Wire for Assembly {
         self.failure.as_ref()
     }
 
-    fn remarks(&mut self) -> &mut Vec<String> {
+    fn warnings(&mut self) -> &mut Vec<String> {
         &mut self.errors
     }
 
@@ -176,7 +175,7 @@ impl Wire for Assembly {
         self.text.clone()
     }
 
-    /// Only where the provider was done does an absence of arguments mean no arguments.
+    /// Missing arguments mean no arguments only if the provider reported the end of the answer.
     fn into_answer(self, executable: bool) -> Answer {
         let carry = self.carry().map(Value::Object);
         let calls = self.calls.into_iter().zip(0..).map(|(call, output_index)| ToolCall {

@@ -1,7 +1,7 @@
-//! One payload of a stream to one chunk, forgiving what real servers do.
+//! Decodes one payload of a stream into one chunk, tolerating deviations of real servers.
 //!
-//! Every field whose type varies in the wild is taken raw first, so that a surprise in one field never costs the others.
-//! Nothing is guessed here: what is missing stays missing, and `assemble` decides what it means.
+//! Every field whose type varies between servers is read as raw JSON first, so that an unexpected value in one field does not lose the others.
+//! Nothing is guessed here: missing values stay missing, and `assemble` interprets them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,27 +9,27 @@ use serde_json::value::RawValue;
 
 use crate::TokenUsage;
 use crate::raw::{Raw, is_blank, list, name, number, object};
-use crate::refusal::StreamError;
+use crate::stream_error::StreamError;
 use crate::usage::usage;
 
-/// What one payload says.
+/// The content of one payload.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Chunk {
     pub(crate) response_id: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) text: String,
     pub(crate) refusal: String,
-    /// What the model thought aloud; given back, never shown.
-    pub(crate) thoughts: String,
+    /// The model's reasoning; sent back to the server, never shown to the user.
+    pub(crate) reasoning: String,
     pub(crate) calls: Vec<CallFragment>,
     pub(crate) finish: Option<String>,
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) error: Option<StreamError>,
-    /// A string that could not be read; its text is lost.
+    /// A string could not be decoded; its text is lost.
     pub(crate) damaged: bool,
 }
 
-/// A piece of a call, as sent.
+/// A fragment of a call, as sent.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct CallFragment {
     pub(crate) index: Option<u32>,
@@ -38,7 +38,7 @@ pub(crate) struct CallFragment {
     /// Never empty.
     pub(crate) name: Option<String>,
     pub(crate) arguments: String,
-    /// What a server wants to see again beside the call (Gemini's `thought_signature`).
+    /// Data that the server needs again with the call (Gemini's `thought_signature`).
     pub(crate) extra: Option<Value>,
 }
 
@@ -68,7 +68,7 @@ struct WireChoice<'a> {
     index: Raw<'a>,
     #[serde(borrow, default)]
     delta: Raw<'a>,
-    /// In a body that is not streamed.
+    /// Used in a body that is not streamed.
     #[serde(borrow, default)]
     message: Raw<'a>,
     #[serde(borrow, default)]
@@ -127,7 +127,7 @@ struct GroqPart<'a> {
     error: Raw<'a>,
 }
 
-/// Reads one payload, which is not `[DONE]`. `named_error` says that the event itself was called `error`.
+/// Decodes one payload, which is not `[DONE]`. `named_error` is true if the event was named `error`.
 pub(crate) fn decode(payload: &str, named_error: bool) -> Result<Chunk, serde_json::Error> {
     let wire: WireChunk<'_> = serde_json::from_str(payload)?;
     let mut chunk = Chunk { usage: wire.usage.and_then(usage), ..Chunk::default() };
@@ -142,7 +142,7 @@ pub(crate) fn decode(payload: &str, named_error: bool) -> Result<Chunk, serde_js
         chunk.usage = chunk.usage.or_else(|| groq.usage.and_then(usage));
         chunk.error = chunk.error.or_else(|| groq.error.and_then(|raw| StreamError::read(raw.get(), None)));
     }
-    // Other choices are other answers to the same question; the first one is ours.
+    // Other choices are alternative answers to the same request; only the first one is used.
     for choice in wire.choices.into_iter().flat_map(list::<WireChoice<'_>>) {
         if choice.index.and_then(number).unwrap_or(0) == 0 {
             chunk.read_choice(&choice);
@@ -166,9 +166,9 @@ impl Chunk {
         if let Some(refusal) = delta.refusal.and_then(|raw| self.text_of(raw)) {
             self.refusal.push_str(&refusal);
         }
-        if let Some(thoughts) = delta.reasoning_content.filter(|raw| raw.get().starts_with('"')) {
-            // A thought that cannot be read harms nobody: it is not what the model says.
-            self.thoughts.push_str(&serde_json::from_str::<String>(thoughts.get()).unwrap_or_default());
+        if let Some(reasoning) = delta.reasoning_content.filter(|raw| raw.get().starts_with('"')) {
+            // Reasoning that cannot be decoded is dropped without marking damage, because it is not part of the answer.
+            self.reasoning.push_str(&serde_json::from_str::<String>(reasoning.get()).unwrap_or_default());
         }
         for call in delta.tool_calls.into_iter().flat_map(list::<WireCall<'_>>) {
             let fragment = self.read_call(&call);
@@ -176,7 +176,7 @@ impl Chunk {
         }
     }
 
-    /// A string, or parts of which those with text count; thinking is not said to the person.
+    /// A string, or a list of parts of which only text parts count. Thinking is not shown to the user.
     fn read_content(&mut self, content: &RawValue) {
         if content.get().starts_with('"') {
             if let Some(text) = self.text_of(content) {
@@ -202,7 +202,7 @@ impl Chunk {
         let (called, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let arguments = match arguments {
             Some(raw) if raw.get().starts_with('"') => self.text_of(raw).unwrap_or_default(),
-            // An object: its own bytes are the exact string.
+            // An object: its bytes are the exact string.
             Some(raw) => raw.get().to_owned(),
             None => String::new(),
         };

@@ -26,7 +26,7 @@ fn reads_a_plain_chunk() {
 }
 
 #[test]
-fn reads_calls_in_every_shape() {
+fn reads_calls_in_every_format() {
     let named = |index, id: Option<&str>, name: Option<&str>, arguments: &str| CallFragment {
         index,
         id: id.map(Into::into),
@@ -43,19 +43,19 @@ fn reads_calls_in_every_shape() {
 }
 
 #[test]
-fn takes_text_out_of_parts_but_not_thinking() {
+fn reads_text_parts_but_not_thinking() {
     let parts = r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"A"},{"text":"B"},{"type":"reference","text":"no"}]"#;
     assert_eq!(chunk(&format!(r#"{{"choices":[{{"delta":{{"content":{parts},"reasoning_content":"hm"}}}}]}}"#)).text, "AB");
 }
 
 #[test]
-fn keeps_other_choices_out() {
+fn ignores_other_choices() {
     let chunk = chunk(r#"{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"},{"index":0,"delta":{"content":"yes"}}]}"#);
     assert_eq!((chunk.text.as_str(), chunk.finish), ("yes", None));
 }
 
 #[test]
-fn a_surprise_in_one_field_does_not_cost_the_others() {
+fn an_invalid_field_does_not_affect_the_others() {
     let chunk = chunk(
         r#"{"id":{"odd":1},"model":7,"usage":"none","x_groq":[],"choices":[null,3,{"index":null,"delta":{"content":"ok","refusal":false,"tool_calls":"x"},"finish_reason":[]}]}"#,
     );
@@ -64,7 +64,7 @@ fn a_surprise_in_one_field_does_not_cost_the_others() {
 }
 
 #[test]
-fn reads_usage_wherever_it_stands() {
+fn reads_usage_from_every_field() {
     let plain = chunk(
         r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3.0,"total_tokens":10,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}"#,
     );
@@ -90,7 +90,7 @@ fn finds_errors_in_every_place() {
 }
 
 #[test]
-fn says_when_a_string_cannot_be_read() {
+fn an_undecodable_string_is_marked_as_damage() {
     let chunk = chunk(r#"{"choices":[{"delta":{"content":"\ud83d"}}]}"#);
     assert!(chunk.damaged && chunk.text.is_empty());
 }

@@ -1,22 +1,24 @@
-//! A request to the bytes of its body.
+//! Encodes a request as the body of Chat Completions.
 
 use serde_json::{Map, Value};
 
 use super::assemble::Assembly;
 use crate::carry::Origin;
-use crate::encoding::{ToolCache, decides_parallel_itself, is_reasoning_model, length, put, put_field, speakable, whole};
+use crate::encoding::{
+    ToolCache, decides_parallel_itself, estimated_length, is_reasoning_model, put, put_field, valid_arguments, valid_name,
+};
 use crate::provider::Api;
 use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
 
-/// Wishes of a client that are passed on.
-const KNOWN: [&str; 9] =
+/// The client options that are passed on.
+const PASSED_OPTIONS: [&str; 9] =
     ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
-const DRAWING: [&str; 5] = ["top_p", "stop", "frequency_penalty", "presence_penalty", "logit_bias"];
+const SAMPLING_OPTIONS: [&str; 5] = ["top_p", "stop", "frequency_penalty", "presence_penalty", "logit_bias"];
 
-/// How one server wants its limit spelled.
+/// How one server deviates from the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
-    /// OpenAI itself knows only the new name of the limit.
+    /// OpenAI itself accepts only the new name of the token limit.
     pub(super) at_openai: bool,
 }
 
@@ -30,20 +32,20 @@ pub(super) fn encode(
 ) -> serde_json::Result<Vec<u8>> {
     let model = origin.model.as_str();
     let tools = cache.offered(request)?;
-    let mut out = Vec::with_capacity(length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
+    let mut out = Vec::with_capacity(estimated_length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
     out.extend_from_slice(b"{\"model\":");
     put(&mut out, model)?;
     out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     let reasoning = is_reasoning_model(model);
     let limit = if reasoning || dialect.at_openai { "max_completion_tokens" } else { "max_tokens" };
-    put_field(&mut out, limit, &request.most_tokens(max_output_tokens))?;
+    put_field(&mut out, limit, &request.token_limit(max_output_tokens))?;
     if let Some(temperature) = request.temperature.filter(|temperature| !reasoning && temperature.is_finite()) {
         put_field(&mut out, "temperature", &temperature)?;
     }
-    for (name, wish) in request.options.iter().filter(|(name, _)| KNOWN.contains(&name.as_str())) {
-        // Models that think refuse to be told how to draw their words.
-        if !(reasoning && DRAWING.contains(&name.as_str())) {
-            put_field(&mut out, name, wish)?;
+    for (name, value) in request.options.iter().filter(|(name, _)| PASSED_OPTIONS.contains(&name.as_str())) {
+        // Reasoning models reject sampling options.
+        if !(reasoning && SAMPLING_OPTIONS.contains(&name.as_str())) {
+            put_field(&mut out, name, value)?;
         }
     }
     if let Some(tools) = tools {
@@ -85,29 +87,29 @@ fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> 
 fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_json::Result<()> {
     match message {
         Message::System { content } => put_content(out, "system", content)?,
-        Message::User { content, parts } => put_said(out, content, parts)?,
+        Message::User { content, parts } => put_user_content(out, content, parts)?,
         Message::Assistant { content, calls, .. } if calls.is_empty() => put_content(out, "assistant", content)?,
         Message::Assistant { content, calls, carry } => {
-            // Beside calls an empty content is left out: some servers refuse null, others an empty string.
+            // Besides calls, empty content is omitted: some servers reject null, others an empty string.
             if content.is_empty() {
                 out.extend_from_slice(b"{\"role\":\"assistant\"");
             } else {
                 put_content(out, "assistant", content)?;
             }
-            let carried = origin.open(carry.as_ref());
-            if let Some(thoughts) = carried.and_then(|carried| carried.get("reasoning_content")) {
-                put_field(out, "reasoning_content", thoughts)?;
+            let carried = origin.content_of(carry.as_ref());
+            if let Some(reasoning) = carried.and_then(|carried| carried.get("reasoning_content")) {
+                put_field(out, "reasoning_content", reasoning)?;
             }
             out.extend_from_slice(b",\"tool_calls\":[");
-            for (place, call) in calls.iter().enumerate() {
-                out.extend_from_slice(if place == 0 { b"{\"id\":" } else { b",{\"id\":" });
+            for (position, call) in calls.iter().enumerate() {
+                out.extend_from_slice(if position == 0 { b"{\"id\":" } else { b",{\"id\":" });
                 put(out, call.id.as_str())?;
                 out.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
-                put(out, &*speakable(&call.name))?;
+                put(out, &*valid_name(&call.name))?;
                 out.extend_from_slice(b",\"arguments\":");
-                put(out, whole(&call.arguments))?;
+                put(out, valid_arguments(&call.arguments))?;
                 out.push(b'}');
-                if let Some(extra) = carried.and_then(|carried| extra_of(carried, place)) {
+                if let Some(extra) = carried.and_then(|carried| extra_content_of(carried, position)) {
                     put_field(out, "extra_content", extra)?;
                 }
                 out.push(b'}');
@@ -123,12 +125,12 @@ fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_j
     Ok(())
 }
 
-fn extra_of(carried: &Map<String, Value>, place: usize) -> Option<&Value> {
-    carried.get("extra_content")?.get(place).filter(|extra| !extra.is_null())
+fn extra_content_of(carried: &Map<String, Value>, position: usize) -> Option<&Value> {
+    carried.get("extra_content")?.get(position).filter(|extra| !extra.is_null())
 }
 
-/// An open object with what a person said; with pictures or files, as parts.
-fn put_said(out: &mut Vec<u8>, content: &str, parts: &[Value]) -> serde_json::Result<()> {
+/// Writes an open object with a user message; images and files are sent as parts.
+fn put_user_content(out: &mut Vec<u8>, content: &str, parts: &[Value]) -> serde_json::Result<()> {
     if parts.is_empty() {
         return put_content(out, "user", content);
     }
@@ -136,7 +138,7 @@ fn put_said(out: &mut Vec<u8>, content: &str, parts: &[Value]) -> serde_json::Re
     put_field(out, "content", parts)
 }
 
-/// An open object with role and content.
+/// Writes an open object with role and content.
 fn put_content(out: &mut Vec<u8>, role: &str, content: &str) -> serde_json::Result<()> {
     out.extend_from_slice(b"{\"role\":\"");
     out.extend_from_slice(role.as_bytes());
@@ -147,7 +149,7 @@ fn put_content(out: &mut Vec<u8>, role: &str, content: &str) -> serde_json::Resu
 impl Api for Dialect {
     const NAME: &'static str = "chat";
     const PATH: &'static [&'static str] = &["chat", "completions"];
-    type Answers = Assembly;
+    type Assembly = Assembly;
 
     fn at(host: &str) -> Self {
         Self { at_openai: host == "api.openai.com" || host.ends_with(".api.openai.com") }
@@ -162,16 +164,16 @@ impl Api for Dialect {
     }
 }
 
-/// The tools in this API's shape.
+/// The tools in this API's format.
 pub(super) fn encode_tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
     let mut out = vec![b'['];
-    for (place, tool) in tools.iter().enumerate() {
-        out.extend_from_slice(if place == 0 { b"" } else { b"," });
+    for (position, tool) in tools.iter().enumerate() {
+        out.extend_from_slice(if position == 0 { b"" } else { b"," });
         out.extend_from_slice(b"{\"type\":\"function\",\"function\":{\"name\":");
         put(&mut out, tool.name.as_str())?;
         put_field(&mut out, "description", tool.description.as_str())?;
         put_field(&mut out, "parameters", &tool.parameters)?;
-        // Servers other than OpenAI may not know the field, so it is only sent when it says something.
+        // Servers other than OpenAI may not support the field, so it is sent only if true.
         out.extend_from_slice(if tool.strict { b",\"strict\":true}}" } else { b"}}" });
     }
     out.push(b']');

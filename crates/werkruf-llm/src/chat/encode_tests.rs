@@ -42,7 +42,7 @@ fn body(request: &ModelRequest, model: &str, at_openai: bool) -> Value {
 }
 
 #[test]
-fn writes_what_the_api_wants() {
+fn encodes_the_api_format() {
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\": \"ä\\n\"}"}});
     let function = |name: &str, description: &str| json!({"name": name, "description": description, "parameters": {"type": "object"}});
     let mut strict = function("f", "F.");
@@ -63,14 +63,14 @@ fn writes_what_the_api_wants() {
 }
 
 #[test]
-fn the_last_word_offers_no_tools() {
+fn tool_choice_none_sends_no_tools() {
     let body = body(&ModelRequest { tool_choice: ToolChoice::None, system: "".into(), ..request() }, "m", false);
     assert!(body.get("tools").is_none() && body.get("tool_choice").is_none());
     assert_eq!(body["messages"][0]["role"], "user");
 }
 
 #[test]
-fn names_the_limit_as_the_model_wants_it() {
+fn the_token_limit_has_the_name_that_the_model_accepts() {
     let request = ModelRequest { max_output_tokens: Some(99), ..request() };
     for (model, at_openai, limit, warm) in [
         ("gpt-4o", true, "max_completion_tokens", true),
@@ -88,41 +88,48 @@ fn names_the_limit_as_the_model_wants_it() {
 }
 
 #[test]
-fn choices_and_parallel_calls_are_spelled_as_the_api_wants() {
+fn tool_choice_and_parallel_calls_have_the_api_format() {
     let choice = |tool_choice| body(&ModelRequest { tool_choice, ..request() }, "m", false)["tool_choice"].clone();
     assert_eq!(choice(ToolChoice::Required), "required");
     assert_eq!(choice(ToolChoice::Named("f".into())), json!({"type": "function", "function": {"name": "f"}}));
     let single = ModelRequest { parallel_tool_calls: Some(false), ..request() };
     assert_eq!(body(&single, "gpt-4o", true)["parallel_tool_calls"], false);
-    assert_eq!(body(&single, "o3-mini", true).get("parallel_tool_calls"), None, "such models refuse to be told");
+    assert_eq!(body(&single, "o3-mini", true).get("parallel_tool_calls"), None, "such models reject the option");
     assert_eq!(body(&request(), "m", false).get("parallel_tool_calls"), None);
 }
 
 #[test]
-fn what_a_server_signed_goes_back_to_it_and_to_nobody_else() {
+fn carried_data_goes_back_to_its_origin_only() {
     let signature = json!({"google": {"thought_signature": "abc"}});
-    let carry = origin("gemini").seal(json!({"extra_content": [null, signature], "reasoning_content": "hm"}));
+    let carry = origin("gemini").label(json!({"extra_content": [null, signature], "reasoning_content": "hm"}));
     let mut messages = (*request().messages).clone();
-    let Message::Assistant { carry: kept, .. } = &mut messages[1] else { panic!("an assistant message") };
-    *kept = carry;
+    let Message::Assistant { carry: stored, .. } = &mut messages[1] else { panic!("an assistant message") };
+    *stored = carry;
     let request = ModelRequest { messages: Arc::new(messages), ..request() };
-    let said = &body(&request, "gemini", false)["messages"][2];
-    assert_eq!((&said["tool_calls"][1]["extra_content"], &said["reasoning_content"]), (&signature, &json!("hm")));
-    assert_eq!(said["tool_calls"][0].get("extra_content"), None);
+    let message = &body(&request, "gemini", false)["messages"][2];
+    assert_eq!((&message["tool_calls"][1]["extra_content"], &message["reasoning_content"]), (&signature, &json!("hm")));
+    assert_eq!(message["tool_calls"][0].get("extra_content"), None);
     let other = &body(&request, "another", false)["messages"][2];
     assert!(other["tool_calls"][1].get("extra_content").is_none() && other.get("reasoning_content").is_none());
 }
 
 #[test]
-fn a_clients_wishes_and_pictures_are_passed_on() {
-    let wishes = json!({"top_p": 0.5, "stop": ["x"], "seed": 7, "response_format": {"type": "json_object"}, "unheard_of": 1});
+fn client_options_and_images_are_passed_on() {
+    let options = json!({"top_p": 0.5, "stop": ["x"], "seed": 7, "response_format": {"type": "json_object"}, "unknown_option": 1});
     let parts = vec![json!({"type": "text", "text": "look"}), json!({"type": "image_url", "image_url": {"url": "data:x"}})];
     let mut request = request();
-    request.options = std::sync::Arc::new(wishes.as_object().unwrap().clone());
+    request.options = std::sync::Arc::new(options.as_object().unwrap().clone());
     request.messages = std::sync::Arc::new(vec![Message::User { content: "look".into(), parts: parts.clone() }]);
     let plain = body(&request, "m", false);
-    assert_eq!((&plain["top_p"], &plain["stop"], &plain["seed"], plain.get("unheard_of")), (&json!(0.5), &json!(["x"]), &json!(7), None));
+    assert_eq!(
+        (&plain["top_p"], &plain["stop"], &plain["seed"], plain.get("unknown_option")),
+        (&json!(0.5), &json!(["x"]), &json!(7), None)
+    );
     assert_eq!((&plain["response_format"]["type"], &plain["messages"][1]["content"]), (&json!("json_object"), &json!(parts)));
-    let thinking = body(&request, "gpt-5", false);
-    assert_eq!((thinking.get("top_p"), thinking.get("stop"), &thinking["seed"]), (None, None, &json!(7)), "models that think refuse some");
+    let reasoning = body(&request, "gpt-5", false);
+    assert_eq!(
+        (reasoning.get("top_p"), reasoning.get("stop"), &reasoning["seed"]),
+        (None, None, &json!(7)),
+        "reasoning models reject some options"
+    );
 }

@@ -1,4 +1,4 @@
-//! The calls of an assistant message, and the column they are kept in.
+//! The calls of an assistant message, and the column in which they are stored.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::HistoryCall;
 
 #[derive(Deserialize)]
-struct Kept<'a> {
+struct ColumnCall<'a> {
     id: String,
     name: String,
     #[serde(borrow)]
@@ -15,30 +15,30 @@ struct Kept<'a> {
 }
 
 impl HistoryCall {
-    /// The arguments, where they are the object a tool takes.
+    /// The arguments, if they are a JSON object.
     pub(super) fn object(&self) -> Option<Value> {
         serde_json::from_str::<Value>(&self.arguments).ok().filter(Value::is_object)
     }
 
-    /// Whether both ask for the same, however it is spelled.
-    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+    /// Whether both calls have the same name and arguments, ignoring the spelling of the JSON.
+    pub(super) fn is_same_call(&self, other: &Self) -> bool {
         let same = || self.object().is_some_and(|one| Some(one) == other.object());
         self.name == other.name && (self.arguments == other.arguments || same())
     }
 
-    /// Reads the column. Arguments that were no JSON are kept there as a JSON string.
+    /// Reads the column. Arguments that are not JSON are stored as a JSON string.
     pub fn of_column(text: &str) -> Option<Vec<Self>> {
-        let kept: Vec<Kept<'_>> = serde_json::from_str(text).ok()?;
-        let call = |call: Kept<'_>| {
+        let original: Vec<ColumnCall<'_>> = serde_json::from_str(text).ok()?;
+        let call = |call: ColumnCall<'_>| {
             let raw = call.args.get();
             let arguments = if raw.starts_with('"') { serde_json::from_str(raw).ok() } else { None };
             Self { id: call.id, name: call.name, arguments: arguments.unwrap_or_else(|| raw.to_owned()) }
         };
-        Some(kept.into_iter().map(call).collect())
+        Some(original.into_iter().map(call).collect())
     }
 }
 
-/// The column: `[{id, name, args}]`, with arguments spliced in as they are; a JSON string where they are no JSON.
+/// The column: `[{id, name, args}]`, with the exact arguments, or a JSON string if they are not JSON.
 pub fn column(calls: &[HistoryCall]) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let one = |call: &HistoryCall| {
@@ -51,7 +51,7 @@ pub fn column(calls: &[HistoryCall]) -> String {
     format!("[{}]", calls.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
-/// Arguments as wires send them: text as a rule, an object from some servers, nothing where there are none.
+/// Arguments as APIs send them: usually text, an object from some servers, absent if there are none.
 pub(super) fn arguments(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

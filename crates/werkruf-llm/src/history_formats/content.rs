@@ -1,6 +1,6 @@
-//! Content that is more than text: a list of parts, kept in `metadata.content` beside the text in it.
+//! Content that is a list of parts. It is stored in `metadata.content`, in addition to its text.
 //!
-//! Parts are kept as Chat Completions writes them; the Responses API has other names for the same.
+//! Parts are stored in the format of Chat Completions; the Responses API uses other names for the same parts.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::StoredMessage;
 
 const PARTS: &str = "content";
 
-/// The text in a content, and the content itself where it is not just that text.
+/// The text of a content, and the content itself if it is more than text.
 pub(super) fn split(content: Option<&Value>) -> (String, Option<Value>) {
     match content {
         None | Some(Value::Null) => (String::new(), None),
@@ -25,32 +25,32 @@ fn text_of(content: &Value) -> String {
     content.as_array().map(|parts| parts.iter().map(part).collect()).unwrap_or_default()
 }
 
-/// Keeps parts with a message.
-pub(super) fn keep(metadata: &mut Map<String, Value>, parts: Option<Value>) {
+/// Stores the parts in the metadata.
+pub(super) fn store_parts(metadata: &mut Map<String, Value>, parts: Option<Value>) {
     match parts {
         Some(parts) => drop(metadata.insert(PARTS.to_owned(), parts)),
         None => drop(metadata.remove(PARTS)),
     }
 }
 
-/// The parts of a message, while they still say what its text says.
+/// The stored parts of a message, if their text still matches the message's text.
 pub(super) fn parts(message: &StoredMessage) -> Option<&Value> {
     message.metadata.get(PARTS).filter(|parts| parts.is_array() && text_of(parts) == message.content)
 }
 
-/// Parts where there are some, else the text.
-pub(super) fn whole(message: &StoredMessage) -> Value {
+/// The parts if there are any, else the text.
+pub(super) fn value(message: &StoredMessage) -> Value {
     parts(message).cloned().unwrap_or_else(|| Value::from(message.content.as_str()))
 }
 
-/// Metadata without what `whole` already says.
-pub(super) fn beside(message: &StoredMessage, except: &str) -> Map<String, Value> {
-    let said = parts(message).is_some();
-    let kept = |name: &String| name != except && !(said && name == PARTS);
-    message.metadata.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+/// The metadata without the parts that `value` already contains.
+pub(super) fn other_metadata(message: &StoredMessage, except: &str) -> Map<String, Value> {
+    let has_parts = parts(message).is_some();
+    let included = |name: &String| name != except && !(has_parts && name == PARTS);
+    message.metadata.iter().filter(|(name, _)| included(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Parts in the words of the Responses API; `text` is what it calls text at this place.
+/// Parts in the format of the Responses API; `text` is the type of its text parts.
 pub(super) fn to_items(parts: &Value, text: &str) -> Value {
     let part = |part: &Value| match (part["type"].as_str(), &part["image_url"]["url"]) {
         (Some("text"), _) if text == "output_text" => json!({"type": text, "text": part["text"], "annotations": []}),
@@ -61,7 +61,7 @@ pub(super) fn to_items(parts: &Value, text: &str) -> Value {
     Value::Array(parts.as_array().into_iter().flatten().map(part).collect())
 }
 
-/// The other way.
+/// Parts of the Responses API in the format of Chat Completions.
 pub(super) fn from_items(parts: &Value) -> Value {
     let part = |part: &Value| match (part["type"].as_str(), &part["image_url"]) {
         (Some("input_text" | "output_text"), _) => json!({"type": "text", "text": part["text"]}),

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use super::HistoryFormat::{Langchain, Openai, Responses};
 use super::{HistoryCall, HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
 
-/// Reads, with ids that say how many were needed, and takes every message through its columns, as a store would.
+/// Reads with numbered new ids, and converts every message to its columns and back, as a store would.
 fn stored(format: HistoryFormat, values: &[Value]) -> Vec<StoredMessage> {
-    let mut made = 0;
-    let mut fresh = || {
-        made += 1;
-        format!("call_made{made}")
+    let mut created = 0;
+    let mut new_id = || {
+        created += 1;
+        format!("call_made{created}")
     };
-    let mut messages = read(format, values, &mut fresh).unwrap();
+    let mut messages = read(format, values, &mut new_id).unwrap();
     for message in &mut messages {
         let column = message.tool_calls_column();
         message.calls = column.map(|text| HistoryCall::of_column(&text).unwrap()).unwrap_or_default();
@@ -20,11 +20,11 @@ fn stored(format: HistoryFormat, values: &[Value]) -> Vec<StoredMessage> {
     messages
 }
 
-/// OpenAI → store → LangChain → store → OpenAI, with LangChain's text as a stranger would parse and print it.
-fn around(first: HistoryFormat, other: HistoryFormat, values: &[Value]) -> Vec<Value> {
-    let travelled = write(other, &stored(first, values));
-    let travelled: Vec<Value> = serde_json::from_str(&Value::Array(travelled).to_string()).unwrap();
-    write(first, &stored(other, &travelled))
+/// First format → store → other format → store → first format, with the other format's JSON text parsed and printed on the way.
+fn round_trip(first: HistoryFormat, other: HistoryFormat, values: &[Value]) -> Vec<Value> {
+    let converted = write(other, &stored(first, values));
+    let converted: Vec<Value> = serde_json::from_str(&Value::Array(converted).to_string()).unwrap();
+    write(first, &stored(other, &converted))
 }
 
 fn history() -> Vec<Value> {
@@ -49,7 +49,7 @@ fn history() -> Vec<Value> {
 }
 
 #[test]
-fn the_columns_say_what_they_can() {
+fn columns_hold_what_they_can() {
     let messages = stored(Openai, &history());
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     use Role::{Assistant as A, System as S, Tool as T, User as U};
@@ -58,23 +58,23 @@ fn the_columns_say_what_they_can() {
     assert_eq!(messages[3].calls[0].arguments, "{\"a\": [1, 2.50], \"b\": \"ü\"}");
     assert_eq!((messages[4].tool_name.as_deref(), messages[4].status), (Some("look"), Some(ResultStatus::Success)));
     assert_eq!(messages[5].content, "a cat");
-    assert!(messages[0].metadata.is_empty() && messages[4].metadata.is_empty(), "what the columns say is not kept twice");
+    assert!(messages[0].metadata.is_empty() && messages[4].metadata.is_empty(), "data in the columns is not stored twice");
     let ids: Vec<&str> = [&messages[9], &messages[11]].iter().map(|message| message.calls[0].id.as_str()).collect();
     assert_eq!(ids, ["call_made1", "call_made2"], "a missing id, and one that was used before");
     assert_eq!((messages[10].call_id.as_deref(), messages[12].call_id.as_deref()), (Some("call_made1"), Some("call_made2")));
 }
 
 #[test]
-fn a_history_comes_back_as_it_went() {
+fn a_history_survives_a_round_trip() {
     let history = history();
     assert_eq!(write(Openai, &stored(Openai, &history)), history);
-    assert_eq!(around(Openai, Langchain, &history), history);
+    assert_eq!(round_trip(Openai, Langchain, &history), history);
     let texts = |values: &[Value]| values.iter().map(|value| value["tool_calls"].to_string()).collect::<Vec<_>>();
-    assert_eq!(texts(&around(Openai, Langchain, &history)), texts(&history), "to the last space");
+    assert_eq!(texts(&round_trip(Openai, Langchain, &history)), texts(&history), "to the last space");
 }
 
 #[test]
-fn langchain_gets_what_its_classes_take() {
+fn langchain_messages_have_the_fields_of_its_classes() {
     let written = write(Langchain, &stored(Openai, &history()));
     let ai = &written[3]["data"];
     assert_eq!(ai["tool_calls"][0], json!({"name": "look", "args": {"a": [1, 2.50], "b": "ü"}, "id": "c1", "type": "tool_call"}));
@@ -98,7 +98,7 @@ fn langchain_gets_what_its_classes_take() {
 }
 
 #[test]
-fn langchains_own_fields_stay_with_the_message() {
+fn langchain_fields_are_stored_with_the_message() {
     let values = [
         json!({"type": "human", "data": {"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human", "name": "Ana", "id": "h1"}}),
         json!({"type": "ai", "data": {"content": "", "additional_kwargs": {"refusal": null}, "response_metadata": {"model": "m"}, "type": "ai", "name": null,
@@ -111,13 +111,13 @@ fn langchains_own_fields_stay_with_the_message() {
     ];
     let messages = stored(Langchain, &values);
     assert_eq!(messages[2].status, Some(ResultStatus::Error));
-    assert_eq!(messages[3].metadata, *json!({"langchain": {"id": "run-2"}}).as_object().unwrap(), "no more than is needed");
+    assert_eq!(messages[3].metadata, *json!({"langchain": {"id": "run-2"}}).as_object().unwrap(), "only the id is stored");
     assert_eq!(write(Langchain, &messages), values);
     assert_eq!(write(Openai, &messages)[1]["tool_calls"][0]["function"]["arguments"], r#"{"b":1,"a":2}"#);
 }
 
 #[test]
-fn all_three_shapes_langchain_writes_are_read() {
+fn all_three_langchain_formats_are_read() {
     let dumped = json!({"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "ToolMessage"],
         "kwargs": {"content": "3", "type": "tool", "name": "t", "tool_call_id": "c", "status": "error"}});
     let flat = json!({"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human", "name": null, "id": null});
@@ -144,10 +144,10 @@ fn an_answer_of_several_items_is_one_message() {
         json!({"type": "reasoning", "id": "rs_2", "summary": []}),
     ];
     let messages = stored(Responses, &items);
-    let said: Vec<(Role, &str, usize)> =
+    let summary: Vec<(Role, &str, usize)> =
         messages.iter().map(|message| (message.role, message.content.as_str(), message.calls.len())).collect();
     assert_eq!(
-        said,
+        summary,
         [
             (Role::User, "a", 0),
             (Role::Assistant, "I look.", 2),
@@ -160,14 +160,14 @@ fn an_answer_of_several_items_is_one_message() {
         ]
     );
     assert_eq!(write(Responses, &messages), items);
-    assert_eq!(around(Responses, Langchain, &items), items);
+    assert_eq!(round_trip(Responses, Langchain, &items), items);
     let chat = write(Openai, &messages);
     assert_eq!(chat[0]["content"][1], json!({"type": "image_url", "image_url": {"url": "https://e.org/a.png"}}));
     assert_eq!((chat.len(), &chat[1]["tool_calls"][0]["id"]), (8, &json!("c1")));
 }
 
 #[test]
-fn a_kept_original_gives_way_when_the_message_was_changed() {
+fn a_stored_original_is_ignored_after_a_change() {
     let mut messages = stored(Openai, &[json!({"role": "user", "content": "old", "name": "Ana"})]);
     messages[0].content = "new".to_owned();
     assert_eq!(write(Openai, &messages), [json!({"role": "user", "content": "new"})]);
@@ -177,7 +177,7 @@ fn a_kept_original_gives_way_when_the_message_was_changed() {
 }
 
 #[test]
-fn a_call_is_answered_before_anything_follows_it() {
+fn every_call_has_a_result_before_the_next_message() {
     let call = json!({"role": "assistant", "content": null, "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}},
         {"id": "b", "type": "function", "function": {"name": "t", "arguments": "{}"}}]});
@@ -185,18 +185,18 @@ fn a_call_is_answered_before_anything_follows_it() {
         [call.clone(), json!({"role": "tool", "tool_call_id": "b", "content": "1"}), json!({"role": "user", "content": "so?"}), call];
     let messages = stored(Openai, &history);
     let written = write(Openai, &messages);
-    assert_eq!(written.len(), 5, "one is made up; the calls at the end may still be answered");
+    assert_eq!(written.len(), 5, "one result is synthetic; the calls at the end may still get results");
     assert_eq!((&written[2]["role"], &written[2]["tool_call_id"]), (&json!("tool"), &json!("a")));
     assert!(written[2]["content"].as_str().unwrap().contains("interrupted"));
-    assert_eq!(stored(Langchain, &write(Langchain, &messages)).len(), 4, "what was made up is not taken for a result");
+    assert_eq!(stored(Langchain, &write(Langchain, &messages)).len(), 4, "the synthetic result is not read back");
     let mut waits = messages[1].clone();
     waits.status = Some(ResultStatus::Pending);
-    assert_eq!(write(Langchain, &[waits.clone()])[0]["data"]["status"], "success", "nobody else knows pending");
-    assert_eq!(write(Openai, &[waits])[0]["content"], "1", "what a placeholder says is for the one who wrote it");
+    assert_eq!(write(Langchain, &[waits.clone()])[0]["data"]["status"], "success", "LangChain has no pending status");
+    assert_eq!(write(Openai, &[waits])[0]["content"], "1", "a placeholder is written as it is");
 }
 
 #[test]
-fn what_is_no_history_is_refused_with_its_place() {
+fn an_invalid_history_is_rejected_with_its_position() {
     let refused = |format, values: &[Value]| read(format, values, &mut String::new).unwrap_err().path;
     let user = json!({"role": "user", "content": "x"});
     assert_eq!(refused(Openai, &[user.clone(), json!("x")]), "/1");
@@ -207,28 +207,28 @@ fn what_is_no_history_is_refused_with_its_place() {
     assert_eq!(refused(Responses, &[user, json!({"content": "x"})]), "/1");
 }
 
-/// The recorded histories beside the project, where they lie there.
+/// The recorded histories outside the repository, if present.
 #[test]
-fn the_shared_histories_come_back_as_they_went() {
+fn the_recorded_histories_survive_a_round_trip() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/wire/langchain");
     let Ok(files) = std::fs::read_dir(folder) else { return };
-    let mut seen = 0;
+    let mut compared = 0;
     for file in files {
         let path = file.unwrap().path();
         let fixture: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let list = |name: &str| fixture[name].as_array().unwrap().clone();
         for name in ["openai_messages_core", "openai_messages_langchain_openai"] {
-            assert_eq!(around(Openai, Langchain, &list(name)), list(name), "{name} of {}", path.display());
+            assert_eq!(round_trip(Openai, Langchain, &list(name)), list(name), "{name} of {}", path.display());
         }
         let items = list("responses_input_langchain_openai");
-        assert_eq!(around(Responses, Langchain, &items), items, "{}", path.display());
-        assert_eq!(around(Responses, Openai, &items).is_empty(), items.is_empty());
+        assert_eq!(round_trip(Responses, Langchain, &items), items, "{}", path.display());
+        assert_eq!(round_trip(Responses, Openai, &items).is_empty(), items.is_empty());
         let messages = list("messages_to_dict");
         assert_eq!(write(Langchain, &stored(Langchain, &messages)), messages, "{}", path.display());
         assert_eq!(stored(Langchain, &list("dumpd")).len(), messages.len());
-        seen += 1;
+        compared += 1;
     }
-    assert!(seen > 0);
+    assert!(compared > 0);
 }
 
 fn any_text() -> impl Strategy<Value = String> {
@@ -259,10 +259,10 @@ fn any_message() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever was sent comes back. Results made up for unanswered calls stand between, and are looked past.
+    /// Every history survives the round trip, apart from the results that were added for unanswered calls.
     #[test]
-    fn any_history_comes_back_as_it_went(history in proptest::collection::vec(any_message(), 0..8)) {
-        let mut back = around(Openai, Langchain, &history);
+    fn any_history_survives_a_round_trip(history in proptest::collection::vec(any_message(), 0..8)) {
+        let mut back = round_trip(Openai, Langchain, &history);
         back.retain(|message| !message["content"].as_str().is_some_and(|text| text.contains("interrupted")));
         prop_assert_eq!(back, history);
     }

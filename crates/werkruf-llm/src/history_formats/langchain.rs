@@ -1,54 +1,54 @@
-//! Messages of langchain-core, as `messages_to_dict` gives and `messages_from_dict` takes them.
+//! Messages of langchain-core, in the format of `messages_to_dict` and `messages_from_dict`.
 //!
-//! LangChain keeps arguments as objects, apart from those that are no JSON, and has no place for what other formats
-//! say. That travels in `additional_kwargs.werkruf`, which LangChain carries along untouched.
+//! LangChain stores arguments as objects, separates those that are not JSON, and has no fields for the data of other
+//! formats. That data goes into `additional_kwargs.werkruf`, which LangChain keeps unchanged.
 
 use serde_json::{Map, Value, json};
 
-use super::pairs::{MADE_UP, Pairing};
+use super::pairs::{Pairing, SYNTHETIC};
 use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, content, text_at};
 
-const KEPT: &str = "langchain";
-const OURS: &str = "werkruf";
+const METADATA_KEY: &str = "langchain";
+const EXTRA_KEY: &str = "werkruf";
 
-pub(super) fn read(values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
-    let mut pairing = Pairing::new(fresh);
+pub(super) fn read(values: &[Value], new_id: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
+    let mut pairing = Pairing::new(new_id);
     let mut messages = Vec::with_capacity(values.len());
     for (at, value) in values.iter().enumerate() {
         let (kind, data) = shape(value).map_err(|reason| FormatFault::at(at, reason))?;
         let mut message = parse(kind, data).map_err(|reason| FormatFault::at(at, reason))?;
-        if message.metadata.get(MADE_UP) == Some(&Value::Bool(true)) {
+        if message.metadata.get(SYNTHETIC) == Some(&Value::Bool(true)) {
             continue;
         }
-        pairing.settle(&mut message);
+        pairing.assign_ids(&mut message);
         let id = data.get("id").filter(|id| !id.is_null()).cloned();
-        let whole = json!({"type": kind, "data": data});
-        let kept = if natural(&message, id.clone()) == whole { id.map(|id| json!({"id": id})) } else { Some(whole) };
-        if let Some(kept) = kept {
-            message.metadata.insert(KEPT.to_owned(), kept);
+        let input = json!({"type": kind, "data": data});
+        let original = if from_columns(&message, id.clone()) == input { id.map(|id| json!({"id": id})) } else { Some(input) };
+        if let Some(original) = original {
+            message.metadata.insert(METADATA_KEY.to_owned(), original);
         }
         messages.push(message);
     }
     Ok(messages)
 }
 
-/// What was read, while it still says the same; else what the columns say.
+/// The original message if it still matches the columns; else a message from the columns.
 pub(super) fn write(message: &StoredMessage) -> Value {
-    let kept = message.metadata.get(KEPT);
-    let whole = kept.filter(|kept| {
-        let said = shape(kept).and_then(|(kind, data)| parse(kind, data));
-        said.is_ok_and(|said| said.says_the_same(message) && said.status == message.status)
+    let original = message.metadata.get(METADATA_KEY);
+    let unchanged = original.filter(|original| {
+        let parsed = shape(original).and_then(|(kind, data)| parse(kind, data));
+        parsed.is_ok_and(|parsed| parsed.has_same_content(message) && parsed.status == message.status)
     });
-    if let Some(whole) = whole {
-        return whole.clone();
+    if let Some(unchanged) = unchanged {
+        return unchanged.clone();
     }
-    let id = kept.and_then(|kept| kept.get("id")).cloned();
-    natural(message, id.or_else(|| message.id.clone().map(Value::from)))
+    let id = original.and_then(|original| original.get("id")).cloned();
+    from_columns(message, id.or_else(|| message.id.clone().map(Value::from)))
 }
 
-/// A message's type and fields, from any of the three shapes LangChain writes: `messages_to_dict`, `dumpd`, `model_dump`.
+/// A message's type and fields, from any of the three formats that LangChain writes: `messages_to_dict`, `dumpd`, `model_dump`.
 fn shape(value: &Value) -> Result<(&str, &Map<String, Value>), String> {
-    let object = value.as_object().ok_or("is no message; write {\"type\": …, \"data\": {…}}")?;
+    let object = value.as_object().ok_or("is not a message; write {\"type\": …, \"data\": {…}}")?;
     let data = match (object.get("data"), object.get("kwargs")) {
         (Some(Value::Object(data)), _) => data,
         (None, Some(Value::Object(kwargs))) => kwargs,
@@ -77,15 +77,15 @@ fn parse(kind: &str, data: &Map<String, Value>) -> Result<StoredMessage, String>
     let role = role(kind, data)?;
     let (text, parts) = content::split(data.get("content"));
     let mut message = StoredMessage::text(role, text);
-    let ours = data.get("additional_kwargs").and_then(|extra| extra.get(OURS));
-    if let Some(Value::Object(metadata)) = ours.and_then(|ours| ours.get("metadata")) {
+    let extra = data.get("additional_kwargs").and_then(|extra| extra.get(EXTRA_KEY));
+    if let Some(Value::Object(metadata)) = extra.and_then(|extra| extra.get("metadata")) {
         message.metadata = metadata.clone();
     }
     if parts.is_some() {
-        content::keep(&mut message.metadata, parts);
+        content::store_parts(&mut message.metadata, parts);
     }
     match role {
-        Role::Assistant => message.calls = exact(calls(data), ours.and_then(|ours| ours.get("calls"))),
+        Role::Assistant => message.calls = exact(calls(data), extra.and_then(|extra| extra.get("calls"))),
         Role::Tool => {
             message.call_id = text_at(data, "tool_call_id").map(str::to_owned);
             message.tool_name = text_at(data, "name").map(str::to_owned);
@@ -107,15 +107,15 @@ fn one_call(value: &Value) -> HistoryCall {
     HistoryCall { id: text("id"), name: text("name"), arguments: super::calls::arguments(value.get("args")) }
 }
 
-/// The calls in their first order and spelling, where these are known and still the same calls.
-fn exact(said: Vec<HistoryCall>, spelled: Option<&Value>) -> Vec<HistoryCall> {
-    let Some(spelled) = spelled.and_then(Value::as_array) else { return said };
-    let spelled: Vec<HistoryCall> = spelled.iter().map(one_call).collect();
-    let same = |one: &HistoryCall| said.iter().any(|two| one.id == two.id && one.asks_the_same(two));
-    if spelled.len() == said.len() && spelled.iter().all(same) { spelled } else { said }
+/// The calls in their original order and spelling, if these are stored and still describe the same calls.
+fn exact(calls: Vec<HistoryCall>, stored: Option<&Value>) -> Vec<HistoryCall> {
+    let Some(stored) = stored.and_then(Value::as_array) else { return calls };
+    let stored: Vec<HistoryCall> = stored.iter().map(one_call).collect();
+    let same = |one: &HistoryCall| calls.iter().any(|two| one.id == two.id && one.is_same_call(two));
+    if stored.len() == calls.len() && stored.iter().all(same) { stored } else { calls }
 }
 
-fn natural(message: &StoredMessage, id: Option<Value>) -> Value {
+fn from_columns(message: &StoredMessage, id: Option<Value>) -> Value {
     let kind = match message.role {
         Role::User => "human",
         Role::Assistant => "ai",
@@ -125,7 +125,7 @@ fn natural(message: &StoredMessage, id: Option<Value>) -> Value {
     let (valid, invalid) = split_calls(&message.calls);
     let mut data = Map::new();
     let mut put = |name: &str, value: Value| drop(data.insert(name.to_owned(), value));
-    put("content", content::whole(message));
+    put("content", content::value(message));
     put("additional_kwargs", json!({}));
     put("response_metadata", json!({}));
     put("type", kind.into());
@@ -146,28 +146,28 @@ fn natural(message: &StoredMessage, id: Option<Value>) -> Value {
         }
         Role::User | Role::System => {}
     }
-    let ours = ours(message, &data);
-    if !ours.is_empty() {
-        data.insert("additional_kwargs".to_owned(), json!({OURS: ours}));
+    let extra = extra(message, &data);
+    if !extra.is_empty() {
+        data.insert("additional_kwargs".to_owned(), json!({EXTRA_KEY: extra}));
     }
     json!({"type": kind, "data": data})
 }
 
-/// What the fields cannot say.
-fn ours(message: &StoredMessage, data: &Map<String, Value>) -> Map<String, Value> {
-    let mut ours = Map::new();
-    let metadata = content::beside(message, KEPT);
+/// The data for which LangChain has no fields.
+fn extra(message: &StoredMessage, data: &Map<String, Value>) -> Map<String, Value> {
+    let mut extra = Map::new();
+    let metadata = content::other_metadata(message, METADATA_KEY);
     if !metadata.is_empty() {
-        ours.insert("metadata".to_owned(), metadata.into());
+        extra.insert("metadata".to_owned(), metadata.into());
     }
     if calls(data) != message.calls {
-        let spelled = |call: &HistoryCall| json!({"id": call.id, "name": call.name, "args": call.arguments});
-        ours.insert("calls".to_owned(), message.calls.iter().map(spelled).collect());
+        let exact = |call: &HistoryCall| json!({"id": call.id, "name": call.name, "args": call.arguments});
+        extra.insert("calls".to_owned(), message.calls.iter().map(exact).collect());
     }
-    ours
+    extra
 }
 
-/// Calls with an object for arguments, and those without, with LangChain's own words about them.
+/// Calls whose arguments are an object, and the others with LangChain's own error text.
 fn split_calls(calls: &[HistoryCall]) -> (Vec<Value>, Vec<Value>) {
     let (mut valid, mut invalid) = (Vec::new(), Vec::new());
     for call in calls {

@@ -1,8 +1,8 @@
-//! Stored messages in the shapes others speak: OpenAI chat messages, Responses items, LangChain messages. Both ways. Pure.
+//! Converts stored messages from and to other formats: OpenAI chat messages, Responses items, LangChain messages. No I/O.
 //!
-//! Invariants: what is read can be written again in the same format as it was, and comes back from a journey through
-//! another one. What the columns cannot say is kept in `metadata` under the format's name, and is used only while it still
-//! agrees with the columns. Every call that is followed by another message is answered before it.
+//! Invariants: a history that was read can be written unchanged in the same format, also after a round trip through another
+//! one. Data that has no column is stored in `metadata` under the format's name, and is used only while it still
+//! matches the columns. A written call always has a result before the next message that is not a result.
 
 mod calls;
 mod content;
@@ -17,19 +17,19 @@ pub use calls::column;
 
 use crate::HistoryCall;
 
-/// A shape others speak.
+/// A format of another API or library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryFormat {
     /// Messages of Chat Completions.
     Openai,
     /// Items of the Responses API.
     Responses,
-    /// What `messages_to_dict` of langchain-core gives and `messages_from_dict` takes.
+    /// The format of `messages_to_dict` and `messages_from_dict` of langchain-core.
     Langchain,
 }
 
 impl HistoryFormat {
-    /// By the name it has in requests.
+    /// The format with this name in requests.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "openai" => Some(Self::Openai),
@@ -40,7 +40,7 @@ impl HistoryFormat {
     }
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     User,
@@ -50,7 +50,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As the `role` column spells it.
+    /// The spelling in the `role` column.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -66,17 +66,17 @@ impl Role {
     }
 }
 
-/// How a call ended, as far as its message says.
+/// How a call ended, according to its result message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultStatus {
-    /// Known to our store only; nobody else has a word for it.
+    /// Exists only in our store; other formats have no such status.
     Pending,
     Success,
     Error,
 }
 
 impl ResultStatus {
-    /// As the `status` column spells it.
+    /// The spelling in the `status` column.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -91,16 +91,16 @@ impl ResultStatus {
     }
 }
 
-/// A row of `messages`, as far as its meaning goes.
+/// A row of `messages`, without its technical columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredMessage {
-    /// The row's id, where there is one: LangChain's messages have a place for it.
+    /// The row's id, if any; LangChain messages have a field for it.
     pub id: Option<String>,
     pub role: Role,
     pub content: String,
-    /// What an assistant asked for.
+    /// The calls of an assistant message.
     pub calls: Vec<HistoryCall>,
-    /// Which call a result belongs to.
+    /// The call that a result belongs to.
     pub call_id: Option<String>,
     pub tool_name: Option<String>,
     pub status: Option<ResultStatus>,
@@ -119,14 +119,14 @@ impl StoredMessage {
         (!self.calls.is_empty()).then(|| calls::column(&self.calls))
     }
 
-    /// Whether two messages say the same, whatever ids they use.
-    fn says_the_same(&self, other: &Self) -> bool {
-        let calls = self.calls.len() == other.calls.len() && self.calls.iter().zip(&other.calls).all(|(one, two)| one.asks_the_same(two));
+    /// Whether two messages have the same content and calls, ignoring ids.
+    fn has_same_content(&self, other: &Self) -> bool {
+        let calls = self.calls.len() == other.calls.len() && self.calls.iter().zip(&other.calls).all(|(one, two)| one.is_same_call(two));
         self.role == other.role && self.content == other.content && calls
     }
 }
 
-/// What is wrong with a history, and where.
+/// An invalid message of a history, and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct FormatFault {
@@ -136,23 +136,23 @@ pub struct FormatFault {
 }
 
 impl FormatFault {
-    fn at(place: usize, message: impl Into<String>) -> Self {
-        Self { path: format!("/{place}"), message: message.into() }
+    fn at(index: usize, message: impl Into<String>) -> Self {
+        Self { path: format!("/{index}"), message: message.into() }
     }
 }
 
-/// Reads a history. `fresh` makes an id for a call whose own is missing or used before.
-pub fn read(format: HistoryFormat, values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
+/// Reads a history. `new_id` creates an id for a call whose id is missing or already used.
+pub fn read(format: HistoryFormat, values: &[Value], new_id: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
     match format {
-        HistoryFormat::Openai => openai::read(values, fresh),
-        HistoryFormat::Responses => responses::read(values, fresh),
-        HistoryFormat::Langchain => langchain::read(values, fresh),
+        HistoryFormat::Openai => openai::read(values, new_id),
+        HistoryFormat::Responses => responses::read(values, new_id),
+        HistoryFormat::Langchain => langchain::read(values, new_id),
     }
 }
 
 /// Writes a history.
 pub fn write(format: HistoryFormat, messages: &[StoredMessage]) -> Vec<Value> {
-    let messages = pairs::answered(messages);
+    let messages = pairs::with_missing_results(messages);
     match format {
         HistoryFormat::Openai => messages.iter().map(|message| openai::write(message)).collect(),
         HistoryFormat::Responses => messages.iter().flat_map(|message| responses::write(message)).collect(),
@@ -160,7 +160,7 @@ pub fn write(format: HistoryFormat, messages: &[StoredMessage]) -> Vec<Value> {
     }
 }
 
-/// The text at a field, where there is some.
+/// The text of a field, if not empty.
 fn text_at<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     object.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

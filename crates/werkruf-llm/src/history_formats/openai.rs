@@ -5,30 +5,31 @@ use serde_json::{Map, Value, json};
 use super::pairs::Pairing;
 use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, calls, content, text_at};
 
-const KEPT: &str = "openai";
+const METADATA_KEY: &str = "openai";
 
-pub(super) fn read(values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
-    let mut pairing = Pairing::new(fresh);
+pub(super) fn read(values: &[Value], new_id: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
+    let mut pairing = Pairing::new(new_id);
     let mut messages = Vec::with_capacity(values.len());
     for (at, value) in values.iter().enumerate() {
         let mut message = parse(value).map_err(|reason| FormatFault::at(at, reason))?;
-        pairing.settle(&mut message);
-        if natural(&message) != *value {
-            message.metadata.insert(KEPT.to_owned(), value.clone());
+        pairing.assign_ids(&mut message);
+        if from_columns(&message) != *value {
+            message.metadata.insert(METADATA_KEY.to_owned(), value.clone());
         }
         messages.push(message);
     }
     Ok(messages)
 }
 
-/// What was read, while it still says the same; else what the columns say.
+/// The original message if it still matches the columns; else a message from the columns.
 pub(super) fn write(message: &StoredMessage) -> Value {
-    let kept = message.metadata.get(KEPT).filter(|kept| parse(kept).is_ok_and(|said| said.says_the_same(message)));
-    kept.cloned().unwrap_or_else(|| natural(message))
+    let original =
+        message.metadata.get(METADATA_KEY).filter(|original| parse(original).is_ok_and(|parsed| parsed.has_same_content(message)));
+    original.cloned().unwrap_or_else(|| from_columns(message))
 }
 
 fn parse(value: &Value) -> Result<StoredMessage, String> {
-    let object = value.as_object().ok_or("is no message; write {\"role\": …, \"content\": …}")?;
+    let object = value.as_object().ok_or("is not a message; write {\"role\": …, \"content\": …}")?;
     let role = match object.get("role").and_then(Value::as_str) {
         Some("developer") => Role::System,
         Some("function") => Role::Tool,
@@ -37,7 +38,7 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
     };
     let (text, parts) = content::split(object.get("content"));
     let mut message = StoredMessage::text(role, text);
-    content::keep(&mut message.metadata, parts);
+    content::store_parts(&mut message.metadata, parts);
     match role {
         Role::Assistant => {
             let calls = object.get("tool_calls").and_then(Value::as_array);
@@ -62,11 +63,11 @@ fn call(value: &Value) -> HistoryCall {
     HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
 }
 
-fn natural(message: &StoredMessage) -> Value {
+fn from_columns(message: &StoredMessage) -> Value {
     let mut out = Map::new();
     out.insert("role".to_owned(), message.role.as_str().into());
-    let silent = message.role == Role::Assistant && message.content.is_empty() && !message.calls.is_empty();
-    out.insert("content".to_owned(), if silent { Value::Null } else { content::whole(message) });
+    let calls_only = message.role == Role::Assistant && message.content.is_empty() && !message.calls.is_empty();
+    out.insert("content".to_owned(), if calls_only { Value::Null } else { content::value(message) });
     if !message.calls.is_empty() {
         let call =
             |call: &HistoryCall| json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});

@@ -1,14 +1,14 @@
-//! Items of the Responses API. What an assistant says and asks for in one answer is several items there and one message here.
+//! Items of the Responses API. The text and calls of one answer are several items there and one message here.
 
 use serde_json::{Value, json};
 
 use super::pairs::Pairing;
 use super::{FormatFault, HistoryCall, ResultStatus, Role, StoredMessage, calls, content, text_at};
 
-const KEPT: &str = "responses";
+const METADATA_KEY: &str = "responses";
 
-pub(super) fn read(values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
-    let mut pairing = Pairing::new(fresh);
+pub(super) fn read(values: &[Value], new_id: &mut dyn FnMut() -> String) -> Result<Vec<StoredMessage>, FormatFault> {
+    let mut pairing = Pairing::new(new_id);
     let mut messages = Vec::new();
     let mut rest = values;
     while !rest.is_empty() {
@@ -16,60 +16,60 @@ pub(super) fn read(values: &[Value], fresh: &mut dyn FnMut() -> String) -> Resul
         let (items, later) = rest.split_at(group(rest));
         rest = later;
         let mut message = parse(items).map_err(|reason| FormatFault::at(at, reason))?;
-        pairing.settle(&mut message);
-        if natural(&message) != items {
-            message.metadata.insert(KEPT.to_owned(), items.into());
+        pairing.assign_ids(&mut message);
+        if from_columns(&message) != items {
+            message.metadata.insert(METADATA_KEY.to_owned(), items.into());
         }
         messages.push(message);
     }
     Ok(messages)
 }
 
-/// What was read, while it still says the same; else what the columns say.
+/// The original items if they still match the columns; else items from the columns.
 pub(super) fn write(message: &StoredMessage) -> Vec<Value> {
-    let kept = message.metadata.get(KEPT).and_then(Value::as_array);
-    let kept = kept.filter(|items| parse(items).is_ok_and(|said| said.says_the_same(message)));
-    kept.cloned().unwrap_or_else(|| natural(message))
+    let original = message.metadata.get(METADATA_KEY).and_then(Value::as_array);
+    let original = original.filter(|items| parse(items).is_ok_and(|parsed| parsed.has_same_content(message)));
+    original.cloned().unwrap_or_else(|| from_columns(message))
 }
 
-/// What an item is to a history.
+/// The role of an item in a history.
 #[derive(PartialEq, Eq)]
 enum Kind {
-    /// A message of somebody but the assistant.
+    /// A message that is not from the assistant.
     Input,
     /// The result of a call.
     Result,
     /// Text of the assistant.
-    Said,
-    /// A call for somebody else to run.
-    Asked,
-    /// Anything the assistant or its provider did on the way: reasoning, searches, calls that were run there.
-    Way,
+    AssistantText,
+    /// A call that the API client must run.
+    Call,
+    /// Other actions of the assistant or its provider: reasoning, searches, calls that the provider ran.
+    Other,
 }
 
 fn kind(item: &Value) -> Kind {
     match item["type"].as_str() {
-        None | Some("message") if item["role"] == "assistant" => Kind::Said,
+        None | Some("message") if item["role"] == "assistant" => Kind::AssistantText,
         None | Some("message") => Kind::Input,
-        Some("function_call" | "custom_tool_call") => Kind::Asked,
+        Some("function_call" | "custom_tool_call") => Kind::Call,
         Some("function_call_output" | "custom_tool_call_output") => Kind::Result,
-        Some(_) => Kind::Way,
+        Some(_) => Kind::Other,
     }
 }
 
-/// How many of these items are one message: what leads to a text, the text, and the calls behind it.
+/// How many of these items form one message: the items that lead to a text, the text, and the calls after it.
 fn group(items: &[Value]) -> usize {
-    let mut seen_text = false;
-    let mut seen_call = false;
+    let mut has_text = false;
+    let mut has_call = false;
     for (at, item) in items.iter().enumerate() {
         match kind(item) {
             Kind::Input | Kind::Result => return at.max(1),
-            Kind::Said if seen_text || seen_call => return at,
-            Kind::Said => seen_text = true,
-            Kind::Asked => seen_call = true,
-            // Behind a text it leads to the next one; between calls it leads to the next call.
-            Kind::Way if seen_text && !seen_call => return at,
-            Kind::Way => {}
+            Kind::AssistantText if has_text || has_call => return at,
+            Kind::AssistantText => has_text = true,
+            Kind::Call => has_call = true,
+            // After a text, such an item leads to the next text; between calls, it leads to the next call.
+            Kind::Other if has_text && !has_call => return at,
+            Kind::Other => {}
         }
     }
     items.len()
@@ -87,19 +87,19 @@ fn input(item: &Value) -> Result<StoredMessage, String> {
     let role = match item["role"].as_str() {
         Some("developer") => Role::System,
         Some(role) => Role::parse(role).ok_or_else(|| format!("the role {role} is unknown"))?,
-        None => return Err("is no item; it has neither type nor role".to_owned()),
+        None => return Err("is not an item; it has neither type nor role".to_owned()),
     };
     let (text, parts) = content::split(item.get("content"));
     let mut message = StoredMessage::text(role, text);
-    content::keep(&mut message.metadata, parts.as_ref().map(content::from_items));
+    content::store_parts(&mut message.metadata, parts.as_ref().map(content::from_items));
     Ok(message)
 }
 
 fn result(item: &Value) -> Result<StoredMessage, String> {
-    let object = item.as_object().ok_or("is no item")?;
+    let object = item.as_object().ok_or("is not an item")?;
     let (text, parts) = content::split(object.get("output"));
     let mut message = StoredMessage::text(Role::Tool, text);
-    content::keep(&mut message.metadata, parts.as_ref().map(content::from_items));
+    content::store_parts(&mut message.metadata, parts.as_ref().map(content::from_items));
     message.call_id = text_at(object, "call_id").map(str::to_owned);
     message.status = Some(ResultStatus::Success);
     Ok(message)
@@ -108,21 +108,21 @@ fn result(item: &Value) -> Result<StoredMessage, String> {
 fn answer(items: &[Value]) -> Result<StoredMessage, String> {
     let mut message = StoredMessage::text(Role::Assistant, "");
     for item in items {
-        let object = item.as_object().ok_or("is no item")?;
+        let object = item.as_object().ok_or("is not an item")?;
         match kind(item) {
-            Kind::Said => message.content.push_str(&content::split(object.get("content")).0),
-            Kind::Asked => {
+            Kind::AssistantText => message.content.push_str(&content::split(object.get("content")).0),
+            Kind::Call => {
                 let text = |name: &str| text_at(object, name).unwrap_or_default().to_owned();
                 let arguments = calls::arguments(object.get("arguments").or_else(|| object.get("input")));
                 message.calls.push(HistoryCall { id: text("call_id"), name: text("name"), arguments });
             }
-            Kind::Input | Kind::Result | Kind::Way => {}
+            Kind::Input | Kind::Result | Kind::Other => {}
         }
     }
     Ok(message)
 }
 
-fn natural(message: &StoredMessage) -> Vec<Value> {
+fn from_columns(message: &StoredMessage) -> Vec<Value> {
     let parts = content::parts(message);
     match message.role {
         Role::User | Role::System => {
@@ -136,11 +136,11 @@ fn natural(message: &StoredMessage) -> Vec<Value> {
         Role::Assistant => {
             let text = || json!([{"type": "output_text", "text": message.content, "annotations": []}]);
             let content = parts.map_or_else(text, |parts| content::to_items(parts, "output_text"));
-            let said = json!({"type": "message", "role": "assistant", "content": content});
+            let message_item = json!({"type": "message", "role": "assistant", "content": content});
             let call =
                 |call: &HistoryCall| json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments});
-            let silent = message.content.is_empty() && parts.is_none() && !message.calls.is_empty();
-            (!silent).then_some(said).into_iter().chain(message.calls.iter().map(call)).collect()
+            let calls_only = message.content.is_empty() && parts.is_none() && !message.calls.is_empty();
+            (!calls_only).then_some(message_item).into_iter().chain(message.calls.iter().map(call)).collect()
         }
     }
 }

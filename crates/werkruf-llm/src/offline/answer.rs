@@ -1,81 +1,81 @@
-//! The planner's sentences: results in the order of their calls, refusals in polite words, and what it can do.
+//! The texts of the offline planner: tool results in the order of their calls, errors, and a list of what it can do.
 
 use serde_json::Value;
 use werkruf_contract::Texts;
 
 use crate::{Message, ToolDefinition};
 
-/// One result, and the tool it came from.
-pub(super) struct Outcome<'a> {
+/// The result of one call.
+pub(super) struct ToolResult<'a> {
     id: &'a str,
     tool: &'a str,
     content: &'a str,
 }
 
-/// The results after the last call, in the order of the calls; empty when the last word was not a tool's.
-pub(super) fn results(messages: &[Message]) -> Vec<Outcome<'_>> {
-    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+/// The results after the last call, in the order of the calls; empty if the last message is not a tool result.
+pub(super) fn results(messages: &[Message]) -> Vec<ToolResult<'_>> {
+    let mut results: Vec<ToolResult<'_>> = Vec::new();
     for message in messages.iter().rev() {
         match message {
-            Message::Tool { call_id, name, content } => outcomes.push(Outcome { id: call_id, tool: name, content }),
+            Message::Tool { call_id, name, content } => results.push(ToolResult { id: call_id, tool: name, content }),
             Message::Assistant { calls, .. } => {
-                // Results are stored as they came in; people expect them as they were asked for.
-                outcomes.sort_by_key(|outcome| calls.iter().position(|call| call.id == outcome.id));
-                return outcomes;
+                // Results are stored in order of completion; users expect the order of the calls.
+                results.sort_by_key(|result| calls.iter().position(|call| call.id == result.id));
+                return results;
             }
             Message::System { .. } | Message::User { .. } => break,
         }
     }
-    outcomes.reverse();
-    outcomes
+    results.reverse();
+    results
 }
 
-/// All results in the tools' own words. The first answer of a conversation says who is speaking.
-pub(super) fn compose(words: &Texts, messages: &[Message], outcomes: &[Outcome<'_>]) -> String {
-    let mut parts: Vec<String> = outcomes.iter().map(|outcome| tell(words, outcome)).collect();
-    let spoke = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
-    if !messages.iter().any(spoke) {
-        parts.push(words.text("offline-notice", &[]));
+/// All results in the tools' own texts. The first answer of a conversation also says that no language model answers.
+pub(super) fn compose(texts: &Texts, messages: &[Message], results: &[ToolResult<'_>]) -> String {
+    let mut parts: Vec<String> = results.iter().map(|result| result_text(texts, result)).collect();
+    let has_text = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
+    if !messages.iter().any(has_text) {
+        parts.push(texts.text("offline-notice", &[]));
     }
     parts.join("\n\n")
 }
 
-fn tell(words: &Texts, outcome: &Outcome<'_>) -> String {
-    let value: Value = serde_json::from_str(outcome.content).unwrap_or(Value::Null);
+fn result_text(texts: &Texts, result: &ToolResult<'_>) -> String {
+    let value: Value = serde_json::from_str(result.content).unwrap_or(Value::Null);
     if let Some(error) = value.get("error") {
-        return refuse(words, error);
+        return error_text(texts, error);
     }
     match value.get("message").and_then(Value::as_str) {
         Some(message) if !message.is_empty() => message.to_owned(),
-        Some(_) | None => words.text("offline-done", &[("tool", outcome.tool.into())]),
+        Some(_) | None => texts.text("offline-done", &[("tool", result.tool.into())]),
     }
 }
 
-/// An error by its code. A tool that refuses what it was given says why in the person's words; anything else nobody has words for is named.
-fn refuse(words: &Texts, error: &Value) -> String {
+/// The text for an error code. A validation error without such a text shows the tool's own message; any other unknown code is named.
+fn error_text(texts: &Texts, error: &Value) -> String {
     let code = error.get("code").and_then(Value::as_str).unwrap_or("error");
     let reason = error.get("message").and_then(Value::as_str).unwrap_or(code);
     let key = format!("call-{code}");
-    if !words.knows(&key) && error["type"] == "VALIDATION" && !reason.is_empty() {
+    if !texts.knows(&key) && error["type"] == "VALIDATION" && !reason.is_empty() {
         return reason.to_owned();
     }
-    let key = if words.knows(&key) { key.as_str() } else { "call-other" };
-    words.text(key, &[("code", code.into()), ("reason", reason.into())])
+    let key = if texts.knows(&key) { key.as_str() } else { "call-other" };
+    texts.text(key, &[("code", code.into()), ("reason", reason.into())])
 }
 
-/// What is said when no tool knows the text.
-pub(super) fn lost(words: &Texts, tools: &[ToolDefinition]) -> String {
-    // A tool without words of its own is offered to models, and not to people.
+/// The answer if no tool proposes a call.
+pub(super) fn help_text(texts: &Texts, tools: &[ToolDefinition]) -> String {
+    // A tool without a help text is offered to models, but not listed for users.
     let things: Vec<String> = tools
         .iter()
         .map(|tool| format!("offline-thing-{}", tool.name))
-        .filter(|key| words.knows(key))
-        .map(|key| words.text(&key, &[]))
+        .filter(|key| texts.knows(key))
+        .map(|key| texts.text(&key, &[]))
         .collect();
     let can = if things.is_empty() {
-        words.text("offline-can-nothing", &[])
+        texts.text("offline-can-nothing", &[])
     } else {
-        words.text("offline-can", &[("things", things.join(", ").into())])
+        texts.text("offline-can", &[("things", things.join(", ").into())])
     };
-    [words.text("offline-lost", &[]), can, words.text("offline-connect", &[])].join(" ")
+    [texts.text("offline-lost", &[]), can, texts.text("offline-connect", &[])].join(" ")
 }

@@ -1,7 +1,7 @@
-//! A planner that is no language model and says so.
+//! The offline planner: a provider without a language model, which says so in its answers.
 //!
-//! Every tool itself says what it would be called with for a text; the planner only keeps what was offered, and puts
-//! the results' own words together. The same conversation gives the same answer, and no request leaves the process.
+//! Every tool proposes its own calls for a text. The planner requests those whose tools were offered, and joins the texts of
+//! their results. The same conversation always gives the same answer, and no request is sent over the network.
 
 mod answer;
 
@@ -15,20 +15,20 @@ use werkruf_contract::{BoxFuture, CallKind, Texts};
 
 use crate::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolCall, ToolChoice};
 
-/// What the tools would be called with for a text, a locale and today's date.
+/// Returns the calls that the tools propose for a text, a locale and a date.
 pub type Proposer = Arc<dyn Fn(&str, &str, Date) -> Vec<(String, Value)> + Send + Sync>;
 
-/// Characters shown at once, about: whole words are kept together.
+/// The approximate number of bytes per delta; words are not split.
 const PIECE: usize = 48;
 
-/// Answers without a language model.
+/// A provider without a language model.
 #[derive(Clone)]
 pub struct OfflineProvider {
     propose: Proposer,
 }
 
 impl OfflineProvider {
-    /// A planner that asks these tools.
+    /// A planner with this proposal function.
     pub fn new(propose: Proposer) -> Self {
         Self { propose }
     }
@@ -44,14 +44,14 @@ impl OfflineProvider {
             finish: Some(if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned()),
             calls,
             executable: true,
-            // Nothing was counted because nothing was asked; `None` would be taken for an estimate to make.
+            // No tokens were used. `None` would make the caller estimate them.
             usage: Some(TokenUsage::default()),
             model: Some(self.default_model().to_owned()),
             ..Answer::default()
         }
     }
 
-    /// What the tools propose, as far as they were offered. Ids count on through the conversation.
+    /// The proposed calls of offered tools. Call ids are numbered throughout the conversation.
     fn calls(&self, text: &str, request: &ModelRequest) -> Vec<ToolCall> {
         let earlier: usize = request
             .messages
@@ -78,9 +78,9 @@ impl OfflineProvider {
     }
 
     fn text(&self, request: &ModelRequest) -> String {
-        let words = Texts::of(&request.locale);
+        let texts = Texts::of(&request.locale);
         let results = answer::results(&request.messages);
-        if results.is_empty() { answer::lost(&words, &request.tools) } else { answer::compose(&words, &request.messages, &results) }
+        if results.is_empty() { answer::help_text(&texts, &request.tools) } else { answer::compose(&texts, &request.messages, &results) }
     }
 }
 
@@ -111,7 +111,7 @@ impl Provider for OfflineProvider {
     }
 }
 
-/// The text in parts that together are the text.
+/// Splits a text into pieces at white space.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split_inclusive(char::is_whitespace) {

@@ -1,7 +1,7 @@
-//! What models cost. A table in the program, an operator's table over it, and exact arithmetic in between.
+//! Model prices: a built-in table, an operator's table that overrides it, and exact arithmetic.
 //!
-//! Invariants: a price is never a binary fraction; a request's cost is rounded once, half up, to nano-dollars; a model
-//! nobody priced costs `None`, never 0.
+//! Invariants: a price is never a float; the cost of a request is rounded once, half up, to nano-dollars; the cost of a model
+//! without a price is `None`, never 0.
 
 mod decimal;
 mod file;
@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use decimal::Price;
-pub use file::PriceFault;
+pub use file::PriceFileError;
 
 use crate::TokenUsage;
 use decimal::nano_dollars;
 
 const BUILT_IN: &str = include_str!("built_in.json");
-/// Above so many input tokens some models charge more, for the whole request.
+/// Above this many input tokens some models charge more for the whole request.
 const LONG_CONTEXT: i64 = 272_000;
 
-/// Dollars for a million tokens of each kind.
+/// Dollars per million tokens of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     pub input: Price,
-    /// Where there is none, cached tokens cost what others cost.
+    /// If absent, cached tokens cost as much as other input tokens.
     pub cached_input: Option<Price>,
-    /// Reasoning included.
+    /// Includes reasoning tokens.
     pub output: Price,
 }
 
@@ -41,7 +41,7 @@ impl Rates {
     }
 }
 
-/// Where a price was written down.
+/// The origin of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PriceSource {
@@ -49,7 +49,7 @@ pub enum PriceSource {
     File,
 }
 
-/// What one model costs.
+/// The price of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelPrice {
     /// `chat` or `embedding`.
@@ -59,36 +59,36 @@ pub struct ModelPrice {
     pub source: PriceSource,
 }
 
-/// What is known of prices.
+/// The known prices, by model name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceTable(BTreeMap<String, ModelPrice>);
 
 impl Default for PriceTable {
-    /// The table in the program.
+    /// The built-in table.
     fn default() -> Self {
-        // A test reads it; a table that could not be read would be no prices, never wrong ones.
+        // A test reads the table. If it were invalid, prices would be unknown, but never wrong.
         Self(file::parse(BUILT_IN, PriceSource::BuiltIn).unwrap_or_default())
     }
 }
 
 impl PriceTable {
-    /// The operator's table over this one: the same model replaces, others stay. Nothing changes when it has a fault.
-    pub fn overlay(&mut self, text: &str) -> Result<(), PriceFault> {
+    /// Adds the operator's table, which replaces prices of the same models. Changes nothing if the table is invalid.
+    pub fn overlay(&mut self, text: &str) -> Result<(), PriceFileError> {
         self.0.extend(file::parse(text, PriceSource::File)?);
         Ok(())
     }
 
-    /// Every model with its price, by name.
+    /// All models with their prices, sorted by name.
     pub fn models(&self) -> impl Iterator<Item = (&str, &ModelPrice)> {
         self.0.iter().map(|(name, price)| (name.as_str(), price))
     }
 
-    /// The price of a model, or of the model a dated name (`gpt-5-2025-08-07`) is a snapshot of.
+    /// The price of a model. For a dated name (`gpt-5-2025-08-07`), the price of the undated model.
     pub fn find(&self, model: &str) -> Option<&ModelPrice> {
         self.0.get(model).or_else(|| self.0.get(undated(model)?))
     }
 
-    /// What a request cost, in nano-dollars; `None` when nobody knows.
+    /// The cost of a request in nano-dollars; `None` if the price is unknown.
     pub fn cost(&self, model: &str, tokens: TokenUsage) -> Option<i64> {
         let price = self.find(model)?;
         let long = price.above_272k.as_ref().filter(|_| tokens.input_tokens > LONG_CONTEXT);
@@ -102,7 +102,7 @@ fn undated(model: &str) -> Option<&str> {
     let start = model.len().checked_sub(SHAPE.len())?;
     let (name, date) = model.as_bytes().split_at(start);
     let fits = date.iter().zip(SHAPE).all(|(byte, shape)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == shape });
-    // The split is before an ASCII byte, so it is between characters.
+    // The split is before an ASCII byte, so it is at a character boundary.
     (fits && !name.is_empty()).then(|| &model[..start])
 }
 

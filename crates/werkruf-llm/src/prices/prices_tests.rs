@@ -14,7 +14,7 @@ fn tokens(input_tokens: i64, cached_tokens: i64, output_tokens: i64) -> TokenUsa
 }
 
 #[test]
-fn the_table_in_the_program_can_be_read_and_prices_what_is_known() {
+fn the_built_in_table_is_valid() {
     let table = PriceTable::default();
     assert!(table.models().count() >= 15);
     assert!(table.models().all(|(_, price)| price.source == PriceSource::BuiltIn));
@@ -28,7 +28,7 @@ fn the_table_in_the_program_can_be_read_and_prices_what_is_known() {
 }
 
 #[test]
-fn what_nobody_priced_is_unknown_and_never_free() {
+fn the_cost_without_a_price_is_unknown() {
     let table = PriceTable::default();
     for model in ["llama3", "gpt-5-turbo", "gpt-5-2025-08", "gpt-5-2025-08-07-preview", "-2025-08-07", "", "GPT-5"] {
         assert_eq!(table.cost(model, tokens(10, 0, 10)), None, "{model}");
@@ -58,7 +58,7 @@ fn rounding_is_half_up_and_happens_once() {
 }
 
 #[test]
-fn an_operators_table_lies_over_it_or_is_refused_whole() {
+fn an_operators_table_overrides_prices_or_is_rejected() {
     let mut table = PriceTable::default();
     let before = table.clone();
     for (text, path) in [
@@ -86,7 +86,7 @@ fn an_operators_table_lies_over_it_or_is_refused_whole() {
 }
 
 #[test]
-fn what_is_no_price_is_refused() {
+fn invalid_prices_are_rejected() {
     for text in [
         "",
         ".",
@@ -109,7 +109,7 @@ fn what_is_no_price_is_refused() {
 }
 
 proptest! {
-    /// Whole nano-dollars per token leave nothing to round.
+    /// With whole nano-dollars per token nothing is rounded.
     #[test]
     fn cost_is_exact(whole in 0_i64..100_000, input in 0_i64..1_000_000_000, cached in 0_i64..1_000_000_000, output in 0_i64..1_000_000_000) {
         let price = format!("{}.{:03}", whole / 1000, whole % 1000);
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn a_price_survives_being_written(units in 0_u64..1_000_000_000_000_000_000) {
+    fn a_price_survives_a_round_trip(units in 0_u64..1_000_000_000_000_000_000) {
         let text = format!("{}.{:012}", units / 1_000_000_000_000, units % 1_000_000_000_000);
         let price = Price::parse(&text).unwrap();
         prop_assert_eq!(Price::parse(&price.to_string()), Some(price));

@@ -7,40 +7,40 @@ fn event(payload: &str) -> Event {
     decode(payload, None).unwrap()
 }
 
-fn ended(payload: &str) -> Ending {
+fn ended(payload: &str) -> FinalResponse {
     match event(payload) {
         Event::Ended(ending) => *ending,
-        other => panic!("{other:?} is no end"),
+        other => panic!("{other:?} is not a final response"),
     }
 }
 
 fn item(json: &serde_json::Value) -> Item {
     match event(&json!({"type": "response.output_item.done", "output_index": 0, "item": json}).to_string()) {
         Event::Finished(_, item) => *item,
-        other => panic!("{other:?} is no item"),
+        other => panic!("{other:?} is not an item"),
     }
 }
 
 #[test]
-fn pieces_know_their_item_by_place_and_id() {
-    let place = Place { index: Some(2), item_id: Some("fc_1".into()) };
+fn fragments_refer_to_items_by_index_and_id() {
+    let target = ItemRef { index: Some(2), item_id: Some("fc_1".into()) };
     let arguments =
         r#"{"type":"response.function_call_arguments.delta","item_id":"fc_1","output_index":2,"delta":"{\"a","obfuscation":"xx"}"#;
-    assert_eq!(event(arguments), Event::Arguments(place.clone(), Piece::More("{\"a".into())));
+    assert_eq!(event(arguments), Event::Arguments(target.clone(), Fragment::Delta("{\"a".into())));
     let all = r#"{"type":"response.function_call_arguments.done","item_id":"fc_1","output_index":2,"arguments":"{}"}"#;
-    assert_eq!(event(all), Event::Arguments(place.clone(), Piece::All("{}".into())), "without the name the schema promises");
+    assert_eq!(event(all), Event::Arguments(target.clone(), Fragment::Full("{}".into())), "without the name the schema promises");
     let input = r#"{"type":"response.custom_tool_call_input.done","item_id":"fc_1","output_index":2,"input":"print(1)"}"#;
-    assert_eq!(event(input), Event::Arguments(place.clone(), Piece::All("print(1)".into())));
-    let said = r#"{"type":"response.output_text.delta","item_id":"fc_1","output_index":2,"content_index":1,"delta":"Hi"}"#;
-    assert_eq!(event(said), Event::Said { place: place.clone(), part: 1, refusal: false, piece: Piece::More("Hi".into()) });
+    assert_eq!(event(input), Event::Arguments(target.clone(), Fragment::Full("print(1)".into())));
+    let text_delta = r#"{"type":"response.output_text.delta","item_id":"fc_1","output_index":2,"content_index":1,"delta":"Hi"}"#;
+    assert_eq!(event(text_delta), Event::Text { target: target.clone(), part: 1, refusal: false, piece: Fragment::Delta("Hi".into()) });
     let refused = r#"{"type":"response.refusal.done","item_id":"fc_1","output_index":2,"content_index":0,"refusal":"No."}"#;
-    assert_eq!(event(refused), Event::Said { place: place.clone(), part: 0, refusal: true, piece: Piece::All("No.".into()) });
+    assert_eq!(event(refused), Event::Text { target: target.clone(), part: 0, refusal: true, piece: Fragment::Full("No.".into()) });
     let searching = r#"{"type":"response.web_search_call.searching","item_id":"fc_1","output_index":2}"#;
-    assert_eq!(event(searching), Event::Progress(place, "searching".into()));
+    assert_eq!(event(searching), Event::Progress(target, "searching".into()));
 }
 
 #[test]
-fn unknown_events_and_thoughts_say_nothing() {
+fn unknown_events_and_reasoning_are_ignored() {
     for kind in [
         "response.apply_patch_call_operation_diff.delta",
         "response.reasoning_text.delta",
@@ -53,12 +53,12 @@ fn unknown_events_and_thoughts_say_nothing() {
         "keepalive",
         "ping",
     ] {
-        assert_eq!(event(&json!({"type": kind, "delta": "x", "output_index": 0}).to_string()), Event::Nothing, "{kind}");
+        assert_eq!(event(&json!({"type": kind, "delta": "x", "output_index": 0}).to_string()), Event::Ignored, "{kind}");
     }
-    assert_eq!(event(r#"{"choices":[]}"#), Event::Nothing);
-    // These have a place and no id; their commands come with the finished item.
+    assert_eq!(event(r#"{"choices":[]}"#), Event::Ignored);
+    // These events have an index and no id; the commands arrive with the finished item.
     let shell = r#"{"type":"response.shell_call_command.delta","output_index":0,"command_index":0,"delta":"ls"}"#;
-    assert_eq!(event(shell), Event::Nothing);
+    assert_eq!(event(shell), Event::Ignored);
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn an_error_is_read_flat_and_nested_and_without_a_type() {
 #[test]
 fn the_stream_may_name_an_event_whose_payload_does_not() {
     let created = decode(r#"{"response":{"id":"r","model":"m"}}"#, Some("response.created")).unwrap();
-    assert_eq!(created, Event::Begun { response_id: Some("r".into()), model: Some("m".into()) });
+    assert_eq!(created, Event::Created { response_id: Some("r".into()), model: Some("m".into()) });
 }
 
 #[test]
-fn ends_are_read_with_their_reason_and_usage() {
+fn final_responses_have_a_reason_and_usage() {
     let usage = r#"{"input_tokens":7,"input_tokens_details":{"cached_tokens":2},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":10}"#;
     let payload = format!(
         r#"{{"type":"response.incomplete","response":{{"id":"r","model":"m","status":"incomplete","incomplete_details":{{"reason":"max_output_tokens"}},"error":null,"output":[],"usage":{usage}}}}}"#
@@ -98,7 +98,7 @@ fn ends_are_read_with_their_reason_and_usage() {
 }
 
 #[test]
-fn a_whole_body_is_its_own_end() {
+fn a_whole_body_is_a_final_response() {
     for (body, status) in [
         (r#"{"object":"response","status":"completed","output":[],"error":null}"#, "completed"),
         (r#"{"object":"response","status":"complete","output":[]}"#, "completed"),
@@ -115,9 +115,9 @@ fn a_whole_body_is_its_own_end() {
 fn items_keep_their_ids_exactly() {
     let call = item(&json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\": 1}"}));
     assert_eq!((call.id.as_deref(), call.call_id.as_deref()), (Some("fc_1"), Some("call_1")));
-    assert_eq!((call.arguments.as_deref(), call.asked_kind()), (Some("{\"a\": 1}"), Some(werkruf_contract::CallKind::Function)));
+    assert_eq!((call.arguments.as_deref(), call.requested_call()), (Some("{\"a\": 1}"), Some(werkruf_contract::CallKind::Function)));
     let ran = item(&json!({"type": "mcp_call", "id": "mcp_1", "name": "f", "arguments": "{}", "approval_request_id": null}));
-    assert_eq!((ran.call_id, ran.id.as_deref()), (None, Some("mcp_1")), "nothing is copied into the place of an id");
+    assert_eq!((ran.call_id, ran.id.as_deref()), (None, Some("mcp_1")), "nothing is copied into the item of an id");
     let xai = item(&json!({"type": "web_search_call", "id": "ws", "call_id": "", "name": "web_search"}));
     assert_eq!(xai.call_id.as_deref(), Some(""), "an empty id is what the wire has");
     let bare = item(&json!({"type": "function_call", "id": 7, "call_id": "call_0", "name": "f"}));
@@ -125,36 +125,36 @@ fn items_keep_their_ids_exactly() {
 }
 
 #[test]
-fn every_kind_says_what_it_was_asked_and_what_came_of_it() {
-    let said = |json| {
+fn arguments_and_output_are_read_for_every_item_type() {
+    let content = |json| {
         let item = item(&json);
         (item.arguments.unwrap_or_default(), item.output)
     };
-    assert_eq!(said(json!({"type": "function_call", "arguments": {"a": [1]}})).0, r#"{"a":[1]}"#, "an object in place of a string");
-    assert_eq!(said(json!({"type": "custom_tool_call", "input": "SELECT 1"})).0, "SELECT 1");
-    assert_eq!(said(json!({"type": "web_search_call", "action": {"type": "search"}})).0, r#"{"type":"search"}"#);
-    assert_eq!(said(json!({"type": "code_interpreter_call", "code": "1+1", "outputs": ["2"]})), ("1+1".into(), Some(json!(["2"]))));
-    assert_eq!(said(json!({"type": "file_search_call", "queries": ["q"], "results": null})), (r#"["q"]"#.into(), None));
-    assert_eq!(said(json!({"type": "tool_search_call", "arguments": {"q": 1}})).0, r#"{"q":1}"#);
-    assert_eq!(said(json!({"type": "local_shell_call", "action": {"command": ["ls"]}})).0, r#"{"command":["ls"]}"#);
-    assert_eq!(said(json!({"type": "apply_patch_call", "operation": {"type": "x"}})).0, r#"{"type":"x"}"#);
-    assert_eq!(said(json!({"type": "mcp_call", "arguments": "{}", "output": "out"})).1, Some(json!("out")));
-    assert_eq!(said(json!({"type": "mcp_list_tools", "tools": [{"name": "f"}]})).1, Some(json!([{"name": "f"}])));
+    assert_eq!(content(json!({"type": "function_call", "arguments": {"a": [1]}})).0, r#"{"a":[1]}"#, "an object in item of a string");
+    assert_eq!(content(json!({"type": "custom_tool_call", "input": "SELECT 1"})).0, "SELECT 1");
+    assert_eq!(content(json!({"type": "web_search_call", "action": {"type": "search"}})).0, r#"{"type":"search"}"#);
+    assert_eq!(content(json!({"type": "code_interpreter_call", "code": "1+1", "outputs": ["2"]})), ("1+1".into(), Some(json!(["2"]))));
+    assert_eq!(content(json!({"type": "file_search_call", "queries": ["q"], "results": null})), (r#"["q"]"#.into(), None));
+    assert_eq!(content(json!({"type": "tool_search_call", "arguments": {"q": 1}})).0, r#"{"q":1}"#);
+    assert_eq!(content(json!({"type": "local_shell_call", "action": {"command": ["ls"]}})).0, r#"{"command":["ls"]}"#);
+    assert_eq!(content(json!({"type": "apply_patch_call", "operation": {"type": "x"}})).0, r#"{"type":"x"}"#);
+    assert_eq!(content(json!({"type": "mcp_call", "arguments": "{}", "output": "out"})).1, Some(json!("out")));
+    assert_eq!(content(json!({"type": "mcp_list_tools", "tools": [{"name": "f"}]})).1, Some(json!([{"name": "f"}])));
     let failed = item(&json!({"type": "mcp_call", "status": "failed", "error": {"type": "http_error", "code": 500}}));
     assert_eq!((failed.status.as_deref(), failed.error), (Some("failed"), Some(json!({"type": "http_error", "code": 500}))));
 }
 
 #[test]
-fn a_surprise_in_one_field_does_not_cost_the_others() {
+fn an_invalid_field_does_not_affect_the_others() {
     let odd = r#"{"type":"response.output_item.done","output_index":"1","item":{"type":"function_call","id":{"odd":1},"call_id":"c","name":[],"arguments":"{}","status":false}}"#;
-    let Event::Finished(place, item) = event(odd) else { panic!("an item") };
-    assert_eq!((place.index, item.id, item.call_id.as_deref(), item.name), (Some(1), None, Some("c"), None));
+    let Event::Finished(target, item) = event(odd) else { panic!("an item") };
+    assert_eq!((target.index, item.id, item.call_id.as_deref(), item.name), (Some(1), None, Some("c"), None));
     assert!(decode("{\"type\":", None).is_err());
     assert_eq!(text(None), None);
 }
 
 #[test]
-fn what_cannot_be_read_is_damage_and_never_nothing() {
+fn undecodable_values_are_damage() {
     assert_eq!(event(r#"{"type":"response.output_text.delta","output_index":0,"delta":"\ud83d"}"#), Event::Damaged);
     assert_eq!(event(r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"\ud83d"}"#), Event::Damaged);
     assert_eq!(event(r#"{"type":"response.output_item.done","output_index":0,"item":[1]}"#), Event::Damaged);

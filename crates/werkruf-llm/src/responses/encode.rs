@@ -1,17 +1,17 @@
-//! A request to the bytes of its body.
+//! Encodes a request as the body of the Responses API.
 //!
-//! Nothing is stored at the provider (`store: false`): the history is sent whole, and sealed thoughts travel with it.
+//! Nothing is stored at the provider (`store: false`): the whole history is sent, with encrypted reasoning.
 
 use serde_json::{Map, Value, json};
 
 use super::assemble::Assembly;
-use super::carried::{Slot, plain, result_of, slots};
+use super::carried::{Slot, plain, result_of, to_slots};
 use crate::carry::Origin;
-use crate::encoding::{ToolCache, is_reasoning_model, length, put, put_field, speakable, whole};
+use crate::encoding::{ToolCache, estimated_length, is_reasoning_model, put, put_field, valid_arguments, valid_name};
 use crate::provider::Api;
 use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 
-/// How one server differs.
+/// How one server deviates from the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// A result must follow its call directly, not after the other calls (DeepSeek).
@@ -28,21 +28,21 @@ pub(super) fn encode(
 ) -> serde_json::Result<Vec<u8>> {
     let model = origin.model.as_str();
     let tools = cache.offered(request)?;
-    let mut out = Vec::with_capacity(length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
+    let mut out = Vec::with_capacity(estimated_length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
     out.extend_from_slice(b"{\"model\":");
     put(&mut out, model)?;
     out.extend_from_slice(b",\"stream\":true,\"store\":false");
-    put_field(&mut out, "max_output_tokens", &request.most_tokens(max_output_tokens))?;
+    put_field(&mut out, "max_output_tokens", &request.token_limit(max_output_tokens))?;
     if !request.system.is_empty() {
         put_field(&mut out, "instructions", &request.system)?;
     }
     if is_reasoning_model(model) {
-        // Models that do not think refuse to be asked for their thoughts.
+        // Models without reasoning reject this option.
         put_field(&mut out, "include", &["reasoning.encrypted_content"])?;
     } else if let Some(temperature) = request.temperature.filter(|temperature| temperature.is_finite()) {
         put_field(&mut out, "temperature", &temperature)?;
     }
-    put_wishes(&mut out, &request.options, is_reasoning_model(model))?;
+    put_options(&mut out, &request.options, is_reasoning_model(model))?;
     if let Some(tools) = tools {
         out.extend_from_slice(b",\"tools\":");
         out.extend_from_slice(&tools);
@@ -71,27 +71,27 @@ fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> 
 }
 
 fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect: Dialect) -> serde_json::Result<()> {
-    // Results that stand with their calls already, by their places.
-    let mut placed: Vec<usize> = Vec::new();
+    // The indexes of results that were already written beside their calls.
+    let mut written: Vec<usize> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
             Message::System { content } => put_message(out, "system", content, None, None)?,
             Message::User { content, parts } if parts.is_empty() => put_message(out, "user", content, None, None)?,
             Message::User { parts, .. } => put_parts(out, parts)?,
             Message::Assistant { content, calls, carry } => {
-                let kept = origin.open(carry.as_ref()).and_then(|kept| slots(kept, content, calls));
-                for slot in kept.unwrap_or_else(|| plain(content, calls)) {
+                let carried = origin.content_of(carry.as_ref()).and_then(|carried| to_slots(carried, content, calls));
+                for slot in carried.unwrap_or_else(|| plain(content, calls)) {
                     put_slot(out, &slot)?;
                     if let Slot::Call(call) = slot
                         && dialect.pairs
-                        && let Some((behind, result)) = result_of(&messages[at + 1..], &call.id)
+                        && let Some((offset, result)) = result_of(&messages[at + 1..], &call.id)
                     {
                         put_result(out, &call.id, result)?;
-                        placed.push(at + 1 + behind);
+                        written.push(at + 1 + offset);
                     }
                 }
             }
-            Message::Tool { .. } if placed.contains(&at) => {}
+            Message::Tool { .. } if written.contains(&at) => {}
             Message::Tool { call_id, content, .. } => put_result(out, call_id, content)?,
         }
     }
@@ -109,7 +109,7 @@ fn put_slot(out: &mut Vec<u8>, slot: &Slot<'_>) -> serde_json::Result<()> {
     }
 }
 
-/// What a person said with pictures or files, in this API's names.
+/// Writes a user message with images or files, with this API's field names.
 fn put_parts(out: &mut Vec<u8>, parts: &[Value]) -> serde_json::Result<()> {
     comma(out);
     out.extend_from_slice(b"{\"role\":\"user\"");
@@ -135,8 +135,8 @@ fn part(chat: &Value) -> Value {
     }
 }
 
-/// The wishes of a client that this API knows, under its names.
-fn put_wishes(out: &mut Vec<u8>, options: &Map<String, Value>, reasoning: bool) -> serde_json::Result<()> {
+/// Writes the client options that this API supports, with its field names.
+fn put_options(out: &mut Vec<u8>, options: &Map<String, Value>, reasoning: bool) -> serde_json::Result<()> {
     if let Some(top_p) = options.get("top_p").filter(|_| !reasoning) {
         put_field(out, "top_p", top_p)?;
     }
@@ -145,7 +145,7 @@ fn put_wishes(out: &mut Vec<u8>, options: &Map<String, Value>, reasoning: bool) 
     }
     let mut text = Map::new();
     if let Some(format) = options.get("response_format") {
-        // Chat nests the schema, this API has it flat.
+        // Chat Completions nests the schema; this API has it flat.
         let mut flat = format.get("json_schema").and_then(Value::as_object).cloned().unwrap_or_default();
         flat.insert("type".to_owned(), format["type"].clone());
         text.insert("format".to_owned(), Value::Object(flat));
@@ -156,7 +156,7 @@ fn put_wishes(out: &mut Vec<u8>, options: &Map<String, Value>, reasoning: bool) 
     if text.is_empty() { Ok(()) } else { put_field(out, "text", &text) }
 }
 
-/// A message; one with an id goes back as the output item it was.
+/// Writes a message; a message with an id is written as the output item that it was.
 fn put_message(out: &mut Vec<u8>, role: &str, text: &str, id: Option<&str>, phase: Option<&str>) -> serde_json::Result<()> {
     comma(out);
     out.extend_from_slice(b"{\"role\":");
@@ -182,8 +182,8 @@ fn put_call(out: &mut Vec<u8>, call: &HistoryCall) -> serde_json::Result<()> {
     comma(out);
     out.extend_from_slice(b"{\"type\":\"function_call\"");
     put_field(out, "call_id", &call.id)?;
-    put_field(out, "name", &*speakable(&call.name))?;
-    put_field(out, "arguments", whole(&call.arguments))?;
+    put_field(out, "name", &*valid_name(&call.name))?;
+    put_field(out, "arguments", valid_arguments(&call.arguments))?;
     out.push(b'}');
     Ok(())
 }
@@ -206,7 +206,7 @@ fn comma(out: &mut Vec<u8>) {
 impl Api for Dialect {
     const NAME: &'static str = "responses";
     const PATH: &'static [&'static str] = &["responses"];
-    type Answers = Assembly;
+    type Assembly = Assembly;
 
     fn at(host: &str) -> Self {
         Self { pairs: host.ends_with("deepseek.com") }
@@ -221,7 +221,7 @@ impl Api for Dialect {
     }
 }
 
-/// The tools in this API's shape: flat, and `strict` always said, because left out it means yes.
+/// The tools in this API's format: flat, and always with `strict`, because its default is true.
 pub(super) fn encode_tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
     let mut out = vec![b'['];
     for tool in tools {

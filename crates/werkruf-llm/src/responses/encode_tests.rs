@@ -57,7 +57,7 @@ fn output(id: &str, output: &str) -> Value {
 }
 
 #[test]
-fn writes_what_the_api_wants() {
+fn encodes_the_api_format() {
     let function = |name: &str, description: &str, strict: bool| json!({"type": "function", "name": name, "description": description, "parameters": {"type": "object"}, "strict": strict});
     let expected = json!({
         "model": "gpt-4o", "stream": true, "store": false, "max_output_tokens": 16384, "instructions": "Be \"kind\".", "temperature": 0.5,
@@ -73,27 +73,27 @@ fn writes_what_the_api_wants() {
 }
 
 #[test]
-fn models_that_think_are_asked_for_their_thoughts_and_get_no_temperature() {
-    for (model, thinks) in [("gpt-5-mini", true), ("o4-mini", true), ("openai/gpt-5", true), ("gpt-4.1", false), ("qwen3", false)] {
+fn reasoning_models_get_the_include_option_and_no_temperature() {
+    for (model, reasons) in [("gpt-5-mini", true), ("o4-mini", true), ("openai/gpt-5", true), ("gpt-4.1", false), ("qwen3", false)] {
         let body = body(&request(vec![]), model);
-        assert_eq!(body.get("include"), thinks.then_some(&json!(["reasoning.encrypted_content"])), "{model}");
-        assert_eq!(body.get("temperature").is_some(), !thinks, "{model}");
+        assert_eq!(body.get("include"), reasons.then_some(&json!(["reasoning.encrypted_content"])), "{model}");
+        assert_eq!(body.get("temperature").is_some(), !reasons, "{model}");
         assert_eq!(body["store"], false);
     }
 }
 
 #[test]
-fn choices_limits_and_parallel_calls_are_spelled_as_the_api_wants() {
+fn tool_choice_limits_and_parallel_calls_have_the_api_format() {
     let choice = |tool_choice| body(&ModelRequest { tool_choice, ..request(vec![]) }, "m")["tool_choice"].clone();
     assert_eq!(choice(ToolChoice::Required), "required");
     assert_eq!(choice(ToolChoice::Named("f".into())), json!({"type": "function", "name": "f"}));
-    let last_word = body(&ModelRequest { tool_choice: ToolChoice::None, system: "".into(), ..request(vec![]) }, "m");
-    assert!(["tools", "tool_choice", "instructions", "parallel_tool_calls"].iter().all(|field| last_word.get(field).is_none()));
+    let without_tools = body(&ModelRequest { tool_choice: ToolChoice::None, system: "".into(), ..request(vec![]) }, "m");
+    assert!(["tools", "tool_choice", "instructions", "parallel_tool_calls"].iter().all(|field| without_tools.get(field).is_none()));
     let single = ModelRequest { parallel_tool_calls: Some(false), max_output_tokens: Some(99), ..request(vec![]) };
     assert_eq!((&body(&single, "m")["parallel_tool_calls"], &body(&single, "m")["max_output_tokens"]), (&json!(false), &json!(99)));
 }
 
-fn kept() -> Value {
+fn carried() -> Value {
     json!({"items": [
         {"item": {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "g1"}},
         {"message": {"bytes": 5, "id": "msg_1", "phase": "commentary"}},
@@ -104,21 +104,21 @@ fn kept() -> Value {
 }
 
 #[test]
-fn sealed_thoughts_go_back_before_what_they_led_to() {
-    let carry = origin("gpt-5").seal(kept());
+fn encrypted_reasoning_goes_back_in_its_position() {
+    let carry = origin("gpt-5").label(carried());
     let input = body(&request(history(carry.clone())), "gpt-5")["input"].clone();
     let message = json!({"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "phase": "commentary",
         "content": [{"type": "output_text", "text": "Wait.", "annotations": []}]});
-    let thought = |at: usize| kept()["items"][at]["item"].clone();
-    let expected = [thought(0), message, function_call("c1"), thought(3), function_call("c2"), output("c1", "{}"), output("c2", "no")];
+    let reasoning = |at: usize| carried()["items"][at]["item"].clone();
+    let expected = [reasoning(0), message, function_call("c1"), reasoning(3), function_call("c2"), output("c1", "{}"), output("c2", "no")];
     assert_eq!(input.as_array().unwrap()[1..8], expected);
-    let elsewhere = body(&request(history(carry)), "gpt-5-mini");
-    assert!(!elsewhere.to_string().contains("reasoning\","), "another model would refuse them: {elsewhere}");
+    let other_model = body(&request(history(carry)), "gpt-5-mini");
+    assert!(!other_model.to_string().contains("reasoning\","), "another model would refuse them: {other_model}");
 }
 
 #[test]
-fn some_servers_want_each_result_beside_its_call() {
-    let carry = origin("deepseek-chat").seal(kept());
+fn some_servers_need_each_result_beside_its_call() {
+    let carry = origin("deepseek-chat").label(carried());
     let input = body_with(&request(history(carry)), "deepseek-chat", true)["input"].clone();
     let kinds: Vec<&str> = input.as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap_or("message")).collect();
     let expected = [
@@ -138,25 +138,25 @@ fn some_servers_want_each_result_beside_its_call() {
 }
 
 #[test]
-fn what_was_kept_of_another_text_is_let_go() {
+fn carried_data_of_a_changed_message_is_ignored() {
     let plain = body(&request(history(None)), "gpt-5")["input"].clone();
     let changed = |change: &dyn Fn(&mut Value)| {
-        let mut kept = kept();
-        change(&mut kept);
-        body(&request(history(origin("gpt-5").seal(kept))), "gpt-5")["input"].clone()
+        let mut content = carried();
+        change(&mut content);
+        body(&request(history(origin("gpt-5").label(content))), "gpt-5")["input"].clone()
     };
-    assert_eq!(changed(&|kept| kept["items"][1]["message"]["bytes"] = json!(4)), plain, "the text was edited");
-    assert_eq!(changed(&|kept| kept["items"][4]["call"] = json!(7)), plain, "a call is gone");
-    assert_eq!(changed(&|kept| drop(kept["items"].as_array_mut().unwrap().pop())), plain, "a call is new");
-    assert_eq!(changed(&|kept| kept["items"] = json!("odd")), plain);
+    assert_eq!(changed(&|content| content["items"][1]["message"]["bytes"] = json!(4)), plain, "the text was edited");
+    assert_eq!(changed(&|content| content["items"][4]["call"] = json!(7)), plain, "a call is gone");
+    assert_eq!(changed(&|content| drop(content["items"].as_array_mut().unwrap().pop())), plain, "a call is new");
+    assert_eq!(changed(&|content| content["items"] = json!("odd")), plain);
     let lonely = json!({"items": [{"message": {"bytes": 4, "id": null, "phase": null}}, {"item": {"type": "reasoning", "id": "rs"}}]});
-    let message = Message::Assistant { content: "Done".into(), calls: vec![], carry: origin("gpt-5").seal(lonely) };
+    let message = Message::Assistant { content: "Done".into(), calls: vec![], carry: origin("gpt-5").label(lonely) };
     let input = body(&request(vec![message]), "gpt-5")["input"].clone();
-    assert_eq!(input, json!([{"role": "assistant", "content": "Done"}]), "a thought with nothing after it is refused");
+    assert_eq!(input, json!([{"role": "assistant", "content": "Done"}]), "reasoning without a following item is rejected");
 }
 
 #[test]
-fn odd_calls_of_the_past_do_not_spoil_the_request() {
+fn invalid_calls_in_the_history_are_made_valid() {
     let calls = vec![HistoryCall { id: "c".into(), name: "größe!".into(), arguments: "{\"a\":".into() }];
     let messages = vec![Message::Assistant { content: String::new(), calls, carry: None }, tool("c", "no")];
     let input = body(&request(messages), "m")["input"].clone();

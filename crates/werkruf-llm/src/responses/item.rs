@@ -1,6 +1,6 @@
-//! One output item, as `output_item.added`, `output_item.done` and the response at the end have it.
+//! One output item, as in `output_item.added`, `output_item.done` and the final response.
 //!
-//! Kinds differ in where they keep what they were asked and what came of it; here it is brought to the same places.
+//! Item types keep their arguments and output in different fields; here they are mapped to the same fields.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use werkruf_contract::CallKind;
 use crate::ProviderItem;
 use crate::raw::{Raw, list, object};
 
-/// What an item says.
+/// The content of an item.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Item {
     pub(crate) kind: String,
@@ -22,17 +22,17 @@ pub(crate) struct Item {
     pub(crate) output: Option<Value>,
     pub(crate) status: Option<String>,
     pub(crate) error: Option<Value>,
-    /// The contents of a message, in order.
+    /// The content of a message, in order.
     pub(crate) parts: Vec<Part>,
-    /// `commentary` or `final_answer`, where the server tells messages apart.
+    /// `commentary` or `final_answer`, if the server distinguishes messages.
     pub(crate) phase: Option<String>,
-    /// All of it, for kinds that are given back as they came.
-    pub(crate) whole: Option<Value>,
-    /// A string that could not be read; its text is lost.
+    /// The whole item, for types that are sent back as received.
+    pub(crate) raw: Option<Value>,
+    /// A string could not be decoded; its text is lost.
     pub(crate) damaged: bool,
 }
 
-/// A piece of a message: said, or refused to say.
+/// A part of a message: text or a refusal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) text: String,
@@ -88,7 +88,7 @@ struct WirePart<'a> {
 }
 
 impl Item {
-    /// Reads an item; `None` when it is no object.
+    /// Decodes an item; `None` if it is not an object.
     pub(crate) fn read(raw: &RawValue) -> Option<Self> {
         let wire: WireItem<'_> = object(raw)?;
         let mut item = Self { kind: exact(wire.kind).unwrap_or_default(), ..Self::default() };
@@ -109,8 +109,8 @@ impl Item {
                 item.output = wire.output.and_then(value);
             }
         }
-        if item.is_given_back() {
-            item.whole = value(raw);
+        if item.is_returned_verbatim() {
+            item.raw = value(raw);
         }
         Some(item)
     }
@@ -122,14 +122,14 @@ impl Item {
             return;
         }
         for part in content.into_iter().flat_map(list::<WirePart<'_>>) {
-            // A part of an unknown kind keeps its place: deltas count places.
+            // A part of an unknown type keeps its index, because deltas refer to parts by index.
             let refusal = part.text.is_none() && part.refusal.is_some();
             let text = self.text_of(part.text.or(part.refusal)).unwrap_or_default();
             self.parts.push(Part { text, refusal });
         }
     }
 
-    /// A string as it is, anything else as its own JSON.
+    /// A string as it is, anything else as its JSON.
     fn text_of(&mut self, raw: Raw<'_>) -> Option<String> {
         let raw = raw?.get();
         if !raw.starts_with('"') {
@@ -140,8 +140,8 @@ impl Item {
         text
     }
 
-    /// A call for us to run.
-    pub(crate) fn asked_kind(&self) -> Option<CallKind> {
+    /// The kind of a call that the server must run; `None` for other items.
+    pub(crate) fn requested_call(&self) -> Option<CallKind> {
         match self.kind.as_str() {
             "function_call" => Some(CallKind::Function),
             "custom_tool_call" => Some(CallKind::Custom),
@@ -149,18 +149,18 @@ impl Item {
         }
     }
 
-    /// Something the provider says or thinks, as opposed to what it does.
-    pub(crate) fn is_speech(&self) -> bool {
+    /// Whether the item is text or reasoning of the model, not an action of the provider.
+    pub(crate) fn is_model_output(&self) -> bool {
         matches!(self.kind.as_str(), "message" | "reasoning" | "compaction" | "")
     }
 
-    /// Whether it goes back to the provider as it came. A thought without its seal or its words would be refused.
-    fn is_given_back(&self) -> bool {
-        self.asked_kind().is_none() && self.kind != "message" && !self.kind.is_empty()
+    /// Whether the item may be sent back to the provider as received.
+    fn is_returned_verbatim(&self) -> bool {
+        self.requested_call().is_none() && self.kind != "message" && !self.kind.is_empty()
     }
 
-    /// As the answer shows what the provider does itself.
-    pub(crate) fn shown(&self, output_index: u32, response_id: Option<&str>) -> ProviderItem {
+    /// The item as a `ProviderItem` of the answer.
+    pub(crate) fn to_provider_item(&self, output_index: u32, response_id: Option<&str>) -> ProviderItem {
         ProviderItem {
             kind: self.kind.clone(),
             response_id: response_id.map(str::to_owned),

@@ -24,7 +24,7 @@ async fn fails_with(reply: Reply) -> ModelError {
 }
 
 #[tokio::test]
-async fn streams_text_and_sends_what_it_should() {
+async fn streams_text_and_sends_the_request() {
     let (fake, provider) = fake(vec![Reply::text("Good morning to you").usage(12, 4)]).await;
     let (texts, end) = answer(&provider, hello()).await;
     assert_eq!(texts, ["Good ", "morning ", "to ", "you"]);
@@ -33,11 +33,11 @@ async fn streams_text_and_sends_what_it_should() {
     assert_eq!(end.usage.map(|usage| (usage.input_tokens, usage.output_tokens, usage.total_tokens)), Some((12, 4, 16)));
     assert_eq!((end.model.as_deref(), end.response_id.is_some()), (Some("fake-1"), true));
 
-    let asked = &fake.requests()[0];
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
-    assert_eq!(asked.headers["x-extra"], "header-secret");
-    assert_eq!((asked.user_text(), asked.tool_names()), ("Hello", vec!["test_echo"]));
-    assert_eq!((&asked.body["stream_options"]["include_usage"], &asked.body["max_tokens"]), (&json!(true), &json!(1000)));
+    let sent = &fake.requests()[0];
+    assert_eq!(sent.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(sent.headers["x-extra"], "header-secret");
+    assert_eq!((sent.user_text(), sent.tool_names()), ("Hello", vec!["test_echo"]));
+    assert_eq!((&sent.body["stream_options"]["include_usage"], &sent.body["max_tokens"]), (&json!(true), &json!(1000)));
 }
 
 #[tokio::test]
@@ -45,13 +45,13 @@ async fn text_arrives_before_the_answer_ends() {
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("one two").gate(gate.clone())]).await;
     let mut stream = provider.stream(hello()).await.unwrap();
-    assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held at the gate");
+    assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held by the gate");
     gate.open();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("two".into())));
 }
 
 #[tokio::test]
-async fn calls_arrive_whole_whatever_the_server_does() {
+async fn calls_are_assembled_from_any_server_variant() {
     let calls = || vec![call("test_echo", json!({"value": "ä 1"})), call("test_echo", json!({"value": "2"}))];
     let replies = vec![
         Reply::calls(calls()).with_text("Wait."),
@@ -73,7 +73,7 @@ async fn calls_arrive_whole_whatever_the_server_does() {
 }
 
 #[tokio::test]
-async fn odd_calls_stay_as_they_are() {
+async fn invalid_calls_are_not_changed() {
     let calls = vec![call_raw("test_echo", "{\"value\": ").with_id(""), call_raw("test_echo", "").with_id("")];
     let (_fake, provider) = fake(vec![Reply::calls(calls)]).await;
     let end = answer(&provider, hello()).await.1.unwrap();
@@ -82,7 +82,7 @@ async fn odd_calls_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_no_text() {
+async fn a_refusal_is_not_text() {
     let (_fake, provider) = fake(vec![Reply::refusal("I will not.")]).await;
     let (texts, end) = answer(&provider, hello()).await;
     assert!(texts.is_empty());
@@ -90,7 +90,7 @@ async fn a_refusal_is_no_text() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_streamed_is_understood() {
+async fn a_body_that_is_not_streamed_is_read() {
     let body = json!({"id": "c", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi", "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}}]}, "finish_reason": "tool_calls"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}});
@@ -102,14 +102,14 @@ async fn a_body_that_is_not_streamed_is_understood() {
 }
 
 #[tokio::test]
-async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
+async fn a_call_without_a_result_is_rejected() {
     let (fake, provider) = fake(vec![Reply::text("Fine")]).await;
     let calls = vec![HistoryCall { id: "call_1".into(), name: "test_echo".into(), arguments: "{}".into() }];
     let mut history = vec![Message::user("Hello"), Message::Assistant { content: String::new(), calls, carry: None }];
     let error = answer(&provider, request(history.clone())).await.1.unwrap_err();
     assert_eq!(error.fault, ModelFault::Refused { status: 400 });
     assert!(error.message.contains("call_1") && !error.is_retryable());
-    assert_eq!(fake.replies_left(), 1, "a refused request takes no reply");
+    assert_eq!(fake.replies_left(), 1, "a rejected request uses no reply");
 
     history.push(Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() });
     assert_eq!(answer(&provider, request(history)).await.1.unwrap().text, "Fine");
@@ -119,9 +119,9 @@ async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
 }
 
 #[tokio::test]
-async fn error_statuses_keep_their_wait_and_lose_the_keys() {
-    let words = format!("{}bad key {KEY} and header-secret", "x".repeat(440));
-    let error = fails_with(Reply::status(429).retry_after(7).message(&words)).await;
+async fn error_statuses_have_retry_after_and_redacted_messages() {
+    let text = format!("{}bad key {KEY} and header-secret", "x".repeat(440));
+    let error = fails_with(Reply::status(429).retry_after(7).message(&text)).await;
     assert_eq!((error.fault, error.retry_after), (ModelFault::Refused { status: 429 }, Some(Duration::from_secs(7))));
     assert!(
         error.message.contains("[redacted]") && !error.message.contains("sk-test") && !error.message.contains("header-secret"),
@@ -134,7 +134,7 @@ async fn error_statuses_keep_their_wait_and_lose_the_keys() {
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_is_a_refusal() {
+async fn an_error_inside_the_stream_is_an_error_status() {
     let error = fails_with(Reply::text("So far").error_in_stream(json!({"message": format!("no {KEY}"), "code": 429}))).await;
     assert_eq!((error.fault, error.received.as_str()), (ModelFault::Refused { status: 429 }, "So far"));
     assert_eq!(error.message, "no [redacted]");
@@ -153,12 +153,12 @@ async fn a_stream_that_ends_early_is_incomplete() {
 }
 
 #[tokio::test]
-async fn a_page_is_no_answer() {
+async fn a_web_page_is_a_protocol_error() {
     assert_eq!(fails_with(Reply::bytes("text/html", "<html>Sign in</html>")).await.fault, ModelFault::Protocol);
 }
 
 #[tokio::test]
-async fn deadlines_strike() {
+async fn deadlines_end_the_request() {
     let fake = FakeModel::start().await;
     fake.script(vec![Reply::text("never").hang(), Reply::text("one two").hang_mid_stream()]);
     let quick = ChatProvider::new(ServerConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
@@ -172,12 +172,12 @@ async fn deadlines_strike() {
 }
 
 #[tokio::test]
-async fn leaving_closes_the_connection() {
+async fn dropping_the_stream_closes_the_connection() {
     let (fake, provider) = fake(vec![Reply::text("one two").hang_mid_stream()]).await;
     let mut stream = provider.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())));
     drop(stream);
-    tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake notices that the client left");
+    tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake model notices the closed connection");
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn a_gate_before_the_head_holds_the_answer() {
 }
 
 #[tokio::test]
-async fn nobody_there_means_nothing_was_sent() {
+async fn a_refused_connection_means_nothing_was_sent() {
     let (fake, provider) = fake(vec![]).await;
     fake.stop().await;
     let error = answer(&provider, hello()).await.1.unwrap_err();
@@ -204,7 +204,7 @@ async fn nobody_there_means_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn lists_models_and_refuses_bad_configuration() {
+async fn lists_models_and_rejects_bad_configuration() {
     let (_fake, provider) = fake(vec![]).await;
     assert_eq!(provider.models().await.unwrap(), ["fake-1", "fake-2"]);
     assert_eq!((provider.name(), provider.default_model()), ("fake", "fake-1"));

@@ -1,4 +1,4 @@
-//! The clients against the fake model: what they send, what they make of answers, and how they fail.
+//! The clients against the fake model: requests, decoded answers and errors.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests are tests")]
 
 mod chat;
@@ -14,7 +14,7 @@ use werkruf_llm::{
 };
 
 const KEY: &str = "sk-test-0123456789abcdef";
-/// Long enough never to strike, short enough to end a test that is stuck.
+/// Long enough never to expire in a passing test, short enough to end a test that hangs.
 const PATIENT: Duration = Duration::from_secs(20);
 const IMPATIENT: Duration = Duration::from_millis(50);
 
@@ -55,7 +55,7 @@ fn hello() -> ModelRequest {
     request(vec![Message::user("Hello")])
 }
 
-/// The texts as they came, and the end.
+/// The text deltas and the result.
 async fn answer(provider: &dyn Provider, request: ModelRequest) -> (Vec<String>, Result<Answer, ModelError>) {
     let mut texts = Vec::new();
     let mut stream = match provider.stream(request).await {

@@ -26,7 +26,7 @@ async fn fails_with(reply: Reply) -> ModelError {
 }
 
 #[tokio::test]
-async fn streams_text_and_sends_what_it_should() {
+async fn streams_text_and_sends_the_request() {
     let (fake, provider) = fake(vec![Reply::text("Good morning to you").usage(12, 4)]).await;
     let (texts, end) = answer(&provider, hello()).await;
     assert_eq!(texts, ["Good ", "morning ", "to ", "you"]);
@@ -35,11 +35,11 @@ async fn streams_text_and_sends_what_it_should() {
     assert_eq!(end.usage.map(|usage| (usage.input_tokens, usage.output_tokens, usage.total_tokens)), Some((12, 4, 16)));
     assert_eq!((end.model.as_deref(), end.response_id.as_deref()), (Some("fake-1"), Some("resp_fake_1")));
 
-    let asked = &fake.requests()[0];
-    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
-    assert_eq!(asked.headers["x-extra"], "header-secret");
-    assert_eq!((asked.user_text(), asked.tool_names()), ("Hello", vec!["test_echo"]));
-    let body = &asked.body;
+    let sent = &fake.requests()[0];
+    assert_eq!(sent.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(sent.headers["x-extra"], "header-secret");
+    assert_eq!((sent.user_text(), sent.tool_names()), ("Hello", vec!["test_echo"]));
+    let body = &sent.body;
     assert_eq!((&body["max_output_tokens"], &body["store"], &body["instructions"]), (&json!(1000), &json!(false), &json!("Be brief.")));
 }
 
@@ -48,13 +48,13 @@ async fn text_arrives_before_the_answer_ends() {
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("one two").gate(gate.clone())]).await;
     let mut stream = provider.stream(hello()).await.unwrap();
-    assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held at the gate");
+    assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())), "the rest is still held by the gate");
     gate.open();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("two".into())));
 }
 
 #[tokio::test]
-async fn calls_arrive_whole_with_their_own_ids_and_places() {
+async fn calls_are_assembled_with_their_ids_and_indexes() {
     let calls = || vec![call("test_echo", json!({"value": "ä 1"})), call("test_echo", json!({"value": "2"}))];
     let replies = vec![
         Reply::calls(calls()).with_text("Wait."),
@@ -62,9 +62,9 @@ async fn calls_arrive_whole_with_their_own_ids_and_places() {
         Reply::calls(calls()).object_arguments(),
         Reply::calls(calls()).thinks("sealed").finish("stop"),
     ];
-    let places = [(1, 2), (0, 1), (0, 1), (1, 2)];
+    let indexes = [(1, 2), (0, 1), (0, 1), (1, 2)];
     let (_fake, provider) = fake(replies).await;
-    for (reply, (first, second)) in places.into_iter().enumerate() {
+    for (reply, (first, second)) in indexes.into_iter().enumerate() {
         let end = answer(&provider, hello()).await.1.unwrap();
         assert!(end.executable, "reply {reply}");
         let found: Vec<_> = end
@@ -79,7 +79,7 @@ async fn calls_arrive_whole_with_their_own_ids_and_places() {
 }
 
 #[tokio::test]
-async fn odd_calls_stay_as_they_are() {
+async fn invalid_calls_are_not_changed() {
     let calls = vec![call_raw("test_echo", "{\"value\": ").with_id(""), call_raw("test_echo", "").with_id("")];
     let (_fake, provider) = fake(vec![Reply::calls(calls)]).await;
     let end = answer(&provider, hello()).await.1.unwrap();
@@ -88,7 +88,7 @@ async fn odd_calls_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_no_text() {
+async fn a_refusal_is_not_text() {
     let (_fake, provider) = fake(vec![Reply::refusal("I will not.")]).await;
     let (texts, end) = answer(&provider, hello()).await;
     assert!(texts.is_empty());
@@ -96,16 +96,16 @@ async fn a_refusal_is_no_text() {
 }
 
 #[tokio::test]
-async fn what_the_provider_runs_is_told_while_it_runs() {
+async fn provider_items_are_emitted_while_they_run() {
     let item = json!({"type": "mcp_call", "id": "mcp_1", "name": "search", "server_label": "crm", "arguments": "{}", "output": "3 found",
         "error": null, "status": "completed"});
     let gate = Gate::after(1);
     let (_fake, provider) = fake(vec![Reply::text("Three").runs(item).gate(gate.clone())]).await;
     let mut stream = provider.stream(hello()).await.unwrap();
-    let Delta::ItemStarted(started) = stream.next().await.unwrap().unwrap() else { panic!("it has begun") };
+    let Delta::ItemStarted(started) = stream.next().await.unwrap().unwrap() else { panic!("the item started") };
     assert_eq!((started.status.as_deref(), started.output), (Some("in_progress"), None));
     gate.open();
-    let Delta::ItemFinished(finished) = stream.next().await.unwrap().unwrap() else { panic!("it has ended") };
+    let Delta::ItemFinished(finished) = stream.next().await.unwrap().unwrap() else { panic!("the item finished") };
     assert_eq!((finished.output.clone(), finished.call_kind(), finished.output_index), (Some(json!("3 found")), Some(CallKind::Mcp), 0));
     let mut end = None;
     while let Some(delta) = stream.next().await {
@@ -118,7 +118,7 @@ async fn what_the_provider_runs_is_told_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_streamed_is_understood() {
+async fn a_body_that_is_not_streamed_is_read() {
     let body = json!({"id": "r", "object": "response", "model": "m", "status": "completed", "error": null, "output": [
         {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]},
         {"type": "function_call", "id": "fc", "call_id": "a", "name": "f", "arguments": "{\"x\":1}"}],
@@ -133,14 +133,14 @@ async fn a_body_that_is_not_streamed_is_understood() {
 }
 
 #[tokio::test]
-async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
+async fn a_call_without_a_result_is_rejected() {
     let (fake, provider) = fake(vec![Reply::text("Fine")]).await;
     let calls = vec![HistoryCall { id: "call_1".into(), name: "test_echo".into(), arguments: "{}".into() }];
     let mut history = vec![Message::user("Hello"), Message::Assistant { content: String::new(), calls, carry: None }];
     let error = answer(&provider, request(history.clone())).await.1.unwrap_err();
     assert_eq!(error.fault, ModelFault::Refused { status: 400 });
     assert!(error.message.contains("No tool output found for function call call_1") && !error.is_retryable());
-    assert_eq!(fake.replies_left(), 1, "a refused request takes no reply");
+    assert_eq!(fake.replies_left(), 1, "a rejected request uses no reply");
 
     history.push(Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() });
     assert_eq!(answer(&provider, request(history)).await.1.unwrap().text, "Fine");
@@ -150,7 +150,7 @@ async fn a_history_with_calls_is_taken_and_a_broken_one_refused() {
 }
 
 #[tokio::test]
-async fn sealed_thoughts_go_back_with_the_next_request() {
+async fn encrypted_reasoning_goes_back_with_the_next_request() {
     let (fake, provider) =
         fake(vec![Reply::calls(vec![call("test_echo", json!({}))]).with_text("Wait.").thinks("sealed"), Reply::text("Fine")]).await;
     let first = answer(&provider, hello()).await.1.unwrap();
@@ -163,23 +163,23 @@ async fn sealed_thoughts_go_back_with_the_next_request() {
         Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() },
     ];
     assert_eq!(answer(&provider, request(history)).await.1.unwrap().text, "Fine");
-    let asked = fake.requests()[1].clone();
-    let kinds: Vec<&str> = asked.messages().iter().map(|item| item["type"].as_str().unwrap_or("user")).collect();
+    let sent = fake.requests()[1].clone();
+    let kinds: Vec<&str> = sent.messages().iter().map(|item| item["type"].as_str().unwrap_or("user")).collect();
     assert_eq!(kinds, ["user", "reasoning", "message", "function_call", "function_call_output"]);
-    assert_eq!(asked.messages()[1]["encrypted_content"], "sealed");
+    assert_eq!(sent.messages()[1]["encrypted_content"], "sealed");
 }
 
 #[tokio::test]
-async fn error_statuses_keep_their_wait_and_lose_the_keys() {
-    let words = format!("{}bad key {KEY} and header-secret", "x".repeat(440));
-    let error = fails_with(Reply::status(429).retry_after(7).message(&words)).await;
+async fn error_statuses_have_retry_after_and_redacted_messages() {
+    let text = format!("{}bad key {KEY} and header-secret", "x".repeat(440));
+    let error = fails_with(Reply::status(429).retry_after(7).message(&text)).await;
     assert_eq!((error.fault, error.retry_after), (ModelFault::Refused { status: 429 }, Some(Duration::from_secs(7))));
     assert!(error.message.contains("[redacted]") && !error.message.contains("sk-test") && !error.message.contains("header-secret"));
     assert_eq!(fails_with(Reply::status(500)).await.fault, ModelFault::Refused { status: 500 });
 }
 
 #[tokio::test]
-async fn an_error_inside_the_stream_is_a_refusal() {
+async fn an_error_inside_the_stream_is_an_error_status() {
     let error = fails_with(Reply::text("So far").error_in_stream(json!({"message": format!("no {KEY}"), "code": 429}))).await;
     assert_eq!((error.fault, error.received.as_str()), (ModelFault::Refused { status: 429 }, "So far"));
     assert_eq!(error.message, "no [redacted]");
@@ -198,7 +198,7 @@ async fn a_stream_that_ends_early_is_incomplete() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_by_its_limit_is_shown_but_runs_nothing() {
+async fn a_truncated_answer_is_shown_but_not_executable() {
     let (_fake, provider) = fake(vec![Reply::calls(vec![call("test_echo", json!({}))]).with_text("I look").finish("length")]).await;
     let end = answer(&provider, hello()).await.1.unwrap();
     assert_eq!((end.text.as_str(), end.finish.as_deref(), end.executable, end.calls.len()), ("I look", Some("incomplete"), false, 1));
@@ -206,12 +206,12 @@ async fn an_answer_cut_by_its_limit_is_shown_but_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_is_no_answer() {
+async fn a_web_page_is_a_protocol_error() {
     assert_eq!(fails_with(Reply::bytes("text/html", "<html>Sign in</html>")).await.fault, ModelFault::Protocol);
 }
 
 #[tokio::test]
-async fn deadlines_strike_and_leaving_closes_the_connection() {
+async fn deadlines_end_the_request_and_dropping_the_stream_closes_the_connection() {
     let fake = FakeModel::start().await;
     fake.script(vec![Reply::text("never").hang(), Reply::text("one two").hang_mid_stream(), Reply::text("one two").hang_mid_stream()]);
     let quick = ResponsesProvider::new(ServerConfig { first_byte: IMPATIENT, ..config(fake.base_url()) }).unwrap();
@@ -225,11 +225,11 @@ async fn deadlines_strike_and_leaving_closes_the_connection() {
     let mut stream = patient.stream(hello()).await.unwrap();
     assert_eq!(stream.next().await.unwrap(), Ok(Delta::Text("one ".into())));
     drop(stream);
-    tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake notices that the client left");
+    tokio::time::timeout(PATIENT, fake.quiet()).await.expect("the fake model notices the closed connection");
 }
 
 #[tokio::test]
-async fn nobody_there_means_nothing_was_sent() {
+async fn a_refused_connection_means_nothing_was_sent() {
     let (fake, provider) = fake(vec![]).await;
     assert_eq!(provider.models().await.unwrap(), ["fake-1", "fake-2"]);
     assert_eq!((provider.name(), provider.default_model()), ("fake", "fake-1"));
@@ -240,7 +240,7 @@ async fn nobody_there_means_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn answers_are_recorded_without_keys_and_can_be_inspected() {
+async fn recordings_have_no_keys_and_can_be_inspected() {
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeModel::start().await;
     let calls = || Reply::calls(vec![call("test_echo", json!({"value": KEY}))]).with_text("Look: header-secret").without_index();
@@ -256,9 +256,9 @@ async fn answers_are_recorded_without_keys_and_can_be_inspected() {
     let bytes = std::fs::read(&files[0]).unwrap();
     let text = String::from_utf8(bytes.clone()).unwrap();
     assert!(!text.contains("sk-test") && !text.contains("header-secret") && !text.to_lowercase().contains("authorization"), "{text}");
-    let said = inspect(WireApi::Responses, &bytes, 7);
-    assert_eq!((&said["text"], &said["executable"]), (&json!("Look: [redacted]"), &json!(true)));
-    assert_eq!(said["tool_calls"][0]["arguments"], "{\"value\":\"[redacted]\"}");
+    let inspected = inspect(WireApi::Responses, &bytes, 7);
+    assert_eq!((&inspected["text"], &inspected["executable"]), (&json!("Look: [redacted]"), &json!(true)));
+    assert_eq!(inspected["tool_calls"][0]["arguments"], "{\"value\":\"[redacted]\"}");
     let cut = inspect(WireApi::Responses, &std::fs::read(&files[1]).unwrap(), 0);
     assert_eq!(cut["executable"], false);
 }

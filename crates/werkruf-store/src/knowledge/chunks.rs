@@ -1,74 +1,74 @@
-//! A document as chunks: whole paragraphs of about a thousand characters, no overlap, each with the headings above it.
+//! Splits a document into chunks of whole paragraphs, about a thousand characters long, without overlap, each with its headings.
 //!
-//! Paragraphs, tables and code stay whole where they can. Only a block beyond the hard limit is cut, at sentences, and only there does
-//! a sentence stand in two chunks.
+//! Paragraphs, tables and code are kept whole if possible. Only a block above the hard limit is split, at sentences, and only
+//! then is a sentence part of two chunks.
 
-/// What a chunk of several blocks should have, what a piece of a long block may have, and what a block may have before it is cut. In
-/// characters. A block a little over the limit stays whole: its last sentences alone would be found by nothing.
+/// In characters: the target size of a chunk of several blocks, the maximum size of a piece of a long block, and the size above which a block
+/// is split. A block slightly above the maximum piece size is kept whole, because its last sentences alone would match no query.
 const TARGET: usize = 1_000;
-const PIECE: usize = 1_600;
+const MAX_PIECE: usize = 1_600;
 const LIMIT: usize = 2_000;
-/// About what a sentence has; so much over its share may a piece be.
+/// The approximate length of a sentence; a piece may exceed its equal share by this much.
 const SENTENCE: usize = 100;
-/// Tables and code are of no use in pieces; beyond this they are cut at lines all the same.
-const SOLID_LIMIT: usize = 6_000;
+/// Tables and code are useless in pieces; only above this size are they split, at lines.
+const INDIVISIBLE_LIMIT: usize = 6_000;
 
-/// A piece of a document.
+/// A chunk of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// The headings above it, outermost first, joined by " > ".
+    /// The headings of the chunk, outermost first, joined by " > ".
     pub heading: String,
-    /// What is shown.
+    /// The text to show.
     pub content: String,
 }
 
 impl Chunk {
-    /// What is indexed and embedded: the title and the headings belong to every piece.
+    /// The text that is indexed and embedded: every chunk includes the title and the headings.
     pub fn indexed(title: &str, heading: &str, content: &str) -> String {
         let lines: Vec<&str> = [title.trim(), heading, content].into_iter().filter(|line| !line.is_empty()).collect();
         lines.join("\n")
     }
 }
 
-/// A paragraph, a list, a table, a piece of code.
+/// A paragraph, list, table or code block.
 struct Block {
     text: String,
-    /// Tables and code.
-    solid: bool,
+    /// True for tables and code.
+    indivisible: bool,
 }
 
-/// Cuts a document, Markdown or plain.
+/// Splits a document, Markdown or plain text.
 pub fn chunks(text: &str) -> Vec<Chunk> {
-    let mut cutter = Cutter::default();
+    let mut chunker = Chunker::default();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let trimmed = line.trim();
         if let Some(fence) = ["```", "~~~"].into_iter().find(|fence| trimmed.starts_with(fence)) {
-            cutter.end_block(false);
-            cutter.line(line);
+            chunker.end_block(false);
+            chunker.line(line);
             for inside in lines.by_ref() {
-                cutter.line(inside);
+                chunker.line(inside);
                 if inside.trim().starts_with(fence) {
                     break;
                 }
             }
-            cutter.end_block(true);
+            chunker.end_block(true);
         } else if let Some((level, heading)) = heading(trimmed) {
-            cutter.end_block(false);
-            cutter.open(level, heading);
+            chunker.end_block(false);
+            chunker.start_section(level, heading);
         } else if trimmed.is_empty() {
-            cutter.end_block(false);
+            chunker.end_block(false);
         } else {
-            cutter.line(line.trim_end());
+            chunker.line(line.trim_end());
         }
     }
-    cutter.end_block(false);
-    cutter.flush();
-    cutter.keep_empty_section(1);
-    cutter.done
+    chunker.end_block(false);
+    chunker.flush();
+    chunker.add_empty_section(1);
+    chunker.done
 }
 
-/// `## Heading ##` → 2 and its words.
+/// `## Heading ##` → 2 and its text.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     let words = line.get(level..)?.strip_prefix([' ', '\t'])?.trim_end_matches('#').trim();
@@ -76,17 +76,17 @@ fn heading(line: &str) -> Option<(usize, &str)> {
 }
 
 #[derive(Default)]
-struct Cutter {
+struct Chunker {
     done: Vec<Chunk>,
     path: Vec<(usize, String)>,
-    /// Whether anything stands under the innermost heading.
+    /// Whether the innermost heading has any text below it.
     has_body: bool,
     block: String,
-    /// What the next chunk holds so far.
+    /// The text of the next chunk so far.
     pending: String,
 }
 
-impl Cutter {
+impl Chunker {
     fn line(&mut self, line: &str) {
         if !self.block.is_empty() {
             self.block.push('\n');
@@ -100,39 +100,39 @@ impl Cutter {
             return;
         }
         let text = std::mem::take(&mut self.block);
-        let solid = code || is_table(&text);
+        let indivisible = code || is_table(&text);
         self.has_body = true;
-        self.take(&Block { text, solid });
+        self.add_block(&Block { text, indivisible });
     }
 
-    /// A heading ends the chunk and changes the path.
-    fn open(&mut self, level: usize, heading: &str) {
+    /// A heading ends the chunk and changes the heading path.
+    fn start_section(&mut self, level: usize, heading: &str) {
         self.flush();
-        self.keep_empty_section(level);
+        self.add_empty_section(level);
         self.path.retain(|(above, _)| *above < level);
         self.path.push((level, heading.to_owned()));
         self.has_body = false;
     }
 
-    /// A heading with nothing below it is all there is to find of its section.
-    fn keep_empty_section(&mut self, next: usize) {
+    /// Adds a chunk for a heading without text below it, so that the heading can be found.
+    fn add_empty_section(&mut self, next: usize) {
         if let Some((level, heading)) = self.path.last().filter(|_| !self.has_body)
             && *level >= next
         {
-            self.done.push(Chunk { heading: self.above(), content: heading.clone() });
+            self.done.push(Chunk { heading: self.heading_path(), content: heading.clone() });
         }
     }
 
-    fn above(&self) -> String {
+    fn heading_path(&self) -> String {
         self.path.iter().map(|(_, heading)| heading.as_str()).collect::<Vec<_>>().join(" > ")
     }
 
-    fn take(&mut self, block: &Block) {
+    fn add_block(&mut self, block: &Block) {
         let size = count(&block.text);
-        if size > if block.solid { SOLID_LIMIT } else { LIMIT } {
+        if size > if block.indivisible { INDIVISIBLE_LIMIT } else { LIMIT } {
             self.flush();
-            let pieces = if block.solid { by_lines(&block.text) } else { by_sentences(&block.text) };
-            let heading = self.above();
+            let pieces = if block.indivisible { by_lines(&block.text) } else { by_sentences(&block.text) };
+            let heading = self.heading_path();
             self.done.extend(pieces.into_iter().map(|content| Chunk { heading: heading.clone(), content }));
             return;
         }
@@ -148,7 +148,7 @@ impl Cutter {
     fn flush(&mut self) {
         if !self.pending.is_empty() {
             let content = std::mem::take(&mut self.pending);
-            self.done.push(Chunk { heading: self.above(), content });
+            self.done.push(Chunk { heading: self.heading_path(), content });
         }
     }
 }
@@ -161,17 +161,17 @@ fn count(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Pieces of whole lines.
+/// Splits into pieces of whole lines.
 fn by_lines(text: &str) -> Vec<String> {
-    gather(text.lines().flat_map(|line| hard_cut(line, PIECE)), "\n", PIECE, false)
+    gather(text.lines().flat_map(|line| split_long(line, MAX_PIECE)), "\n", MAX_PIECE, false)
 }
 
-/// Pieces of whole sentences, about equally long: a few sentences left over would be found by nothing. The last of one is the first
-/// of the next.
+/// Splits into pieces of whole sentences with about equal lengths, because a short remainder would match no query. The last sentence of a
+/// piece is the first of the next.
 fn by_sentences(text: &str) -> Vec<String> {
     let size = count(text);
-    let even = (size.div_ceil(size.div_ceil(PIECE)) + SENTENCE).min(PIECE);
-    gather(sentences(text).into_iter().flat_map(|sentence| hard_cut(sentence, PIECE)), " ", even, true)
+    let even = (size.div_ceil(size.div_ceil(MAX_PIECE)) + SENTENCE).min(MAX_PIECE);
+    gather(sentences(text).into_iter().flat_map(|sentence| split_long(sentence, MAX_PIECE)), " ", even, true)
 }
 
 fn gather<'a>(parts: impl Iterator<Item = &'a str>, between: &str, target: usize, overlap: bool) -> Vec<String> {
@@ -180,7 +180,7 @@ fn gather<'a>(parts: impl Iterator<Item = &'a str>, between: &str, target: usize
     for part in parts {
         if !piece.is_empty() && count(&piece) + count(part) > target {
             done.push(std::mem::take(&mut piece));
-            // A sentence that fills a chunk would only be said twice.
+            // A sentence that fills much of a chunk is not repeated.
             if overlap && count(last) + count(part) <= target && count(last) < target / 3 {
                 piece.push_str(last);
             }
@@ -197,7 +197,7 @@ fn gather<'a>(parts: impl Iterator<Item = &'a str>, between: &str, target: usize
     done
 }
 
-/// Ends at `.`, `!`, `?`, `…` or `:` before a blank.
+/// Splits after `.`, `!`, `?` or `…` before white space.
 fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let (mut start, mut ended) = (0, false);
@@ -213,8 +213,8 @@ fn sentences(text: &str) -> Vec<&str> {
     found
 }
 
-/// What has no end of its own is cut at blanks, or anywhere.
-fn hard_cut(text: &str, most: usize) -> Vec<&str> {
+/// Splits text without sentence or line ends at white space, or anywhere if there is none.
+fn split_long(text: &str, most: usize) -> Vec<&str> {
     let mut rest = text;
     let mut found = Vec::new();
     while let Some((limit, _)) = rest.char_indices().nth(most) {

@@ -12,7 +12,7 @@ fn paragraphs_stay_whole_and_share_a_chunk_under_one_heading() {
 }
 
 #[test]
-fn a_long_paragraph_is_cut_at_sentences_with_one_of_overlap() {
+fn a_long_paragraph_is_split_at_sentences_with_one_sentence_of_overlap() {
     let text: String = (0..60).map(|n| format!("Dies ist der Satz mit der Nummer {n} und noch ein paar Worten. ")).collect();
     let found = chunks(&text);
     assert!(found.len() > 2);
@@ -26,7 +26,7 @@ fn a_long_paragraph_is_cut_at_sentences_with_one_of_overlap() {
 }
 
 #[test]
-fn code_and_tables_are_not_torn() {
+fn code_and_tables_are_not_split() {
     let rows: String = (0..80).map(|n| format!("| {n} | a cell with some words |\n")).collect();
     let code = format!("```\n{}\n\n# no heading\n```", "let x = 1;\n".repeat(150));
     let found = chunks(&format!("Before.\n\n{rows}\n\n{code}\n\nAfter."));
@@ -36,13 +36,13 @@ fn code_and_tables_are_not_torn() {
 }
 
 #[test]
-fn a_heading_without_a_body_is_found_too() {
+fn a_heading_without_text_is_a_chunk() {
     let found = chunks("# A\n\n## Empty\n\n## Full\n\nText.");
     assert_eq!(found.iter().map(|chunk| chunk.heading.as_str()).collect::<Vec<_>>(), ["A > Empty", "A > Full"]);
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn an_empty_document_has_no_chunks() {
     assert!(chunks(" \n\n\t\n").is_empty());
 }
 
@@ -56,7 +56,7 @@ proptest! {
         }
         for chunk in &found {
             prop_assert!(!chunk.content.trim().is_empty());
-            prop_assert!(count(&chunk.content) <= SOLID_LIMIT);
+            prop_assert!(count(&chunk.content) <= INDIVISIBLE_LIMIT);
         }
     }
 }

@@ -1,30 +1,30 @@
-//! German compounds by their parts, over the collection's own vocabulary: "Prämienmeilen" is found by "Meilen".
+//! Splits German compounds with the vocabulary of the collection, so that "Prämienmeilen" is found by "Meilen".
 
 use super::language::Language;
 use super::stem::Stems;
 use super::words::{DigestMap, digest, is_alphabetic, letters};
 
 const MARK: u8 = b'v';
-/// The shortest part, and the shortest word that is tried.
-const PART: usize = 4;
-const SHORTEST: usize = 8;
+/// The minimum length of a part, and of a word that is split.
+const MIN_PART: usize = 4;
+const MIN_WORD: usize = 8;
 const TAIL_ENDINGS: [&str; 6] = ["en", "e", "n", "s", "er", "es"];
 const HEAD_LINKS: [&str; 6] = ["s", "n", "en", "es", "er", "e"];
 const HEAD_MISSING: [&str; 3] = ["e", "en", "n"];
 
-/// How many chunks hold each word, in its flat spelling.
+/// The number of chunks that contain each word, by its flat spelling.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary(DigestMap<u32>);
 
 impl Vocabulary {
-    /// Counts a word that may be a part, by its flat spelling.
+    /// Counts a word that may be a part of compounds.
     pub(super) fn add(&mut self, flat: &str, chunks: u32) {
         *self.0.entry(digest(MARK, flat)).or_default() += chunks;
     }
 
-    /// Whether words of this kind are counted at all.
-    pub(super) fn takes(word: &str) -> bool {
-        letters(word) >= PART && is_alphabetic(word)
+    /// Whether a word can be a part of compounds.
+    pub(super) fn includes(word: &str) -> bool {
+        letters(word) >= MIN_PART && is_alphabetic(word)
     }
 
     pub(super) fn clear(&mut self) {
@@ -35,20 +35,20 @@ impl Vocabulary {
         self.0.get(&digest(MARK, flat)).copied().unwrap_or(0)
     }
 
-    /// Of this word and its shorter forms, the commonest.
+    /// The highest count among the word and its shorter forms.
     fn best(&self, word: &str, endings: &[&str]) -> u32 {
-        let shorter = endings.iter().filter_map(|ending| word.strip_suffix(ending)).filter(|rest| letters(rest) >= PART);
+        let shorter = endings.iter().filter_map(|ending| word.strip_suffix(ending)).filter(|rest| letters(rest) >= MIN_PART);
         shorter.map(|rest| self.count(rest)).fold(self.count(word), u32::max)
     }
 
-    /// The best two parts of a word in flat spelling.
+    /// The two parts of a word in flat spelling with the highest weight.
     fn split<'a>(&self, flat: &'a str) -> Option<(&'a str, &'a str)> {
         let count = letters(flat);
-        if count < SHORTEST || !is_alphabetic(flat) {
+        if count < MIN_WORD || !is_alphabetic(flat) {
             return None;
         }
         let mut best: Option<(u64, (&str, &str))> = None;
-        for (cut, _) in flat.char_indices().skip(PART).take((count + 1).saturating_sub(2 * PART)) {
+        for (cut, _) in flat.char_indices().skip(MIN_PART).take((count + 1).saturating_sub(2 * MIN_PART)) {
             let (head, tail) = flat.split_at(cut);
             let tails = match self.count(tail) {
                 0 => self.best(tail, &TAIL_ENDINGS),
@@ -66,7 +66,7 @@ impl Vocabulary {
         best.map(|(_, parts)| parts)
     }
 
-    /// The stems of a word's parts, or of the word itself where it has none.
+    /// The stems of a word's parts, or of the word itself if it is not a compound.
     pub(super) fn parts(&self, flat: &str, stems: &Stems) -> Vec<String> {
         match self.split(flat) {
             Some((head, tail)) => [head, tail].into_iter().map(|part| stems.of(self.without_link(part), Language::De)).collect(),

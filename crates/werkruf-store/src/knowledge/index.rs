@@ -1,29 +1,29 @@
-//! The index of one collection, in memory, fed from its rows.
+//! The index of one collection, in memory, built from its rows.
 //!
-//! A *form* is a word as written, in a language, and has the chunks it stands in. A *feature* is what is searched by: a stem, a part of
-//! a compound, an identifier, four letters in a row; it has the forms that show it. So every chunk is listed once per word however many
-//! features the word has, and what a compound's parts are can be decided anew without touching a chunk.
+//! A *form* is a word as written, in a language, with the chunks that contain it. A *feature* is what a query matches: a stem, a part of
+//! a compound, an identifier, four letters in a row; it lists its forms. So every chunk is listed once per word, regardless of the
+//! number of features, and the parts of compounds can be recomputed without changing the postings.
 //!
-//! Invariants: a slot is given once and never again; a feature's count of chunks is exact, removals included.
+//! Invariants: a slot is never reused; the chunk count of a feature is exact, also after removals.
 
 use super::compounds::Vocabulary;
 use super::identifiers::identifiers;
 use super::language::Language;
 use super::stem::Stems;
 use super::vectors::Vectors;
-use super::words::{DigestMap, digest, flat, folded, letters, normal, pieces};
+use super::words::{DigestMap, digest, flat, folded, letters, normal, tokens};
 
 pub(super) const STEM: u8 = b's';
 pub(super) const PART: u8 = b'~';
 pub(super) const NAME: u8 = b'=';
 pub(super) const GRAM: u8 = b'#';
-/// Letters of a gram.
+/// The number of letters in a gram.
 const GRAM_LETTERS: usize = 4;
-/// A posting is a slot and a count in 32 bits.
+/// A posting packs a slot and a count into 32 bits.
 const COUNT_BITS: u32 = 8;
-pub(super) const MOST_SLOTS: usize = 1 << (32 - COUNT_BITS);
+pub(super) const MAX_SLOTS: usize = 1 << (32 - COUNT_BITS);
 
-/// A number and how often, packed.
+/// A slot or form number and a count, packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Posting(u32);
 
@@ -43,10 +43,10 @@ impl Posting {
 
 #[derive(Debug)]
 pub(super) struct Form {
-    /// The flat spelling of a word that compounds may be made of.
+    /// The flat spelling, if the word can be a part of compounds.
     flat: Option<Box<str>>,
     german: bool,
-    /// Stem or identifier first, then the grams.
+    /// The stem or identifier first, then the grams.
     features: Box<[u32]>,
     parts: Vec<u32>,
     pub(super) postings: Vec<Posting>,
@@ -64,23 +64,23 @@ impl Form {
 
 #[derive(Debug, Default)]
 pub(super) struct Feature {
-    /// Chunks that show it.
+    /// The number of chunks with this feature.
     pub(super) chunks: u32,
     pub(super) forms: Vec<u32>,
 }
 
-/// A chunk's place.
+/// The data of one chunk.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The database's number of the chunk.
+    /// The number of the chunk in the database.
     pub(super) number: i64,
-    /// What breaks ties: the same in every database.
+    /// Breaks ties; equal in all databases.
     pub(super) document: std::sync::Arc<str>,
     pub(super) ordinal: u32,
-    pub(super) alive: bool,
+    pub(super) live: bool,
     pub(super) words: u32,
     pub(super) grams: u32,
-    /// Its forms, packed like postings.
+    /// The forms in the chunk, packed like postings.
     pub(super) forms: Box<[Posting]>,
 }
 
@@ -107,40 +107,40 @@ pub struct Index {
     by_number: DigestMap<u32>,
     pub(super) vocabulary: Vocabulary,
     pub(super) vectors: Vectors,
-    pub(super) alive: usize,
+    pub(super) live: usize,
     pub(super) words: u64,
     pub(super) grams: u64,
-    /// Changes since the compounds were last decided.
-    unsettled: usize,
-    /// The chunk that last showed a feature, plus one: makes "distinct" cheap.
-    shown: Vec<u32>,
+    /// Changes since the compounds were last updated.
+    changes: usize,
+    /// The slot that last counted a feature, plus one; makes counting distinct features cheap.
+    last_stamp: Vec<u32>,
     postings: usize,
 }
 
 impl Index {
-    /// Adds a chunk; one that is there already is left as it is. False when there is no room.
+    /// Adds a chunk; a chunk that is already indexed is not changed. False if the index is full.
     pub fn add(&mut self, chunk: &IndexedChunk) -> bool {
         let key = chunk.number.cast_unsigned();
         if self.by_number.contains_key(&key) {
             return true;
         }
         let Ok(slot) = u32::try_from(self.slots.len()) else { return false };
-        if self.slots.len() >= MOST_SLOTS {
+        if self.slots.len() >= MAX_SLOTS {
             return false;
         }
         let language = chunk.language.unwrap_or(Language::En);
         let text = normal(&chunk.text);
-        let pieces = pieces(&text);
-        let mut forms = Vec::with_capacity(pieces.len());
-        for piece in pieces.iter().filter(|piece| !language.has_function_word(piece.word)) {
-            forms.push(self.word(piece.word, language));
+        let tokens = tokens(&text);
+        let mut forms = Vec::with_capacity(tokens.len());
+        for token in tokens.iter().filter(|token| !language.has_function_word(token.word)) {
+            forms.push(self.word(token.word, language));
         }
         let words = forms.len();
         let mut grams = 0;
         for form in &forms {
             grams += self.forms[*form as usize].grams();
         }
-        for name in identifiers(&text, &pieces) {
+        for name in identifiers(&text, &tokens) {
             forms.push(self.name(&name));
         }
         forms.sort_unstable();
@@ -153,11 +153,11 @@ impl Index {
         self.postings += forms.len();
         self.words += u64::from(words);
         self.grams += u64::from(grams);
-        self.alive += 1;
-        self.unsettled += 1;
+        self.live += 1;
+        self.changes += 1;
         self.by_number.insert(key, slot);
         let document = std::sync::Arc::clone(&chunk.document_id);
-        self.slots.push(Slot { number: chunk.number, document, ordinal: chunk.ordinal, alive: true, words, grams, forms });
+        self.slots.push(Slot { number: chunk.number, document, ordinal: chunk.ordinal, live: true, words, grams, forms });
         self.vectors.grow(self.slots.len());
         true
     }
@@ -166,13 +166,13 @@ impl Index {
     pub fn remove(&mut self, number: i64) {
         let Some(at) = self.by_number.remove(&number.cast_unsigned()) else { return };
         let slot = &mut self.slots[at as usize];
-        slot.alive = false;
+        slot.live = false;
         let forms = std::mem::take(&mut slot.forms);
         let (words, grams) = (slot.words, slot.grams);
         for form in &forms {
             let postings = &mut self.forms[form.number()].postings;
-            if let Ok(place) = postings.binary_search_by_key(&(at as usize), |posting| posting.number()) {
-                postings.remove(place);
+            if let Ok(position) = postings.binary_search_by_key(&(at as usize), |posting| posting.number()) {
+                postings.remove(position);
             }
         }
         self.count_features(&forms, at, -1);
@@ -180,55 +180,55 @@ impl Index {
         self.postings -= forms.len();
         self.words -= u64::from(words);
         self.grams -= u64::from(grams);
-        self.alive -= 1;
-        self.unsettled += 1;
+        self.live -= 1;
+        self.changes += 1;
     }
 
-    /// Gives a chunk its vector; false when the chunk is gone or the vector does not fit.
+    /// Sets the vector of a chunk; false if the chunk does not exist or the vector has the wrong size.
     pub fn put_vector(&mut self, number: i64, vector: &[f32]) -> bool {
         let Some(slot) = self.by_number.get(&number.cast_unsigned()) else { return false };
         self.vectors.put(*slot as usize, vector)
     }
 
-    /// Forgets all vectors: the collection has another model now.
+    /// Deletes all vectors, because the collection's model changed.
     pub fn drop_vectors(&mut self) {
         self.vectors = Vectors::default();
         self.vectors.grow(self.slots.len());
     }
 
-    /// Chunks that can be found.
+    /// The number of indexed chunks.
     pub const fn len(&self) -> usize {
-        self.alive
+        self.live
     }
 
-    /// Whether nothing can be found.
+    /// Whether no chunks are indexed.
     pub const fn is_empty(&self) -> bool {
-        self.alive == 0
+        self.live == 0
     }
 
-    /// Chunks with a vector.
+    /// The number of chunks with a vector.
     pub const fn embedded(&self) -> usize {
         self.vectors.filled()
     }
 
-    /// Whether so many chunks were removed that the index should be built anew.
-    pub fn is_hollow(&self) -> bool {
-        let dead = self.slots.len() - self.alive;
-        dead > 1_000 && dead > self.alive / 2
+    /// Whether so many chunks were removed that the index should be rebuilt.
+    pub fn needs_rebuild(&self) -> bool {
+        let removed = self.slots.len() - self.live;
+        removed > 1_000 && removed > self.live / 2
     }
 
-    /// About how much memory it takes.
+    /// An estimate of the memory used.
     pub fn bytes(&self) -> usize {
         let features: usize = self.forms.len() * (size_of::<Form>() + 40) + self.features.len() * (size_of::<Feature>() + 32);
         2 * 4 * self.postings + features + self.slots.len() * size_of::<Slot>() + self.vectors.bytes()
     }
 
-    /// Decides anew what compounds consist of, once enough has changed to matter.
-    pub fn settle(&mut self) {
-        if self.unsettled * 10 <= self.alive && self.unsettled < 1_000 || self.unsettled == 0 {
+    /// Recomputes the parts of compounds, once enough chunks have changed.
+    pub fn update_compounds(&mut self) {
+        if self.changes * 10 <= self.live && self.changes < 1_000 || self.changes == 0 {
             return;
         }
-        self.unsettled = 0;
+        self.changes = 0;
         self.vocabulary.clear();
         for form in &self.forms {
             if let Some(flat) = form.flat.as_deref().filter(|_| !form.postings.is_empty()) {
@@ -260,18 +260,18 @@ impl Index {
         self.forms[at].parts = parts;
     }
 
-    /// The parts' counts of chunks, from nothing.
+    /// Recomputes the chunk counts of the parts.
     fn recount_parts(&mut self) {
         for form in &self.forms {
             for part in &form.parts {
                 self.features[*part as usize].chunks = 0;
             }
         }
-        let mut shown = vec![0_u32; self.features.len()];
+        let mut last_stamp = vec![0_u32; self.features.len()];
         for (at, slot) in self.slots.iter().enumerate() {
             let stamp = u32::try_from(at + 1).unwrap_or(u32::MAX);
             for part in slot.forms.iter().flat_map(|form| &self.forms[form.number()].parts) {
-                if std::mem::replace(&mut shown[*part as usize], stamp) != stamp {
+                if std::mem::replace(&mut last_stamp[*part as usize], stamp) != stamp {
                     self.features[*part as usize].chunks += 1;
                 }
             }
@@ -279,12 +279,12 @@ impl Index {
     }
 
     fn count_features(&mut self, forms: &[Posting], slot: u32, change: i32) {
-        // A removal must not meet the stamp of the addition.
-        self.shown.resize(self.features.len(), 0);
+        // A removal uses another stamp than the addition of the same slot.
+        self.last_stamp.resize(self.features.len(), 0);
         let stamp = (slot + 1) | if change < 0 { 1 << 31 } else { 0 };
         for form in forms {
             for feature in self.forms[form.number()].features() {
-                if std::mem::replace(&mut self.shown[feature as usize], stamp) != stamp {
+                if std::mem::replace(&mut self.last_stamp[feature as usize], stamp) != stamp {
                     let chunks = &mut self.features[feature as usize].chunks;
                     *chunks = chunks.saturating_add_signed(change);
                 }
@@ -292,7 +292,7 @@ impl Index {
         }
     }
 
-    /// The form of a word, made where it is new.
+    /// The form of a word; created if it is new.
     fn word(&mut self, word: &str, language: Language) -> u32 {
         let key = digest(b'0' + language as u8, word);
         if let Some(form) = self.by_form.get(&key) {
@@ -301,9 +301,9 @@ impl Index {
         let stem = self.stems.of(word, language);
         let stem = self.feature(STEM, &stem);
         let features = self.with_grams(stem, word);
-        let flat = Vocabulary::takes(word).then(|| flat(word));
+        let flat = Vocabulary::includes(word).then(|| flat(word));
         let german = language == Language::De;
-        // Until the vocabulary is settled a word is its own only part.
+        // Until the compounds are updated, a word is its own only part.
         let own = flat.as_deref().filter(|_| german).map(|flat| self.stems.of(flat, Language::De));
         let parts = own.map(|own| vec![self.feature(PART, &own)]).unwrap_or_default();
         self.form(key, Form { flat: flat.map(Into::into), german, features, parts, postings: Vec::new() })
@@ -319,7 +319,7 @@ impl Index {
         self.form(key, Form { flat: None, german: false, features, parts: Vec::new(), postings: Vec::new() })
     }
 
-    /// A form's own feature, and its grams once each.
+    /// The form's own feature, and its distinct grams.
     fn with_grams(&mut self, first: u32, word: &str) -> Box<[u32]> {
         let mut features = vec![first];
         for gram in grams(word) {
@@ -353,13 +353,13 @@ impl Index {
         number
     }
 
-    /// A feature that some chunk showed once.
-    pub(super) fn known(&self, mark: u8, term: &str) -> Option<u32> {
+    /// The number of an existing feature.
+    pub(super) fn find_feature(&self, mark: u8, term: &str) -> Option<u32> {
         self.by_feature.get(&digest(mark, term)).copied()
     }
 }
 
-/// Every four letters in a row of a folded word that has more than four; a shorter one is a word, and found as one.
+/// All sequences of four letters of a folded word with more than four letters; a shorter word is found as a whole word.
 pub(super) fn grams(word: &str) -> Vec<String> {
     let folded = folded(word);
     if letters(&folded) <= GRAM_LETTERS {

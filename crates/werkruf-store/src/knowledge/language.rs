@@ -1,4 +1,4 @@
-//! The languages that have an analysis of their own, and how a text's language is guessed.
+//! The languages with their own text analysis, and language guessing.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::folded;
 
-/// A language with stems and function words of its own.
+/// A language with its own stemmer and function words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -17,10 +17,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them, in the order of their codes.
+    /// All languages, in the order of their codes.
     pub const ALL: [Self; 3] = [Self::De, Self::En, Self::Es];
 
-    /// The code people write.
+    /// The language code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::De => "de",
@@ -29,19 +29,19 @@ impl Language {
         }
     }
 
-    /// By code or locale: `de`, `de-AT`, `ES_mx`.
+    /// The language of a code or locale: `de`, `de-AT`, `ES_mx`.
     pub fn parse(code: &str) -> Option<Self> {
         let code = code.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
         Self::ALL.into_iter().find(|language| language.code() == code)
     }
 
-    /// Whether the language has this as a function word. Expects a normalised word.
+    /// Whether the word, which must be normalised, is a function word of the language.
     pub(super) fn has_function_word(self, word: &str) -> bool {
         FUNCTION_WORDS[self as usize].contains(word)
     }
 }
 
-/// Texts that carry no subject. Both spellings, with and without accents, because people leave accents out.
+/// Words without a topic, with and without accents, because users omit accents.
 static FUNCTION_WORDS: LazyLock<[HashSet<String>; 3]> = LazyLock::new(|| {
     [GERMAN, ENGLISH, SPANISH].map(|list| list.split_whitespace().flat_map(|word| [word.to_owned(), folded(word)]).collect())
 });
@@ -56,10 +56,10 @@ const SPANISH: &str = "el la los las un una unos unas y o u e pero no de del a a
     cuáles cual cómo como cuándo cuando dónde donde cuánto cuántos cuántas es son fue fueron era eran ser ha han se su sus lo le les este \
     esta estos estas ese esa más muy entre desde hasta";
 
-/// How sure a guess must be: this many more signs than the next language has.
+/// The required lead over the second-best language.
 const MARGIN: usize = 2;
 
-/// The language these normalised words are in, or `None` where too little speaks for one.
+/// The language of these normalised words, or `None` if no language has a clear lead.
 pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Option<Language> {
     let mut signs = [0_usize; 3];
     for word in words {

@@ -1,8 +1,8 @@
-//! The indexes of all collections: made when first asked for, kept in step with their rows, let go when memory is short.
+//! A cache of the indexes of all collections: built on first use, updated from the rows, evicted when memory is short.
 //!
-//! An index knows the change of its collection up to which it has read. Before every search the newest change is looked up, and what
-//! came after is read from the log; so an answer holds everything committed before the question, whoever wrote it. Memory is bounded
-//! by letting go of the collections that were asked least recently; an index can always be made again from the rows.
+//! An index stores the last change of its collection that it has read. Every search first looks up the newest change and reads
+//! the missing ones from the log, so a result includes everything that any process committed before the query. To bound memory, the least
+//! recently used indexes are evicted; an index can always be rebuilt from the rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,79 +11,79 @@ use tokio::sync::RwLock;
 use werkruf_contract::Uuid;
 
 use super::chunks::Chunk;
+use super::collection_languages::CollectionLanguages;
 use super::index::{Index, IndexedChunk};
 use super::rows::{ChangeMark, ChunkRow, Knowledge, REMEMBERED_CHANGES};
-use super::search::{Hit, Question};
-use super::spoken::CollectionLanguages;
+use super::search::{Hit, IndexQuery};
 use crate::StoreError;
 
-/// Rows read at a time; what a reader may hold in memory beside the index.
+/// The number of rows per read; bounds the memory used besides the index.
 const PAGE: u32 = 2_000;
 
 type Key = (Uuid, String);
 
-/// All indexes.
+/// The indexes of all collections.
 pub struct Library {
     store: Arc<dyn Knowledge>,
-    shelves: Mutex<Shelves>,
-    most_bytes: usize,
+    entries: Mutex<Entries>,
+    max_bytes: usize,
 }
 
 #[derive(Default)]
-struct Shelves {
+struct Entries {
     by_key: HashMap<Key, Entry>,
     uses: u64,
 }
 
 struct Entry {
-    shelf: Arc<RwLock<Shelf>>,
+    cached: Arc<RwLock<CollectionIndex>>,
     used: u64,
     bytes: usize,
 }
 
-/// One collection.
+/// The index of one collection.
 #[derive(Default)]
-struct Shelf {
+struct CollectionIndex {
     index: Index,
-    /// The change up to which rows were read.
+    /// The last change that was read.
     read: i64,
-    /// Whose vectors are in the index.
+    /// The model of the vectors in the index.
     model: Option<String>,
-    spoken: CollectionLanguages,
+    languages: CollectionLanguages,
 }
 
-/// A question to a collection.
+/// A search query for one collection.
 #[derive(Debug, Clone, Default)]
 pub struct SearchQuery {
     pub tenant_id: Uuid,
     pub collection: String,
     pub text: String,
-    /// The model of the collection's vectors, and the question's own.
+    /// The model of the collection's vectors, and the vector of the query.
     pub vector: Option<(String, Vec<f32>)>,
-    /// The languages the model knows.
+    /// The languages that the model supports.
     pub model_languages: Vec<String>,
     pub top: usize,
 }
 
-/// What was found, best first.
+/// The search result, best first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SearchResult {
     pub hits: Vec<(ChunkRow, Hit)>,
-    /// The vectors' weight; 0 where none were used.
+    /// The weight of the vectors; 0 if none were used.
     pub alpha: f32,
 }
 
 impl SearchResult {
-    /// Whether the model of the vectors knows the collection's languages, as far as its weight tells.
+    /// Whether the model of the vectors supports the collection's languages, derived from the weight.
     pub fn knows_language(&self) -> bool {
         self.alpha > 0.5
     }
 }
 
 impl Library {
-    /// A library over these rows that takes about this much memory at most, one collection always.
-    pub fn new(store: Arc<dyn Knowledge>, most_bytes: usize) -> Self {
-        Self { store, shelves: Mutex::default(), most_bytes }
+    /// A cache over these rows with about this memory limit; one collection is always kept.
+    pub fn new(store: Arc<dyn Knowledge>, max_bytes: usize) -> Self {
+        Self { store, entries: Mutex::default(), max_bytes }
     }
 
     /// The rows.
@@ -91,77 +91,85 @@ impl Library {
         &self.store
     }
 
-    /// Searches one collection; one that does not exist has nothing.
-    pub async fn search(&self, asked: SearchQuery) -> Result<SearchResult, StoreError> {
-        let tenant_id = asked.tenant_id;
-        let Some(newest) = self.store.newest_change(tenant_id, asked.collection.clone()).await? else { return Ok(SearchResult::default()) };
-        let key = (tenant_id, asked.collection.clone());
-        let shelf = self.shelf(&key);
-        let model = asked.vector.as_ref().map(|(model, _)| model.clone());
-        self.bring_up(&key, &shelf, newest, model.as_deref()).await?;
-        let guard = shelf.read_owned().await;
-        let found = tokio::task::spawn_blocking(move || {
+    /// Searches one collection; a collection that does not exist has no hits.
+    pub async fn search(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
+        let tenant_id = query.tenant_id;
+        let Some(newest) = self.store.newest_change(tenant_id, query.collection.clone()).await? else { return Ok(SearchResult::default()) };
+        let key = (tenant_id, query.collection.clone());
+        let collection_index = self.cached_index(&key);
+        let model = query.vector.as_ref().map(|(model, _)| model.clone());
+        self.catch_up(&key, &collection_index, newest, model.as_deref()).await?;
+        let guard = collection_index.read_owned().await;
+        let searching = tokio::task::spawn_blocking(move || {
             let fits = guard.model == model;
-            let vector = asked.vector.as_ref().filter(|_| fits).map(|(_, vector)| vector.as_slice());
-            let alpha = guard.spoken.alpha(&asked.model_languages);
-            let question = Question { text: &asked.text, languages: guard.spoken.languages(), vector, alpha };
+            let vector = query.vector.as_ref().filter(|_| fits).map(|(_, vector)| vector.as_slice());
+            let alpha = guard.languages.alpha(&query.model_languages);
+            let index_query = IndexQuery { text: &query.text, languages: guard.languages.languages(), vector, alpha };
             let used = if vector.is_some() && guard.index.embedded() > 0 { alpha } else { 0.0 };
-            (guard.index.search(question, asked.top), used)
+            (guard.index.search(index_query, query.top), used)
         });
-        let (hits, alpha) = found.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
+        let (hits, alpha) = searching.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
         let rows = self.store.chunks(tenant_id, hits.iter().map(|hit| hit.number).collect()).await?;
-        // A chunk that went away meanwhile is not shown.
+        // A chunk that was deleted in the meantime is left out.
         let mut rows: HashMap<i64, ChunkRow> = rows.into_iter().map(|row| (row.number, row)).collect();
         let hits = hits.into_iter().filter_map(|hit| Some((rows.remove(&hit.number)?, hit))).collect();
         Ok(SearchResult { hits, alpha })
     }
 
-    /// About how much memory all indexes take.
+    /// An estimate of the memory used by all indexes.
     pub fn bytes(&self) -> usize {
         self.lock().by_key.values().map(|entry| entry.bytes).sum()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shelf(&self, key: &Key) -> Arc<RwLock<Shelf>> {
-        let mut shelves = self.lock();
-        shelves.uses += 1;
-        let used = shelves.uses;
-        let entry = shelves.by_key.entry(key.clone()).or_insert_with(|| Entry { shelf: Arc::default(), used, bytes: 0 });
+    fn cached_index(&self, key: &Key) -> Arc<RwLock<CollectionIndex>> {
+        let mut entries = self.lock();
+        entries.uses += 1;
+        let used = entries.uses;
+        let entry = entries.by_key.entry(key.clone()).or_insert_with(|| Entry { cached: Arc::default(), used, bytes: 0 });
         entry.used = used;
-        Arc::clone(&entry.shelf)
+        Arc::clone(&entry.cached)
     }
 
-    /// Reads what the index does not know yet.
-    async fn bring_up(&self, key: &Key, shelf: &Arc<RwLock<Shelf>>, newest: i64, model: Option<&str>) -> Result<(), StoreError> {
-        let is_current = |shelf: &Shelf| shelf.read >= newest && (model.is_none() || shelf.model.as_deref() == model);
-        if is_current(&*shelf.read().await) {
+    /// Reads the changes that the index does not contain yet.
+    async fn catch_up(
+        &self,
+        key: &Key,
+        collection_index: &Arc<RwLock<CollectionIndex>>,
+        newest: i64,
+        model: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let is_current = |collection_index: &CollectionIndex| {
+            collection_index.read >= newest && (model.is_none() || collection_index.model.as_deref() == model)
+        };
+        if is_current(&*collection_index.read().await) {
             return Ok(());
         }
-        let mut guard = Arc::clone(shelf).write_owned().await;
+        let mut guard = Arc::clone(collection_index).write_owned().await;
         if is_current(&guard) {
             return Ok(());
         }
-        let (mut read, fresh) = (guard.read, guard.read < newest - REMEMBERED_CHANGES || guard.index.is_hollow());
-        if fresh {
+        let (mut read, rebuild) = (guard.read, guard.read < newest - REMEMBERED_CHANGES || guard.index.needs_rebuild());
+        if rebuild {
             read = 0;
-            *guard = Shelf::default();
+            *guard = CollectionIndex::default();
         }
         let (tenant_id, collection) = key.clone();
         let row = self.store.collection(tenant_id, collection.clone(), None).await?.unwrap_or_default();
-        guard.spoken = CollectionLanguages::of(&row.languages);
+        guard.languages = CollectionLanguages::of(&row.languages);
         for removed in self.store.removed_chunks(tenant_id, collection.clone(), read).await? {
             guard.index.remove(removed);
         }
         let guard = self.read_chunks(key, guard, read, newest).await?;
         let mut guard = self.read_vectors(key, guard, read, newest, model).await?;
         guard.read = newest;
-        let guard = settled(guard).await?;
+        let guard = update_compounds(guard).await?;
         let bytes = guard.index.bytes();
         drop(guard);
-        self.make_room(key, bytes);
+        self.evict(key, bytes);
         Ok(())
     }
 
@@ -172,9 +180,9 @@ impl Library {
             let Some(last) = page.last() else { return Ok(guard) };
             mark = last.mark;
             let full = page.len() >= PAGE as usize;
-            guard = apart(guard, move |shelf| {
+            guard = run_blocking(guard, move |collection_index| {
                 for chunk in page {
-                    let language = shelf.spoken.of_chunk(chunk.language.as_deref());
+                    let language = collection_index.languages.of_chunk(chunk.language.as_deref());
                     let text = Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content);
                     let indexed = IndexedChunk {
                         number: chunk.mark.chunk,
@@ -183,8 +191,8 @@ impl Library {
                         language: Some(language),
                         text,
                     };
-                    if !shelf.index.add(&indexed) {
-                        tracing::error!("a collection has more chunks than an index can hold; the newest are not found");
+                    if !collection_index.index.add(&indexed) {
+                        tracing::error!("a collection has more chunks than an index can hold; the newest cannot be found");
                         break;
                     }
                 }
@@ -209,9 +217,9 @@ impl Library {
             let Some(last) = page.last() else { return Ok(guard) };
             mark = last.mark;
             let full = page.len() >= PAGE as usize / 4;
-            guard = apart(guard, move |shelf| {
+            guard = run_blocking(guard, move |collection_index| {
                 for changed in page {
-                    shelf.index.put_vector(changed.mark.chunk, &changed.vector);
+                    collection_index.index.put_vector(changed.mark.chunk, &changed.vector);
                 }
             })
             .await?;
@@ -221,37 +229,37 @@ impl Library {
         }
     }
 
-    /// Lets go of whatever was asked least recently until the rest fits.
-    fn make_room(&self, key: &Key, bytes: usize) {
-        let mut shelves = self.lock();
-        if let Some(entry) = shelves.by_key.get_mut(key) {
+    /// Evicts the least recently used indexes until the memory limit is met.
+    fn evict(&self, key: &Key, bytes: usize) {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.by_key.get_mut(key) {
             entry.bytes = bytes;
         }
-        let mut all: usize = shelves.by_key.values().map(|entry| entry.bytes).sum();
-        while all > self.most_bytes {
-            let oldest = shelves.by_key.iter().filter(|(other, _)| *other != key).min_by_key(|(_, entry)| entry.used);
+        let mut all: usize = entries.by_key.values().map(|entry| entry.bytes).sum();
+        while all > self.max_bytes {
+            let oldest = entries.by_key.iter().filter(|(other, _)| *other != key).min_by_key(|(_, entry)| entry.used);
             let Some(oldest) = oldest.map(|(other, _)| other.clone()) else { break };
-            if let Some(gone) = shelves.by_key.remove(&oldest) {
-                all -= gone.bytes;
-                tracing::info!(collection = oldest.1, bytes = gone.bytes, "the index of a collection was let go to make room");
+            if let Some(removed) = entries.by_key.remove(&oldest) {
+                all -= removed.bytes;
+                tracing::info!(collection = oldest.1, bytes = removed.bytes, "the index of a collection was evicted to free memory");
             }
         }
     }
 }
 
-type Guard = tokio::sync::OwnedRwLockWriteGuard<Shelf>;
+type Guard = tokio::sync::OwnedRwLockWriteGuard<CollectionIndex>;
 
-async fn settled(guard: Guard) -> Result<Guard, StoreError> {
-    apart(guard, |shelf| shelf.index.settle()).await
+async fn update_compounds(guard: Guard) -> Result<Guard, StoreError> {
+    run_blocking(guard, |collection_index| collection_index.index.update_compounds()).await
 }
 
-/// Work on an index takes a while: not on a thread that serves requests.
-async fn apart(mut guard: Guard, work: impl FnOnce(&mut Shelf) + Send + 'static) -> Result<Guard, StoreError> {
-    let working = tokio::task::spawn_blocking(move || {
+/// Runs work on an index on a blocking thread, because it takes long.
+async fn run_blocking(mut guard: Guard, work: impl FnOnce(&mut CollectionIndex) + Send + 'static) -> Result<Guard, StoreError> {
+    let task = tokio::task::spawn_blocking(move || {
         work(&mut guard);
         guard
     });
-    working.await.map_err(|error| StoreError::Broken(format!("indexing did not end: {error}")))
+    task.await.map_err(|error| StoreError::Broken(format!("indexing did not end: {error}")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What the house knows from documents: analysis, chunks, one index for every database, and the rows it is fed from.
+//! Document search: text analysis, chunks, the in-memory index that all databases share, and the rows it is built from.
 
 mod chunks;
+mod collection_languages;
 mod compounds;
 mod identifiers;
 mod index;
@@ -8,12 +9,12 @@ mod language;
 mod library;
 mod rows;
 mod search;
-mod spoken;
 mod stem;
 mod vectors;
 mod words;
 
 pub use chunks::{Chunk, chunks};
+pub use collection_languages::CollectionLanguages;
 pub use index::{Index, IndexedChunk};
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
@@ -21,14 +22,14 @@ pub use rows::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge, LanguageCount,
     NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner,
 };
-pub use search::{Hit, Question};
-pub use spoken::CollectionLanguages;
+pub use search::{Hit, IndexQuery};
 
-/// Changes whenever the same document would be cut otherwise; part of a document's digest, so that it is cut anew when it is sent again.
+/// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
+/// unchanged document is split again when it is sent again.
 pub const CUT: &str = "2";
 
-/// The language a text is in, where enough speaks for one.
+/// The language of a text, if it can be guessed.
 pub fn guess_language(text: &str) -> Option<Language> {
     let text = words::normal(text);
-    language::guess(words::pieces(&text).iter().map(|piece| piece.word))
+    language::guess(words::tokens(&text).iter().map(|token| token.word))
 }

@@ -1,4 +1,4 @@
-//! What a database keeps of documents. It stores and hands back; words, scores and vectors mean nothing to it.
+//! The stored rows of documents, chunks and vectors. The database does not interpret texts, scores or vectors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use werkruf_contract::Uuid;
 use super::chunks::Chunk;
 use crate::{JsonText, NewUsage, StoreFuture};
 
-/// The collection where nobody names one.
+/// The collection used when none is named.
 pub const DEFAULT_COLLECTION: &str = "default";
 
-/// A removal is remembered for this many changes; an index that knows less is built anew.
+/// A removal stays in the log for this many changes; an index that is further behind is rebuilt.
 pub const REMEMBERED_CHANGES: i64 = 10_000;
 
-/// A document cut into its chunks.
+/// A document split into chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDocument {
     pub id: Uuid,
-    /// As given by whoever brought it.
+    /// The client's id of the document.
     pub document_id: String,
     pub title: String,
-    /// A code, as given or guessed.
+    /// A language code, given or guessed.
     pub language: Option<String>,
-    /// Whether the language was found in the text.
+    /// Whether the language was guessed from the text.
     pub guessed: bool,
     pub metadata: JsonText,
-    /// Of everything above and the text; the same digest changes nothing.
+    /// A digest of the fields above and the text; a document with an unchanged digest is not written.
     pub digest: String,
-    /// With the ids they get.
+    /// The chunks with their new ids.
     pub chunks: Vec<(Uuid, Chunk)>,
 }
 
-/// Documents of one commit.
+/// Documents to write in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDocuments {
     pub tenant_id: Uuid,
@@ -43,10 +43,10 @@ pub struct NewDocuments {
     pub now: Timestamp,
 }
 
-/// What became of them.
+/// How many documents were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Added {
-    /// New ones.
+    /// New documents.
     pub accepted: u64,
     pub replaced: u64,
     pub unchanged: u64,
@@ -70,16 +70,16 @@ pub struct DocumentRow {
     pub updated_at: Timestamp,
 }
 
-/// A collection and how far its vectors are.
+/// A collection and the progress of its embedding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectionRow {
     pub name: String,
     pub change: i64,
     pub documents: i64,
     pub chunks: i64,
-    /// With a vector of the model that was asked for.
+    /// Chunks with a vector of the requested model.
     pub embedded: i64,
-    /// Refused by that model.
+    /// Chunks that the model rejected.
     pub failed: i64,
     /// Documents per language; `guessed` as in [`NewDocument`].
     pub languages: Vec<LanguageCount>,
@@ -93,7 +93,7 @@ pub struct LanguageCount {
     pub documents: i64,
 }
 
-/// A chunk as it is shown.
+/// A chunk for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkRow {
     pub number: i64,
@@ -104,14 +104,14 @@ pub struct ChunkRow {
     pub content: String,
 }
 
-/// A place in the log of a collection's changes.
+/// A position in the change log of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangeMark {
     pub change: i64,
     pub chunk: i64,
 }
 
-/// A chunk as an index reads it.
+/// A chunk as read by an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedChunk {
     pub mark: ChangeMark,
@@ -123,7 +123,7 @@ pub struct ChangedChunk {
     pub content: String,
 }
 
-/// A vector as an index reads it.
+/// A vector as read by an index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedVector {
     pub mark: ChangeMark,
@@ -141,40 +141,40 @@ pub struct UnembeddedChunk {
     pub content: String,
 }
 
-/// A chunk's vector; `None` where the model refused the text.
+/// The vector of a chunk; `None` if the model rejected the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewVector {
     pub number: i64,
     pub vector: Option<Vec<f32>>,
 }
 
-/// Who is billed for a request outside a turn's own.
+/// The owner of a usage row for a request outside of a turn's model requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageOwner {
     pub tenant_id: Uuid,
-    /// Empty where no person asked.
+    /// Empty if no user made the request.
     pub user_id: String,
     pub conversation_id: Option<Uuid>,
     pub turn_id: Option<Uuid>,
 }
 
-/// Documents, their chunks and vectors. Every method sees one tenant, but for the two that feed the embedder.
+/// Documents, their chunks and vectors. Every method is restricted to one tenant, except those that the embedder uses.
 pub trait Knowledge: Send + Sync {
-    /// One commit: new documents are added, changed ones replaced, unchanged ones left alone.
+    /// Adds new documents and replaces changed ones in one transaction; unchanged ones are not written.
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added>;
     fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>>;
-    /// The documents after this id, by id.
+    /// The documents after this id, ordered by id.
     fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
-    /// A document's chunks in their order.
+    /// The chunks of a document, in order.
     fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
-    /// Removes a document with its chunks and vectors, from the files too; false when there is none.
+    /// Deletes a document with its chunks and vectors, also from the database files; false if it does not exist.
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
     fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>>;
     /// A collection with its counts; vectors are counted for this model.
     fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
-    /// The newest change of a collection; `None` when there is no such collection. SearchQuery before every search.
+    /// The newest change of a collection; `None` if the collection does not exist. Called before every search.
     fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>>;
-    /// Chunks after `after` up to change `until`, in the order of the log.
+    /// Chunks after `after` up to change `until`, in log order.
     fn changed_chunks(
         &self,
         tenant_id: Uuid,
@@ -183,7 +183,7 @@ pub trait Knowledge: Send + Sync {
         until: i64,
         limit: u32,
     ) -> StoreFuture<'_, Vec<ChangedChunk>>;
-    /// Vectors of a model, likewise.
+    /// Vectors of a model after `after` up to change `until`, in log order.
     fn changed_vectors(
         &self,
         tenant_id: Uuid,
@@ -195,17 +195,17 @@ pub trait Knowledge: Send + Sync {
     ) -> StoreFuture<'_, Vec<ChangedVector>>;
     /// Chunks removed after change `after`.
     fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>>;
-    /// The chunks with these numbers that are still there.
+    /// The chunks with these numbers that still exist.
     fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>>;
-    /// Of all tenants: chunks after this number without a vector of the model, by number.
+    /// Chunks of all tenants after this number without a vector of the model, ordered by number.
     fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>>;
-    /// The same for the next batch to embed. Where several processes share the database, these chunks are this owner's until it lets go of
-    /// them or is not heard of for [`Self::claim_ttl`].
+    /// The next chunks to embed, like [`Self::unembedded`]. If several processes share the database, the chunks are claimed for this owner until
+    /// it releases them or does not renew the claim for [`Self::claim_ttl`].
     fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         let _ = owner;
         self.unembedded(model, 0, limit)
     }
-    /// How long a claim stands without being renewed; `None` where one process holds the database for its life.
+    /// How long a claim is valid without renewal; `None` if only one process uses the database.
     fn claim_ttl(&self) -> Option<Duration> {
         None
     }
@@ -214,15 +214,15 @@ pub trait Knowledge: Send + Sync {
         let _ = owner;
         Box::pin(async { Ok(()) })
     }
-    /// Lets go of every claim of this owner.
+    /// Releases every claim of this owner.
     fn release_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
         let _ = owner;
         Box::pin(async { Ok(()) })
     }
-    /// Keeps vectors of one model; those whose chunk is gone are dropped. How many were kept.
+    /// Stores vectors of one model, except for chunks that no longer exist. Returns how many were stored.
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64>;
-    /// What a request for knowledge cost; again under the same id, what it cost after all.
+    /// Writes the usage row of a request for knowledge; a second call with the same id replaces the row with the final cost.
     fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
-    /// Takes a bill back, for a request that never left.
+    /// Deletes the usage row of a request that was never sent.
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
 }

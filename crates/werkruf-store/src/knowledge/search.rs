@@ -1,66 +1,66 @@
-//! Scores: BM25 over words, BM25 over grams, cosine; every score for every candidate, joined by a convex sum.
+//! Scoring: BM25 over words, BM25 over grams, cosine of vectors. Every candidate gets all scores, joined by a convex sum.
 //!
-//! The same rows give the same order whatever the database and the order they came in: ties are broken by document and place.
+//! The same rows give the same order in every database and for every insertion order: ties are broken by document and position.
 
 use super::compounds::Vocabulary;
 use super::identifiers::identifiers;
 use super::index::{GRAM, Index, NAME, PART, STEM, Slot, grams};
 use super::language::Language;
-use super::vectors::Near;
-use super::words::{flat, normal, pieces};
+use super::vectors::VectorQuery;
+use super::words::{flat, normal, tokens};
 
 const K1: f32 = 1.2;
 const B: f32 = 0.65;
-/// The weight of a compound's parts among the words.
+/// The weight of the parts of compounds among the words.
 const PART_WEIGHT: f32 = 0.5;
 /// The weight of the grams among the lexical scores.
 const GRAM_WEIGHT: f32 = 0.3;
-/// How many candidates each list brings.
+/// The number of candidates from each list.
 const BEST_WORDS: usize = 100;
 const BEST_GRAMS: usize = 50;
 const BEST_VECTORS: usize = 100;
-/// How many of the best move the question's vector towards themselves, and how far.
-const BEST_TO_FOLLOW: usize = 3;
-const FOLLOWED: f32 = 0.07;
-/// How often each chunk may be looked at for one list, on the average, and how many looks that makes at least and at most: a question takes
-/// milliseconds at ten thousand chunks and at a hundred thousand.
-const LOOKS: usize = 3;
-const LOOKED_AT: std::ops::RangeInclusive<usize> = 60_000..=300_000;
-/// Of a longer question the beginning counts.
-const MOST_WORDS: usize = 256;
+/// The number of best chunks towards which the query vector is moved, and the weight of the move (pseudo-relevance feedback).
+const FEEDBACK_CHUNKS: usize = 3;
+const FEEDBACK_WEIGHT: f32 = 0.07;
+/// The average number of postings read per chunk for one list, and the limits of the total: a query takes milliseconds for ten thousand
+/// chunks and for a hundred thousand.
+const POSTINGS_PER_CHUNK: usize = 3;
+const POSTING_LIMITS: std::ops::RangeInclusive<usize> = 60_000..=300_000;
+/// Only the start of a longer query is used.
+const MAX_WORDS: usize = 256;
 
-/// What is asked.
+/// A query to the index of one collection.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct IndexQuery<'a> {
     pub text: &'a str,
     /// The languages of the collection.
     pub languages: &'a [Language],
-    /// The question's vector, by the model of the collection's.
+    /// The vector of the query, from the model of the collection's vectors.
     pub vector: Option<&'a [f32]>,
-    /// The vectors' weight.
+    /// The weight of the vectors.
     pub alpha: f32,
 }
 
-/// A chunk that was found.
+/// A matching chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
     pub number: i64,
     pub score: f32,
     pub bm25: f32,
     pub similarity: Option<f32>,
-    /// Places among the words' and the vectors' lists, from 1.
+    /// Ranks in the lists of words and vectors, from 1.
     pub rank_bm25: Option<u32>,
     pub rank_vector: Option<u32>,
-    /// How much of the question's weight its words cover, 0 to 1.
+    /// The share of the query's weight that the chunk's words cover, 0 to 1.
     pub coverage: f32,
 }
 
-/// A question as features.
+/// The features of a query.
 #[derive(Debug, Default)]
 struct Terms {
     words: Vec<(u32, f32)>,
     grams: Vec<(u32, f32)>,
-    /// The features of each word of the question; empty where the collection knows none.
+    /// The features of each word of the query; empty for a word that the collection does not contain.
     groups: Vec<Vec<u32>>,
 }
 
@@ -73,23 +73,23 @@ impl Terms {
     }
 }
 
-/// The scores of one list by slot, and the features that wait for the candidates.
+/// The scores of one list by slot, and the features that are scored for the candidates only.
 struct Scored {
     scores: Vec<f32>,
     norms: Vec<f32>,
-    late: Vec<(u32, f32)>,
+    deferred: Vec<(u32, f32)>,
 }
 
 impl Index {
-    /// The chunks that answer best, at most `top`, best first.
-    pub fn search(&self, question: Question<'_>, top: usize) -> Vec<Hit> {
-        let terms = self.terms(question);
+    /// The best matching chunks, at most `top`, best first.
+    pub fn search(&self, query: IndexQuery<'_>, top: usize) -> Vec<Hit> {
+        let terms = self.terms(query);
         let mut by_word = self.bm25(&terms.words, self.words, |slot| slot.words);
         let mut by_gram = self.bm25(&terms.grams, self.grams, |slot| slot.grams);
-        let near = question.vector.and_then(|vector| self.vectors.near(vector));
+        let near = query.vector.and_then(|vector| self.vectors.query(vector));
         let mut by_words = self.best(BEST_WORDS, |slot| Some(by_word.scores[slot]).filter(|score| *score > 0.0));
         let by_grams = self.best(BEST_GRAMS, |slot| Some(by_gram.scores[slot]).filter(|score| *score > 0.0));
-        let by_vectors = self.best(BEST_VECTORS, |slot| near.as_ref().and_then(|near| self.vectors.listed(near, slot)));
+        let by_vectors = self.best(BEST_VECTORS, |slot| near.as_ref().and_then(|near| self.vectors.shortlisted_cosine(near, slot)));
         let mut candidates: Vec<usize> = by_words.iter().chain(&by_grams).chain(&by_vectors).copied().collect();
         candidates.sort_unstable();
         candidates.dedup();
@@ -98,11 +98,12 @@ impl Index {
         let (words, grams) = (by_word.scores, by_gram.scores);
         by_words.sort_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
         let cosine = |slot: usize| near.as_ref().and_then(|near| self.vectors.cosine(near, slot));
-        let alpha = if by_vectors.is_empty() { 0.0 } else { question.alpha };
-        let fused = |near: Option<&Near>| self.fused(&candidates, &words, &grams, near, alpha);
+        let alpha = if by_vectors.is_empty() { 0.0 } else { query.alpha };
+        let fused = |near: Option<&VectorQuery>| self.fused(&candidates, &words, &grams, near, alpha);
         let mut ranked = fused(near.as_ref());
-        let best: Vec<usize> = ranked.iter().take(BEST_TO_FOLLOW).map(|(slot, _)| *slot).collect();
-        if let Some(moved) = near.as_ref().filter(|_| alpha > 0.0).and_then(|near| self.vectors.towards(near, &best, FOLLOWED)) {
+        let best: Vec<usize> = ranked.iter().take(FEEDBACK_CHUNKS).map(|(slot, _)| *slot).collect();
+        if let Some(moved) = near.as_ref().filter(|_| alpha > 0.0).and_then(|near| self.vectors.moved_towards(near, &best, FEEDBACK_WEIGHT))
+        {
             ranked = fused(Some(&moved));
         }
         ranked.truncate(top);
@@ -119,8 +120,8 @@ impl Index {
         ranked.into_iter().map(hit).collect()
     }
 
-    /// Candidates by the convex sum of their scores, best first.
-    fn fused(&self, candidates: &[usize], words: &[f32], grams: &[f32], near: Option<&Near>, alpha: f32) -> Vec<(usize, f32)> {
+    /// The candidates by the convex sum of their scores, best first.
+    fn fused(&self, candidates: &[usize], words: &[f32], grams: &[f32], near: Option<&VectorQuery>, alpha: f32) -> Vec<(usize, f32)> {
         let cosine = |slot: usize| near.and_then(|near| self.vectors.cosine(near, slot));
         let scale = Scale::over(candidates, words, grams, cosine, alpha);
         let score = |slot: &usize| (*slot, scale.score(words[*slot], grams[*slot], cosine(*slot)));
@@ -129,39 +130,39 @@ impl Index {
         ranked
     }
 
-    fn terms(&self, question: Question<'_>) -> Terms {
-        let text = normal(question.text);
-        let mut pieces = pieces(&text);
-        pieces.truncate(MOST_WORDS);
-        let languages = if question.languages.is_empty() { &Language::ALL } else { question.languages };
-        let carries = |word: &str| !languages.iter().any(|language| language.has_function_word(word));
-        // A question of function words alone is still a question.
-        let all = !pieces.iter().any(|piece| carries(piece.word));
+    fn terms(&self, query: IndexQuery<'_>) -> Terms {
+        let text = normal(query.text);
+        let mut tokens = tokens(&text);
+        tokens.truncate(MAX_WORDS);
+        let languages = if query.languages.is_empty() { &Language::ALL } else { query.languages };
+        let is_content_word = |word: &str| !languages.iter().any(|language| language.has_function_word(word));
+        // A query of function words only is still searched.
+        let all = !tokens.iter().any(|token| is_content_word(token.word));
         let mut terms = Terms::default();
-        for piece in pieces.iter().filter(|piece| all || carries(piece.word)) {
-            let mut stems: Vec<String> = languages.iter().map(|language| self.stems.of(piece.word, *language)).collect();
+        for token in tokens.iter().filter(|token| all || is_content_word(token.word)) {
+            let mut stems: Vec<String> = languages.iter().map(|language| self.stems.of(token.word, *language)).collect();
             stems.sort_unstable();
             stems.dedup();
-            let mut group: Vec<u32> = stems.iter().filter_map(|stem| self.known(STEM, stem)).collect();
+            let mut group: Vec<u32> = stems.iter().filter_map(|stem| self.find_feature(STEM, stem)).collect();
             for stem in &group {
                 Terms::add(&mut terms.words, *stem, 1.0);
             }
-            if languages.contains(&Language::De) && Vocabulary::takes(piece.word) {
-                for part in self.vocabulary.parts(&flat(piece.word), &self.stems).iter().filter_map(|part| self.known(PART, part)) {
+            if languages.contains(&Language::De) && Vocabulary::includes(token.word) {
+                for part in self.vocabulary.parts(&flat(token.word), &self.stems).iter().filter_map(|part| self.find_feature(PART, part)) {
                     Terms::add(&mut terms.words, part, PART_WEIGHT);
                     group.push(part);
                 }
             }
-            for gram in grams(piece.word).iter().filter_map(|gram| self.known(GRAM, gram)) {
+            for gram in grams(token.word).iter().filter_map(|gram| self.find_feature(GRAM, gram)) {
                 Terms::add(&mut terms.grams, gram, 1.0);
             }
             terms.groups.push(group);
         }
-        let words: Vec<&str> = pieces.iter().map(|piece| piece.word).filter(|word| all || carries(word)).collect();
-        for name in identifiers(&text, &pieces) {
-            let Some(feature) = self.known(NAME, &name) else { continue };
+        let words: Vec<&str> = tokens.iter().map(|token| token.word).filter(|word| all || is_content_word(word)).collect();
+        for name in identifiers(&text, &tokens) {
+            let Some(feature) = self.find_feature(NAME, &name) else { continue };
             Terms::add(&mut terms.words, feature, 1.0);
-            // "LH441" covers the words it was made of, however the chunk spells it.
+            // "LH441" covers the words that it consists of, regardless of its spelling in the chunk.
             for (group, _) in terms.groups.iter_mut().zip(&words).filter(|(_, word)| name.contains(**word)) {
                 group.push(feature);
             }
@@ -170,29 +171,29 @@ impl Index {
     }
 
     fn rarity(&self, chunks: u32) -> f32 {
-        let (all, with) = (self.alive as f32, chunks as f32);
+        let (all, with) = (self.live as f32, chunks as f32);
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// BM25 of every slot over these features. The rarest come first; once enough chunks were looked at, the rest is left for the
-    /// candidates alone: what stands everywhere moves no chunk into the best hundred.
+    /// BM25 of every slot over these features, rarest feature first. Once the posting limit is reached, the remaining features are scored for
+    /// the candidates only, because a feature that occurs almost everywhere brings no chunk into the best hundred.
     fn bm25(&self, features: &[(u32, f32)], total: u64, length: impl Fn(&Slot) -> u32) -> Scored {
-        let mut scored = Scored { scores: vec![0.0_f32; self.slots.len()], norms: Vec::new(), late: Vec::new() };
-        if self.alive == 0 || features.is_empty() {
+        let mut scored = Scored { scores: vec![0.0_f32; self.slots.len()], norms: Vec::new(), deferred: Vec::new() };
+        if self.live == 0 || features.is_empty() {
             return scored;
         }
-        let mean = (total as f32 / self.alive as f32).max(1.0);
+        let mean = (total as f32 / self.live as f32).max(1.0);
         scored.norms = self.slots.iter().map(|slot| K1 * (1.0 - B + B * length(slot) as f32 / mean)).collect();
         let mut rarest: Vec<(u32, f32)> = features.to_vec();
         rarest.sort_by_key(|(feature, _)| (self.features[*feature as usize].chunks, *feature));
-        let (mut counts, mut touched, mut looked) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
-        let most = (LOOKS * self.alive).clamp(*LOOKED_AT.start(), *LOOKED_AT.end());
+        let (mut counts, mut touched, mut postings) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
+        let most = (POSTINGS_PER_CHUNK * self.live).clamp(*POSTING_LIMITS.start(), *POSTING_LIMITS.end());
         for (at, (number, weight)) in rarest.iter().enumerate() {
             let feature = &self.features[*number as usize];
             let weight = weight * self.rarity(feature.chunks);
-            looked += feature.chunks as usize;
-            if at > 0 && looked > most {
-                scored.late.push((*number, weight));
+            postings += feature.chunks as usize;
+            if at > 0 && postings > most {
+                scored.deferred.push((*number, weight));
                 continue;
             }
             for form in &feature.forms {
@@ -212,24 +213,24 @@ impl Index {
         scored
     }
 
-    /// Adds to the candidates what was left out.
+    /// Adds the deferred features to the scores of the candidates.
     fn complete(&self, scored: &mut Scored, candidates: &[usize]) {
-        if scored.late.is_empty() {
+        if scored.deferred.is_empty() {
             return;
         }
-        // By feature: its place among the late ones, plus one.
-        let mut places = vec![0_u16; self.features.len()];
-        for (place, (feature, _)) in (1_u16..).zip(&scored.late) {
-            places[*feature as usize] = place;
+        // By feature: its position among the deferred features, plus one.
+        let mut positions = vec![0_u16; self.features.len()];
+        for (position, (feature, _)) in (1_u16..).zip(&scored.deferred) {
+            positions[*feature as usize] = position;
         }
-        let mut counts = vec![0_u32; scored.late.len() + 1];
+        let mut counts = vec![0_u32; scored.deferred.len() + 1];
         for slot in candidates {
             for form in &self.slots[*slot].forms {
                 for feature in self.forms[form.number()].features() {
-                    counts[usize::from(places[feature as usize])] += form.count();
+                    counts[usize::from(positions[feature as usize])] += form.count();
                 }
             }
-            for (count, (_, weight)) in counts[1..].iter().zip(&scored.late) {
+            for (count, (_, weight)) in counts[1..].iter().zip(&scored.deferred) {
                 let count = *count as f32;
                 scored.scores[*slot] += weight * count / (count + scored.norms[*slot]);
             }
@@ -240,23 +241,23 @@ impl Index {
     /// The slots with the highest scores, best first.
     fn best(&self, most: usize, score: impl Fn(usize) -> Option<f32>) -> Vec<usize> {
         let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0));
-        let mut kept: Vec<(usize, f32)> = Vec::with_capacity(2 * most);
+        let mut best: Vec<(usize, f32)> = Vec::with_capacity(2 * most);
         let mut least = f32::NEG_INFINITY;
         for slot in 0..self.slots.len() {
             let Some(score) = score(slot).filter(|score| *score >= least) else { continue };
-            if !self.slots[slot].alive {
+            if !self.slots[slot].live {
                 continue;
             }
-            kept.push((slot, score));
-            if kept.len() == 2 * most {
-                kept.select_nth_unstable_by(most - 1, order);
-                kept.truncate(most);
-                least = kept[most - 1].1;
+            best.push((slot, score));
+            if best.len() == 2 * most {
+                best.select_nth_unstable_by(most - 1, order);
+                best.truncate(most);
+                least = best[most - 1].1;
             }
         }
-        kept.sort_unstable_by(order);
-        kept.truncate(most);
-        kept.into_iter().map(|(slot, _)| slot).collect()
+        best.sort_unstable_by(order);
+        best.truncate(most);
+        best.into_iter().map(|(slot, _)| slot).collect()
     }
 
     fn tie(&self, a: usize, b: usize) -> std::cmp::Ordering {
@@ -264,16 +265,16 @@ impl Index {
         a.document.cmp(&b.document).then(a.ordinal.cmp(&b.ordinal))
     }
 
-    /// The share of the question's weight that a chunk's words cover; what the collection has never seen weighs most.
+    /// The share of the query's weight that a chunk's words cover; words that the collection does not contain weigh most.
     fn coverage(&self, groups: &[Vec<u32>], slot: usize) -> f32 {
-        let shown: std::collections::HashSet<u32> =
+        let features: std::collections::HashSet<u32> =
             self.slots[slot].forms.iter().flat_map(|form| self.forms[form.number()].features()).collect();
         let (mut all, mut covered) = (0.0, 0.0);
         for group in groups {
             let chunks = group.iter().map(|feature| self.features[*feature as usize].chunks).max().unwrap_or(0);
             let weight = self.rarity(chunks);
             all += weight;
-            if group.iter().any(|feature| shown.contains(feature)) {
+            if group.iter().any(|feature| features.contains(feature)) {
                 covered += weight;
             }
         }
@@ -281,7 +282,7 @@ impl Index {
     }
 }
 
-/// What makes the three kinds of scores comparable, over the candidates of one question.
+/// The ranges that make the three kinds of scores comparable, over the candidates of one query.
 struct Scale {
     words: f32,
     grams: f32,

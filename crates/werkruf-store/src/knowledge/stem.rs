@@ -1,4 +1,4 @@
-//! A word's stem in its language, folded. German spelled with ae, oe, ue meets its umlauts before the stemmer looks at it.
+//! The folded stem of a word in its language. German spelled with ae, oe, ue is converted to umlauts before stemming.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ impl Stems {
     }
 }
 
-/// ae, oe, ue as ä, ö, ü. Not after another vowel or q, where they are two sounds: "neue", "Frauen", "Quelle".
+/// Converts ae, oe, ue to ä, ö, ü, except after another vowel or q, where they are two sounds: "neue", "Frauen", "Quelle".
 fn umlauts(word: &str) -> Cow<'_, str> {
     if !["ae", "oe", "ue"].iter().any(|pair| word.contains(pair)) {
         return Cow::Borrowed(word);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inflections_and_spellings_meet() {
+    fn inflections_and_spellings_have_the_same_stem() {
         let stems = Stems::default();
         let same = |language, words: &[&str]| {
             let first = stems.of(words[0], language);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sounds_stay_two_sounds() {
+    fn vowel_pairs_are_not_umlauts_after_a_vowel() {
         for word in ["neue", "frauen", "quelle", "bauen"] {
             assert_eq!(umlauts(word), word);
         }

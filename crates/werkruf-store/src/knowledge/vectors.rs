@@ -1,42 +1,42 @@
-//! Vectors of one model, one byte a dimension, and one bit a dimension to look through many of them first.
+//! Vectors of one model, quantized to one byte per dimension, with one sign bit per dimension for a fast preselection.
 //!
-//! The floats stay in the database; what is lost here by rounding is below a hundredth of a cosine, and a quarter of the memory holds
-//! four times the chunks. Vectors of another model or size are refused, so two models never meet in one index.
+//! The floats stay in the database. The rounding error is below a hundredth of a cosine, and the bytes take a quarter of the memory.
+//! Vectors of another size are rejected, and the index replaces all vectors when the model changes, so models are never mixed.
 
 /// The vectors of a collection, by the slot of their chunk.
 #[derive(Debug, Default)]
 pub(super) struct Vectors {
     dimensions: usize,
     codes: Vec<i8>,
-    /// The signs of the codes, in rows of whole words.
+    /// The signs of the codes, one row of whole 64-bit words per slot.
     signs: Vec<u64>,
-    /// What a code times a code is worth; 0 has no vector.
+    /// The factor that converts a product of codes to a cosine; 0 for a slot without a vector.
     scales: Vec<f32>,
     filled: usize,
 }
 
-/// Up to so many vectors every one is compared exactly.
-const FEW: usize = 20_000;
-/// Of more, so many with the closest signs, or one in so many if that is more.
+/// Up to this many vectors, all are compared exactly.
+const EXACT_LIMIT: usize = 20_000;
+/// Above that, this many with the most similar signs, or one in `SHORTLIST_SHARE` if that is more.
 const SHORTLIST: usize = 2_000;
 const SHORTLIST_SHARE: usize = 50;
 
-/// A vector as codes.
+/// A quantized vector.
 #[derive(Debug)]
-pub(super) struct Coded {
+pub(super) struct QuantizedVector {
     codes: Vec<i8>,
     scale: f32,
 }
 
-/// A question's vector, and which slots are worth comparing with it.
+/// The vector of a query, and the slots to compare with it.
 #[derive(Debug)]
-pub(super) struct Near {
-    coded: Coded,
+pub(super) struct VectorQuery {
+    quantized: QuantizedVector,
     shortlist: Option<Vec<bool>>,
 }
 
-impl Coded {
-    /// `None` for what points nowhere: empty, all zeros, not finite.
+impl QuantizedVector {
+    /// `None` for a vector without a direction: empty, all zeros, or not finite.
     pub(super) fn of(vector: &[f32]) -> Option<Self> {
         let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         let largest = vector.iter().fold(0_f32, |largest, value| largest.max(value.abs()));
@@ -51,7 +51,7 @@ impl Coded {
 }
 
 impl Vectors {
-    /// Room for this many slots.
+    /// Allocates this many slots.
     pub(super) fn grow(&mut self, slots: usize) {
         self.scales.resize(slots, 0.0);
         self.codes.resize(slots * self.dimensions, 0);
@@ -62,7 +62,7 @@ impl Vectors {
         self.dimensions.div_ceil(64)
     }
 
-    /// Takes a chunk's vector; false when it does not fit the others.
+    /// Stores the vector of a chunk; false if its size differs from the others.
     pub(super) fn put(&mut self, slot: usize, vector: &[f32]) -> bool {
         if self.filled == 0 && self.dimensions != vector.len() {
             self.dimensions = vector.len();
@@ -72,16 +72,16 @@ impl Vectors {
         if vector.len() != self.dimensions || slot >= self.scales.len() {
             return false;
         }
-        let Some(coded) = Coded::of(vector) else { return false };
+        let Some(quantized) = QuantizedVector::of(vector) else { return false };
         self.filled += usize::from(self.scales[slot] == 0.0);
-        self.scales[slot] = coded.scale;
-        self.codes[slot * self.dimensions..][..self.dimensions].copy_from_slice(&coded.codes);
+        self.scales[slot] = quantized.scale;
+        self.codes[slot * self.dimensions..][..self.dimensions].copy_from_slice(&quantized.codes);
         let words = self.words();
-        self.signs[slot * words..][..words].copy_from_slice(&signs(&coded.codes));
+        self.signs[slot * words..][..words].copy_from_slice(&signs(&quantized.codes));
         true
     }
 
-    /// Forgets a slot's vector.
+    /// Deletes the vector of a slot.
     pub(super) fn clear(&mut self, slot: usize) {
         if let Some(scale) = self.scales.get_mut(slot)
             && *scale != 0.0
@@ -92,47 +92,47 @@ impl Vectors {
         }
     }
 
-    /// How many chunks have one.
+    /// The number of chunks with a vector.
     pub(super) const fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Prepares a question; `None` when there is nothing of its size.
-    pub(super) fn near(&self, query: &[f32]) -> Option<Near> {
-        let coded = Coded::of(query).filter(|_| query.len() == self.dimensions && self.filled > 0)?;
-        let shortlist = (self.filled > FEW).then(|| self.shortlist(&coded, SHORTLIST.max(self.filled / SHORTLIST_SHARE)));
-        Some(Near { coded, shortlist })
+    /// Prepares a query; `None` if there are no vectors of its size.
+    pub(super) fn query(&self, query: &[f32]) -> Option<VectorQuery> {
+        let quantized = QuantizedVector::of(query).filter(|_| query.len() == self.dimensions && self.filled > 0)?;
+        let shortlist = (self.filled > EXACT_LIMIT).then(|| self.shortlist(&quantized, SHORTLIST.max(self.filled / SHORTLIST_SHARE)));
+        Some(VectorQuery { quantized, shortlist })
     }
 
-    /// The cosine with a slot that is worth comparing.
-    pub(super) fn listed(&self, near: &Near, slot: usize) -> Option<f32> {
-        let listed = near.shortlist.as_ref().is_none_or(|list| list.get(slot).copied().unwrap_or(false));
-        if listed { self.cosine(near, slot) } else { None }
+    /// The cosine with a slot; `None` if the slot is not on the shortlist.
+    pub(super) fn shortlisted_cosine(&self, query: &VectorQuery, slot: usize) -> Option<f32> {
+        let listed = query.shortlist.as_ref().is_none_or(|list| list.get(slot).copied().unwrap_or(false));
+        if listed { self.cosine(query, slot) } else { None }
     }
 
-    /// The cosine with any slot; `None` where there is no vector.
-    pub(super) fn cosine(&self, near: &Near, slot: usize) -> Option<f32> {
+    /// The cosine with a slot; `None` if the slot has no vector.
+    pub(super) fn cosine(&self, query: &VectorQuery, slot: usize) -> Option<f32> {
         let scale = self.scales.get(slot).copied().filter(|scale| *scale != 0.0)?;
         let row = &self.codes[slot * self.dimensions..][..self.dimensions];
-        Some(dot(row, &near.coded.codes) as f32 * scale * near.coded.scale)
+        Some(dot(row, &query.quantized.codes) as f32 * scale * query.quantized.scale)
     }
 
-    /// The question moved a little towards these slots: what the best answers have in common is part of what was meant.
-    pub(super) fn towards(&self, near: &Near, slots: &[usize], share: f32) -> Option<Near> {
-        let mut moved: Vec<f32> = near.coded.codes.iter().map(|code| f32::from(*code) * near.coded.scale).collect();
+    /// The query moved slightly towards these slots, because what the best hits have in common is likely part of what the user meant.
+    pub(super) fn moved_towards(&self, query: &VectorQuery, slots: &[usize], share: f32) -> Option<VectorQuery> {
+        let mut moved: Vec<f32> = query.quantized.codes.iter().map(|code| f32::from(*code) * query.quantized.scale).collect();
         for slot in slots {
             let scale = self.scales.get(*slot).copied().unwrap_or(0.0) * share / slots.len() as f32;
             for (sum, code) in moved.iter_mut().zip(&self.codes[slot * self.dimensions..]) {
                 *sum += f32::from(*code) * scale;
             }
         }
-        Some(Near { coded: Coded::of(&moved)?, shortlist: None })
+        Some(VectorQuery { quantized: QuantizedVector::of(&moved)?, shortlist: None })
     }
 
-    /// The slots whose signs differ least, this many or, with ties, some more.
-    fn shortlist(&self, coded: &Coded, wanted: usize) -> Vec<bool> {
-        let question = signs(&coded.codes);
-        let differing = |row: &[u64]| row.iter().zip(&question).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+    /// The slots with the fewest different signs; with ties more than `wanted`.
+    fn shortlist(&self, quantized: &QuantizedVector, wanted: usize) -> Vec<bool> {
+        let query_signs = signs(&quantized.codes);
+        let differing = |row: &[u64]| row.iter().zip(&query_signs).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
         let distances: Vec<u32> = self.signs.chunks_exact(self.words()).map(differing).collect();
         let mut tally = vec![0_usize; self.dimensions + 1];
         for (distance, _) in distances.iter().zip(&self.scales).filter(|(_, scale)| **scale != 0.0) {
@@ -152,12 +152,12 @@ impl Vectors {
     }
 }
 
-/// One bit a dimension: whether it is negative.
+/// One bit per dimension: whether the code is negative.
 fn signs(codes: &[i8]) -> Vec<u64> {
     codes.chunks(64).map(|part| part.iter().enumerate().fold(0, |word, (bit, code)| word | (u64::from(*code < 0) << bit))).collect()
 }
 
-/// In pieces of one width whose products fit 16 bits: the compiler turns this into vector instructions.
+/// The dot product in blocks of one width, whose products fit into 16 bits, so that the compiler generates vector instructions.
 fn dot(left: &[i8], right: &[i8]) -> i32 {
     const WIDTH: usize = 16;
     let (ours, theirs) = (left.chunks_exact(WIDTH), right.chunks_exact(WIDTH));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn close_to_the_true_cosine() {
+    fn cosines_are_close_to_the_exact_ones() {
         let all: Vec<Vec<f32>> = (1..40).map(|seed| unit(seed * 7919, 384)).collect();
         let mut vectors = Vectors::default();
         vectors.grow(all.len());
@@ -196,30 +196,30 @@ mod tests {
             assert!(vectors.put(slot, vector));
         }
         let length = |v: &[f32]| v.iter().map(|x| x * x).sum::<f32>().sqrt();
-        let near = vectors.near(&all[3]).unwrap();
+        let query = vectors.query(&all[3]).unwrap();
         for slot in 0..all.len() {
-            let cosine = vectors.listed(&near, slot);
+            let cosine = vectors.shortlisted_cosine(&query, slot);
             let truth = all[slot].iter().zip(&all[3]).map(|(a, b)| a * b).sum::<f32>() / length(&all[slot]) / length(&all[3]);
             assert!((cosine.unwrap() - truth).abs() < 0.01, "{slot}: {cosine:?} {truth}");
         }
     }
 
     #[test]
-    fn another_size_is_refused_and_a_cleared_slot_is_silent() {
+    fn another_size_is_rejected_and_a_cleared_slot_has_no_cosine() {
         let mut vectors = Vectors::default();
         vectors.grow(2);
         assert!(vectors.put(0, &unit(1, 8)) && vectors.put(1, &unit(2, 8)));
         assert!(!vectors.put(1, &unit(1, 16)));
         assert!(!vectors.put(1, &[0.0; 8]));
-        assert!(vectors.near(&unit(1, 16)).is_none());
+        assert!(vectors.query(&unit(1, 16)).is_none());
         vectors.clear(0);
-        let near = vectors.near(&unit(2, 8)).unwrap();
-        assert_eq!(vectors.cosine(&near, 0), None);
-        assert!(vectors.cosine(&near, 1).unwrap() > 0.99);
+        let query = vectors.query(&unit(2, 8)).unwrap();
+        assert_eq!(vectors.cosine(&query, 0), None);
+        assert!(vectors.cosine(&query, 1).unwrap() > 0.99);
     }
 
     #[test]
-    fn the_shortlist_holds_the_nearest() {
+    fn the_shortlist_contains_the_nearest() {
         let mut vectors = Vectors::default();
         vectors.grow(3_000);
         for slot in 0..3_000 {
@@ -227,8 +227,8 @@ mod tests {
         }
         let mut close = unit(5 * 7919 + 1, 384);
         close[0] += 0.5;
-        let coded = Coded::of(&close).unwrap();
-        let list = vectors.shortlist(&coded, 10);
+        let quantized = QuantizedVector::of(&close).unwrap();
+        let list = vectors.shortlist(&quantized, 10);
         assert!(list[5] && list.iter().filter(|listed| **listed).count() < 100);
     }
 }

@@ -1,19 +1,19 @@
-//! A text as words: one spelling for every letter, pieces of letters and digits, and a number for each term.
+//! Normalises a text, splits it into tokens of letters and digits, and computes a digest for each term.
 //!
-//! Terms are kept as 64-bit digests, never as strings: an index of a hundred thousand chunks would otherwise be mostly text.
+//! Terms are stored as 64-bit digests, because as strings they would take most of the memory of a large index.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A run of letters and digits, and where it stands in the normalised text.
+/// A run of letters and digits, with its position in the normalised text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
+pub(super) struct Token<'a> {
     pub(super) word: &'a str,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// NFKC and lower case: the form in which everything is compared.
+/// NFKC and lower case: the form in which all texts are compared.
 pub(super) fn normal(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -21,27 +21,27 @@ pub(super) fn normal(text: &str) -> String {
     text.nfkc().flat_map(char::to_lowercase).collect()
 }
 
-/// The words of a normalised text.
-pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let mut found = Vec::with_capacity(text.len() / 6);
+/// The tokens of a normalised text.
+pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::with_capacity(text.len() / 6);
     let mut start = None;
     for (at, letter) in text.char_indices() {
         match (letter.is_alphanumeric(), start) {
             (true, None) => start = Some(at),
             (false, Some(from)) => {
-                found.push(Piece { word: &text[from..at], start: from, end: at });
+                tokens.push(Token { word: &text[from..at], start: from, end: at });
                 start = None;
             }
             _ => {}
         }
     }
     if let Some(from) = start {
-        found.push(Piece { word: &text[from..], start: from, end: text.len() });
+        tokens.push(Token { word: &text[from..], start: from, end: text.len() });
     }
-    found
+    tokens
 }
 
-/// Without accents, umlauts and ß, so that "Prämie", "Pramie" and "PRÄMIE" meet.
+/// The word without accents, umlauts and ß, so that "Prämie", "Pramie" and "PRÄMIE" are equal.
 pub(super) fn folded(word: &str) -> String {
     if word.is_ascii() {
         return word.to_owned();
@@ -57,7 +57,7 @@ pub(super) fn folded(word: &str) -> String {
     out
 }
 
-/// One spelling for ä, ae and a, for comparing the parts of compounds.
+/// One spelling for ä, ae and a, to compare the parts of compounds.
 pub(super) fn flat(word: &str) -> String {
     let folded = folded(word);
     if !folded.contains('e') {
@@ -76,14 +76,14 @@ pub(super) fn letters(word: &str) -> usize {
     if word.is_ascii() { word.len() } else { word.chars().count() }
 }
 
-/// The number of a term; `mark` keeps terms of different kinds apart. The same on every machine and in every release.
+/// The digest of a term; `mark` separates terms of different kinds. Equal on every machine and in every release.
 pub(super) fn digest(mark: u8, term: &str) -> u64 {
     finish(roll(roll_byte(START, mark), term.as_bytes()))
 }
 
 pub(super) const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, so that the digest of every beginning of a word falls out of one walk over it.
+/// FNV-1a, because it yields the digests of all prefixes of a word in one pass.
 pub(super) const fn roll_byte(state: u64, byte: u8) -> u64 {
     (state ^ byte as u64).wrapping_mul(0x0100_0000_01b3)
 }
@@ -92,21 +92,21 @@ pub(super) fn roll(state: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(state, |state, byte| roll_byte(state, *byte))
 }
 
-/// FNV's low bits are weak; a table sorts by them.
+/// Mixes the bits, because the low bits of FNV are weak and hash tables use them.
 pub(super) const fn finish(mut state: u64) -> u64 {
     state ^= state >> 33;
     state = state.wrapping_mul(0xff51_afd7_ed55_8ccd);
     state ^ (state >> 33)
 }
 
-/// A map from digests; they are spread already.
-pub(super) type DigestMap<V> = std::collections::HashMap<u64, V, std::hash::BuildHasherDefault<AsItIs>>;
+/// A map with digests as keys, which are already well distributed.
+pub(super) type DigestMap<V> = std::collections::HashMap<u64, V, std::hash::BuildHasherDefault<IdentityHasher>>;
 
-/// Hands a digest on as its own hash.
+/// Uses a digest as its own hash.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct AsItIs(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl std::hash::Hasher for AsItIs {
+impl std::hash::Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -15,7 +15,7 @@ fn keys(language: Language) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     for line in source(language).lines().filter(|line| !line.starts_with('#')) {
         if line.starts_with(|c: char| c.is_ascii_alphabetic()) {
             current = line.split_once(" =").unwrap().0;
-            assert!(keys.insert(current, BTreeSet::new()).is_none(), "{current} stands twice in {language}");
+            assert!(keys.insert(current, BTreeSet::new()).is_none(), "{current} is defined twice in {language}");
         }
         for (at, _) in line.match_indices('$') {
             let name = line[at + 1..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').next().unwrap();
@@ -26,37 +26,37 @@ fn keys(language: Language) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
 }
 
 #[test]
-fn the_three_files_say_the_same_things() {
+fn the_three_files_have_the_same_keys_and_variables() {
     let english = keys(Language::English);
     assert!(english.len() > 50);
     for language in LANGUAGES {
         assert!(FluentResource::try_new(source(language).to_owned()).is_ok(), "{language} does not parse");
         assert_eq!(keys(language), english, "{language} and en differ");
-        let words = Texts::of(language.as_str());
+        let texts = Texts::of(language.as_str());
         for key in english.keys() {
-            assert!(words.knows(key), "{key} is missing in {language}");
+            assert!(texts.knows(key), "{key} is missing in {language}");
         }
     }
 }
 
 #[test]
-fn texts_count_and_name() {
-    let parts = |count: i64| [("count", count.into()), ("filter", "".into())];
-    assert_eq!(Texts::of("de-DE").text("requests-found", &parts(1)), "Eine Anfrage:");
-    assert_eq!(Texts::of("de").text("requests-found", &parts(20_000)), "20.000 Anfragen:");
-    assert_eq!(Texts::of("en-GB").text("requests-found", &parts(2)), "2 requests:");
-    assert_eq!(Texts::of("es-MX").text("todos-found", &parts(1)), "Una tarea:");
+fn texts_select_the_plural_and_insert_variables() {
+    let args = |count: i64| [("count", count.into()), ("filter", "".into())];
+    assert_eq!(Texts::of("de-DE").text("requests-found", &args(1)), "Eine Anfrage:");
+    assert_eq!(Texts::of("de").text("requests-found", &args(20_000)), "20.000 Anfragen:");
+    assert_eq!(Texts::of("en-GB").text("requests-found", &args(2)), "2 requests:");
+    assert_eq!(Texts::of("es-MX").text("todos-found", &args(1)), "Una tarea:");
     assert_eq!(Texts::of("fr-FR").text("status-open", &[]), "open");
-    assert_eq!(Texts::of("de").text("person-email", &[("email", "a@b.c".into())]), "E-Mail: a@b.c", "no marks of direction");
+    assert_eq!(Texts::of("de").text("person-email", &[("email", "a@b.c".into())]), "E-Mail: a@b.c", "no direction marks");
 }
 
 #[test]
-fn a_gap_is_seen_but_breaks_nothing() {
-    let words = Texts::of("es");
-    assert_eq!(words.text("no-such-key", &[]), "no-such-key");
-    assert_eq!(words.text("", &[]), "");
-    assert!(!words.knows("no-such-key"));
-    assert!(words.text("person-email", &[]).contains("email"), "the variable's name is left");
+fn a_missing_text_is_visible_and_does_not_fail() {
+    let texts = Texts::of("es");
+    assert_eq!(texts.text("no-such-key", &[]), "no-such-key");
+    assert_eq!(texts.text("", &[]), "");
+    assert!(!texts.knows("no-such-key"));
+    assert!(texts.text("person-email", &[]).contains("email"), "the variable's name remains");
     assert_eq!(Texts::of("").language(), Language::English);
 }
 
@@ -86,9 +86,9 @@ fn dates_and_times_follow_the_locale() {
 }
 
 #[test]
-fn spans_of_time_are_short() {
-    let span = |locale: &str, minutes: i64| Texts::of(locale).duration_minutes(minutes);
-    assert_eq!(span("de", 125), "2 Std. 5 Min.");
-    assert_eq!(span("en", 60), "1 h");
-    assert_eq!(span("es", 0), "0 min");
+fn durations_are_short() {
+    let duration = |locale: &str, minutes: i64| Texts::of(locale).duration_minutes(minutes);
+    assert_eq!(duration("de", 125), "2 Std. 5 Min.");
+    assert_eq!(duration("en", 60), "1 h");
+    assert_eq!(duration("es", 0), "0 min");
 }

@@ -1,15 +1,15 @@
-//! The languages of a collection, and how much its vectors may say because of them.
+//! The languages of a collection, and the weight of its vectors that depends on them.
 
 use super::language::Language;
 use super::rows::LanguageCount;
 
-/// The vectors' weight where their model knows the collection's languages, and where it does not.
+/// The weight of the vectors if their model supports all languages of the collection, and if it does not.
 const FIT: f32 = 0.6;
 const UNFIT: f32 = 0.4;
-/// A guessed language counts from one document in this many: a short text is easily taken for another language.
+/// A guessed language counts only if at least one document in this many has it, because a short text is easily misclassified.
 const RARE: i64 = 50;
 
-/// What a collection speaks.
+/// The languages of a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectionLanguages {
     codes: Vec<String>,
@@ -18,7 +18,7 @@ pub struct CollectionLanguages {
 }
 
 impl CollectionLanguages {
-    /// From the documents per language.
+    /// Computes the languages from the documents per language.
     pub fn of(rows: &[LanguageCount]) -> Self {
         let all: i64 = rows.iter().filter(|row| row.code.is_some()).map(|row| row.documents).sum();
         let counts = |row: &&LanguageCount| !row.guessed || row.documents * RARE >= all;
@@ -34,23 +34,23 @@ impl CollectionLanguages {
         Self { codes, analysed, main }
     }
 
-    /// Codes as people write them.
+    /// The language codes as given or guessed.
     pub fn codes(&self) -> &[String] {
         &self.codes
     }
 
-    /// Those with an analysis of their own.
+    /// The languages with an analysis of their own.
     pub fn languages(&self) -> &[Language] {
         &self.analysed
     }
 
-    /// How a chunk is analysed: in its language, or in the one most of the collection is in.
+    /// The language in which a chunk is analysed: its own, or the most frequent one of the collection.
     pub(super) fn of_chunk(&self, code: Option<&str>) -> Language {
         let own = code.and_then(Language::parse).filter(|own| self.analysed.contains(own));
         own.or(self.main).unwrap_or(Language::En)
     }
 
-    /// The vectors' weight with a model that knows these languages.
+    /// The weight of the vectors for a model that supports these languages.
     pub fn alpha(&self, model: &[String]) -> f32 {
         let known = |code: &String| model.iter().any(|other| base(other) == base(code));
         if !self.codes.is_empty() && self.codes.iter().all(known) { FIT } else { UNFIT }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weight_follows_the_languages() {
+    fn the_vector_weight_depends_on_the_languages() {
         let english = ["en".to_owned()];
         assert!((CollectionLanguages::of(&[row("en", true, 9)]).alpha(&english) - FIT).abs() < f32::EPSILON);
         assert!((CollectionLanguages::of(&[row("en", true, 9), row("de", true, 1)]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_guess_is_a_mistake_and_a_rare_word_given_is_not() {
+    fn a_rare_guessed_language_is_ignored_and_a_given_one_is_not() {
         assert_eq!(CollectionLanguages::of(&[row("en", true, 999), row("de", true, 1)]).codes(), ["en"]);
         assert_eq!(CollectionLanguages::of(&[row("en", true, 999), row("fr", false, 1)]).codes(), ["en", "fr"]);
     }

@@ -1,6 +1,6 @@
-# What people read in English; also what stands in for a word another language lacks.
+# The texts for users in English; also used when another language lacks a text.
 
-# How a turn fails, by error code.
+# Errors of turns, by error code.
 error-step_limit = The assistant needed more steps than are allowed and found no answer.
 error-repeat_limit = The assistant repeated itself and found no answer.
 error-turn_deadline = The time for this answer is up.
@@ -13,7 +13,7 @@ error-model_unavailable = The language model does not answer.
 error-unknown_user = The person this message came from is no longer known.
 error-poison = This message made the server stop several times and is not tried again.
 
-# How a call fails, by error code, where nobody else puts it into words.
+# Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = You are not permitted to see this.
 call-invalid_arguments = This could not be looked up: { $reason }
 call-unknown_user = There is no person with this number.
@@ -30,7 +30,7 @@ call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).
 openai-approval = The tool { $tool } waits for a person's approval ({ $id }). Once it is decided, this conversation goes on.
 
-# The planner that is no language model.
+# The offline planner, which is not a language model.
 offline-notice = (This is the offline planner answering, not a language model.)
 offline-lost = I did not understand that. I am not a language model but a simple planner.
 offline-can = I can look up: { $things }.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces that occur on the wire, so that random bytes also get past the first line.
+/// Common pieces of streams, so that random inputs also get past the first line.
 const FRAMES: [&str; 10] = ["data: ", "\n", "\r\n\r\n", "\n\n", "data: [DONE]\n\n", ": comment\r", "event: error\n", "{", "}", "\u{feff}"];
 
 const CHAT: [&str; 8] = [
@@ -58,36 +58,36 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn every_part_survives_anything(bytes in anything()) {
-        for part in [sse, framing, chat_decode, responses_decode, chat_assemble, responses_assemble, chat_answer, responses_answer, responses_encode] {
-            part(&bytes);
+    fn every_stage_accepts_any_bytes(bytes in anything()) {
+        for property in [sse, framing, chat_decode, responses_decode, chat_assemble, responses_assemble, chat_answer, responses_answer, responses_encode] {
+            property(&bytes);
         }
     }
 
     #[test]
-    fn any_cut_gives_the_same_events(bytes in streamlike(&RESPONSES, true)) {
+    fn chunk_sizes_do_not_change_the_events(bytes in streamlike(&RESPONSES, true)) {
         sse(&bytes);
         framing(&bytes);
     }
 
     #[test]
-    fn any_cut_gives_the_same_answer_over_chat(bytes in streamlike(&CHAT, true)) {
+    fn chunk_sizes_do_not_change_the_chat_answer(bytes in streamlike(&CHAT, true)) {
         chat_answer(&bytes);
     }
 
     #[test]
-    fn any_cut_gives_the_same_answer_over_responses(bytes in streamlike(&RESPONSES, true)) {
+    fn chunk_sizes_do_not_change_the_responses_answer(bytes in streamlike(&RESPONSES, true)) {
         responses_answer(&bytes);
     }
 
     #[test]
-    fn any_order_of_payloads_is_survived(chat in streamlike(&CHAT, false), responses in streamlike(&RESPONSES, false)) {
+    fn payloads_are_accepted_in_any_order(chat in streamlike(&CHAT, false), responses in streamlike(&RESPONSES, false)) {
         chat_assemble(&chat);
         responses_assemble(&responses);
     }
 
     #[test]
-    fn payloads_with_holes_are_survived(at in 0_usize..16, from in 0_usize..200, length in 0_usize..40, with in "\\PC{0,12}") {
+    fn mutated_payloads_are_accepted(at in 0_usize..16, from in 0_usize..200, length in 0_usize..40, with in "\\PC{0,12}") {
         let mut payload = RESPONSES[at].to_owned();
         let (from, to) = (payload.floor_char_boundary(from), payload.floor_char_boundary(from + length));
         payload.replace_range(from.min(to)..to, &with);
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_was_kept_the_history_is_sent_whole(
+    fn carried_data_never_changes_the_calls_and_results(
         slots in proptest::collection::vec(prop_oneof![
             Just(r#"{"call":0}"#), Just(r#"{"call":1}"#), Just(r#"{"call":9}"#), Just(r#"{"item":{"type":"reasoning"}}"#),
             Just(r#"{"message":{"bytes":3}}"#), Just(r#"{"message":{}}"#), Just("7"),
@@ -107,13 +107,13 @@ proptest! {
 }
 
 #[test]
-fn an_event_that_never_ends_is_refused_before_it_fills_the_memory() {
+fn an_endless_event_is_rejected_before_it_fills_the_memory() {
     let mut decoder = SseDecoder::default();
     let piece = vec![b'x'; 64 * 1024];
-    let mut taken = 0;
+    let mut accepted = 0;
     while decoder.push(&piece).is_ok() {
-        taken += piece.len();
-        assert!(taken <= crate::MAX_EVENT_BYTES);
+        accepted += piece.len();
+        assert!(accepted <= crate::MAX_EVENT_BYTES);
     }
     assert!(decoder.push(b"\n\n").is_err());
 }

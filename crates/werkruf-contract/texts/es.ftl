@@ -1,6 +1,6 @@
-# What people read in Spanish. The same keys and variables stand in all three files; a test compares them.
+# The texts for users in Spanish. All three files have the same keys and variables; a test compares them.
 
-# How a turn fails, by error code.
+# Errors of turns, by error code.
 error-step_limit = El asistente necesitó más pasos de los permitidos y no encontró respuesta.
 error-repeat_limit = El asistente se repitió y no encontró respuesta.
 error-turn_deadline = Se agotó el tiempo para esta respuesta.
@@ -13,7 +13,7 @@ error-model_unavailable = El modelo de lenguaje no responde.
 error-unknown_user = La persona de la que vino este mensaje ya no existe.
 error-poison = Este mensaje ha detenido el servidor varias veces y no se vuelve a intentar.
 
-# How a call fails, by error code, where nobody else puts it into words.
+# Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = No tienes permiso para ver esto.
 call-invalid_arguments = No se pudo consultar así: { $reason }
 call-unknown_user = No hay ninguna persona con ese número.
@@ -30,7 +30,7 @@ call-tool_panicked = La herramienta falló al ejecutarse. El operador está avis
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
 openai-approval = La herramienta { $tool } espera la aprobación de una persona ({ $id }). En cuanto se decida, esta conversación continúa.
 
-# The planner that is no language model.
+# The offline planner, which is not a language model.
 offline-notice = (Responde el planificador sin conexión, no un modelo de lenguaje.)
 offline-lost = No lo he entendido. No soy un modelo de lenguaje, sino un planificador sencillo.
 offline-can = Puedo consultar: { $things }.

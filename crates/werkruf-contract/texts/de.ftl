@@ -1,6 +1,6 @@
-# What people read in German. The same keys and variables stand in all three files; a test compares them.
+# The texts for users in German. All three files have the same keys and variables; a test compares them.
 
-# How a turn fails, by error code.
+# Errors of turns, by error code.
 error-step_limit = Der Assistent brauchte mehr Schritte als erlaubt und fand keine Antwort.
 error-repeat_limit = Der Assistent hat sich wiederholt und keine Antwort gefunden.
 error-turn_deadline = Die Zeit für diese Antwort ist abgelaufen.
@@ -13,7 +13,7 @@ error-model_unavailable = Das Sprachmodell antwortet nicht.
 error-unknown_user = Die Person, von der diese Nachricht kam, ist nicht mehr bekannt.
 error-poison = Diese Nachricht hat den Server mehrmals angehalten und wird nicht noch einmal versucht.
 
-# How a call fails, by error code, where nobody else puts it into words.
+# Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = Dafür fehlt dir die Berechtigung.
 call-invalid_arguments = Diese Abfrage war so nicht möglich: { $reason }
 call-unknown_user = Es gibt keine Person mit dieser Nummer.
@@ -30,7 +30,7 @@ call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber
 call-other = Das hat gerade nicht geklappt ({ $code }).
 openai-approval = Das Werkzeug { $tool } wartet auf die Freigabe durch einen Menschen ({ $id }). Sobald entschieden ist, geht es in dieser Unterhaltung weiter.
 
-# The planner that is no language model.
+# The offline planner, which is not a language model.
 offline-notice = (Hier antwortet der Offline-Planer, kein Sprachmodell.)
 offline-lost = Das habe ich nicht verstanden. Ich bin kein Sprachmodell, sondern ein einfacher Planer.
 offline-can = Nachsehen kann ich: { $things }.

@@ -1,10 +1,10 @@
-//! An error a provider sends in place of an answer, in any of its shapes.
+//! An error that a provider sends in place of an answer, in any of the known formats.
 //!
-//! `{"error": {"message", "type", "code"}}`, `{"error": "words", "code": …}`, `{"object": "error", "message"}`, or bare words.
+//! `{"error": {"message", "type", "code"}}`, `{"error": "message", "code": …}`, `{"object": "error", "message"}`, or a bare string.
 
 use serde_json::Value;
 
-/// What the provider said, and the HTTP status it would have had.
+/// The provider's message, and the HTTP status that corresponds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamError {
     pub(crate) status: u16,
@@ -12,24 +12,24 @@ pub(crate) struct StreamError {
 }
 
 impl StreamError {
-    /// Reads the value of `error`, or the whole payload where that is the error. `around` is the payload a bare `error` stood in.
+    /// Reads the value of `error`, or a whole payload that is the error. `around` is the payload that contains the `error` field.
     pub(crate) fn read(raw: &str, around: Option<&str>) -> Option<Self> {
         let error: Value = serde_json::from_str(raw).ok()?;
         if error.is_null() {
             return None;
         }
         let around: Value = around.and_then(|around| serde_json::from_str(around).ok()).unwrap_or(Value::Null);
-        // Texts of their own, those of an inner error, or all of it: something must reach the log.
-        let words = error.as_str().or_else(|| error["message"].as_str()).or_else(|| error["error"]["message"].as_str());
-        let words = words.or_else(|| error["error"].as_str()).map_or_else(|| raw.to_owned(), str::to_owned);
+        // The error's own message, that of an inner error, or the whole JSON: the log must show something.
+        let message = error.as_str().or_else(|| error["message"].as_str()).or_else(|| error["error"]["message"].as_str());
+        let message = message.or_else(|| error["error"].as_str()).map_or_else(|| raw.to_owned(), str::to_owned);
         let code = [&error["code"], &error["status"], &error["status_code"], &around["code"], &around["status"]];
         let kind = [&error["code"], &error["type"], &around["code"]];
         let status = code.iter().find_map(|code| http_status(code)).or_else(|| kind.iter().find_map(|kind| status_of_kind(kind.as_str()?)));
         let message = match error["code"].as_str().or_else(|| error["type"].as_str()) {
-            Some(code) => format!("{code}: {words}"),
-            None => words,
+            Some(code) => format!("{code}: {message}"),
+            None => message,
         };
-        // Unknown errors count as the provider's own, so that they may be tried again.
+        // An unknown error counts as a provider failure, so that it may be retried.
         Some(Self { status: status.unwrap_or(502), message })
     }
 }
@@ -63,18 +63,18 @@ fn status_of_kind(kind: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn status_and_words(raw: &str) -> (u16, String) {
+    fn status_and_message(raw: &str) -> (u16, String) {
         let error = StreamError::read(raw, None).unwrap();
         (error.status, error.message)
     }
 
     #[test]
-    fn reads_every_shape() {
-        assert_eq!(status_and_words(r#"{"message":"slow","code":"rate_limit_exceeded"}"#), (429, "rate_limit_exceeded: slow".into()));
-        assert_eq!(status_and_words(r#"{"message":"limit","code":400}"#), (400, "limit".into()));
-        assert_eq!(status_and_words(r#"{"message":"key","code":"401"}"#), (401, "401: key".into()));
-        assert_eq!(status_and_words(r#""words only""#), (502, "words only".into()));
-        assert_eq!(status_and_words(r#"{"odd":1}"#), (502, r#"{"odd":1}"#.into()));
+    fn reads_every_format() {
+        assert_eq!(status_and_message(r#"{"message":"slow","code":"rate_limit_exceeded"}"#), (429, "rate_limit_exceeded: slow".into()));
+        assert_eq!(status_and_message(r#"{"message":"limit","code":400}"#), (400, "limit".into()));
+        assert_eq!(status_and_message(r#"{"message":"key","code":"401"}"#), (401, "401: key".into()));
+        assert_eq!(status_and_message(r#""message only""#), (502, "message only".into()));
+        assert_eq!(status_and_message(r#"{"odd":1}"#), (502, r#"{"odd":1}"#.into()));
         let flat = StreamError::read(r#""no""#, Some(r#"{"code":429,"error":"no"}"#)).unwrap();
         assert_eq!(flat.status, 429);
         assert_eq!(StreamError::read("null", None), None);
