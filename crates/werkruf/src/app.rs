@@ -137,8 +137,8 @@ impl App {
         let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
         let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
         let knowledge = Arc::new(knowledge::base(&config, &client, store.clone(), &clock)?);
-        let oracle = Arc::new(knowledge::oracle(&config, &client, &provider)?);
-        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), oracle };
+        let ask_gpt = Arc::new(knowledge::ask_gpt(&config, &client, &provider)?);
+        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), ask_gpt };
         let setup = setup::build(&config, &client, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
@@ -288,8 +288,8 @@ async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Resul
     store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
     let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
     let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
-    let wanted = config.sample_data.unwrap_or(by_default);
-    if wanted && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
+    let with_sample = config.sample_data.unwrap_or(by_default);
+    if with_sample && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
         sample::write(store, now).await?;
         store.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
     }

@@ -44,7 +44,7 @@ pub(crate) fn base(
 
 /// What `ask_gpt` uses: the configured model and the same server's web search. Both are absent if no language model is
 /// configured.
-pub(crate) fn oracle(config: &Config, client: &reqwest::Client, provider: &Arc<dyn Provider>) -> Result<Oracle, StartError> {
+pub(crate) fn ask_gpt(config: &Config, client: &reqwest::Client, provider: &Arc<dyn Provider>) -> Result<Oracle, StartError> {
     let prices = Arc::clone(&config.prices);
     let ModelConfig::Server(server) = &config.model else { return Ok(Oracle { prices, ..Oracle::default() }) };
     let name = server.model.as_deref().unwrap_or_else(|| provider.default_model());

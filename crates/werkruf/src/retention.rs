@@ -27,7 +27,7 @@ pub struct Run {
     pub events: DeletedRows,
     pub calls: DeletedRows,
     pub usage: DeletedRows,
-    /// Conversations that were deleted because nothing was left in them; 0 in a dry run.
+    /// Conversations that were deleted because nothing was left in them. A dry run does not count them.
     pub conversations: u64,
 }
 

@@ -263,7 +263,7 @@ fn unusable(error: &http::Error) -> CliError {
 }
 
 async fn over_socket(client: &Client, base: &str, request: Request<String>) -> Result<(u16, Value), CliError> {
-    let unreachable = |error: reqwest::Error| CliError::refused("server_unavailable", format!("{base} does not response: {error}"));
+    let unreachable = |error: reqwest::Error| CliError::refused("server_unavailable", format!("{base} does not answer: {error}"));
     let mut request = reqwest::Request::try_from(request).map_err(unreachable)?;
     *request.timeout_mut() = Some(REQUEST_TIMEOUT);
     let response = client.execute(request).await.map_err(unreachable)?;
@@ -272,7 +272,7 @@ async fn over_socket(client: &Client, base: &str, request: Request<String>) -> R
 }
 
 async fn stream_over_socket(client: &Client, base: &str, request: Request<String>) -> Result<ByteStream, StreamError> {
-    let unreachable = |why: String| CliError::refused("server_unavailable", format!("{base} does not response: {why}"));
+    let unreachable = |why: String| CliError::refused("server_unavailable", format!("{base} does not answer: {why}"));
     let request = reqwest::Request::try_from(request)
         .map_err(|error| StreamError::Unreachable { sent: false, error: unreachable(error.to_string()) })?;
     let response = match tokio::time::timeout(STREAM_START_TIMEOUT, client.execute(request)).await {

@@ -11,7 +11,7 @@ use werkruf_store::{MaintenanceError, Restored, SqliteStore};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Globals, Outcome, Session, print};
+use super::{Outcome, Session, print};
 use crate::config::{Config, Variable};
 
 #[derive(Debug, Args)]
@@ -37,12 +37,7 @@ pub(super) async fn back_up(session: &Session, File { file, force }: File) -> Ou
     let path = std::path::absolute(&file).map_err(|error| unusable(&file, &error))?;
     let path = path.to_str().ok_or_else(|| CliError::Usage("the path must be UTF-8".to_owned()))?;
     // A backup belongs to no tenant and no user.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
-    let backend = Backend::open(&operator).await?;
+    let backend = Backend::open(&session.without_tenant()).await?;
     let response = backend.post("/api/admin/backup", &json!({"path": path, "force": force})).await;
     backend.close().await;
     let response = response?;

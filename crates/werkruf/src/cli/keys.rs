@@ -41,18 +41,13 @@ pub(super) enum Command {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    // Here --user names the owner of the key; the operator makes it.
-    let operator = Session {
-        globals: super::Globals { user: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
     let json = session.globals.json;
     let body = match &command {
         Command::Create { scopes, name, expires } => Some(new_key(session, scopes, name.as_deref(), expires.as_deref())?),
         Command::List | Command::Delete { .. } => None,
     };
-    let backend = Backend::open(&operator).await?;
+    // Here --user names the owner of the key; the operator makes it.
+    let backend = Backend::open(&session.without_user()).await?;
     let result = execute(&backend, command, body, json).await;
     backend.close().await;
     result.map(|()| ExitCode::SUCCESS)

@@ -216,6 +216,19 @@ impl Session {
     fn config(&self) -> Result<Config, CliError> {
         Ok(Config::load(&self.flags(), &self.environment)?)
     }
+
+    /// For commands in which the operator acts, not a user.
+    fn without_user(&self) -> Self {
+        let globals = Globals { user: None, ..self.globals.clone() };
+        Self { globals, listen: None, environment: self.environment.clone() }
+    }
+
+    /// For commands that concern neither a single tenant nor a user.
+    fn without_tenant(&self) -> Self {
+        let mut session = self.without_user();
+        session.globals.tenant = None;
+        session
+    }
 }
 
 /// Runs the program with the process's own arguments and environment.

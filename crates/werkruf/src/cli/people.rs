@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::backend::Backend;
-use super::{Globals, Outcome, Session, encode, print};
+use super::{Outcome, Session, encode, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -25,10 +25,7 @@ pub(super) enum Command {
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let Command::Erase { user_id, cancel } = command;
-    // The operator acts, not the user.
-    let operator =
-        Session { globals: Globals { user: None, ..session.globals.clone() }, listen: None, environment: session.environment.clone() };
-    let backend = Backend::open(&operator).await?;
+    let backend = Backend::open(&session.without_user()).await?;
     let response = backend.post(&format!("/api/people/users/{}/erase", encode(&user_id)), &json!({"cancel": cancel})).await;
     backend.close().await;
     let response = response?;
@@ -54,6 +51,6 @@ fn print_report(response: &Value) {
         print::line("Another program was reading the database, so deleted data may remain in its files; erase again to finish");
     }
     for copy in response["copies"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        print::line(&format!("An older copy may still hold the user_id's data: {copy}"));
+        print::line(&format!("An older copy may still hold the user's data: {copy}"));
     }
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
-use super::{Globals, Outcome, Session, print};
+use super::{Outcome, Session, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -27,12 +27,7 @@ const KINDS: [&str; 4] = ["messages", "events", "calls", "usage"];
 
 pub(super) async fn run(session: &Session, Command::Run(Run { dry_run }): Command) -> Outcome {
     // The request concerns every tenant and no single user.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
-    let backend = Backend::open(&operator).await?;
+    let backend = Backend::open(&session.without_tenant()).await?;
     let response = backend.post("/api/admin/retention", &json!({"dry_run": dry_run})).await;
     backend.close().await;
     let response = response?;
@@ -49,10 +44,10 @@ fn show(response: &Value, dry_run: bool) {
         .iter()
         .map(|kind| match response[format!("{kind}_before")].as_str() {
             Some(before) => vec![(*kind).to_owned(), response[*kind].to_string(), before.to_owned()],
-            None => vec![(*kind).to_owned(), "-".to_owned(), "kept for good".to_owned()],
+            None => vec![(*kind).to_owned(), "-".to_owned(), "never deleted".to_owned()],
         })
         .collect();
-    print::table(&["ROWS", if dry_run { "WOULD DELETE" } else { "DELETED" }, "OLDER THAN"], rows);
+    print::table(&["ROWS", if dry_run { "WOULD GO" } else { "DELETED" }, "OLDER THAN"], rows);
     if KINDS.iter().all(|kind| response[format!("{kind}_before")].is_null()) {
         print::line(
             "Nothing is ever deleted; set messages_days, events_days, calls_days and usage_days in [retention] to limit the age of rows",

@@ -8,7 +8,7 @@ use werkruf_store::{ImportFault, add_lines, parse_batch};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Globals, Outcome, Session, print, read_input};
+use super::{Outcome, Session, print, read_input};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -30,14 +30,9 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     if let Some(other) = session.globals.tenant.as_ref().filter(|named| **named != tenant) {
         return Err(CliError::Usage(format!("the file is for tenant `{tenant}`, not for `{other}`; leave --tenant out")));
     }
-    // The tenant may be new, so the request cannot be made for this tenant.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
     let body: Value = serde_json::from_str(text).map_err(|error| CliError::refused("unreadable", format!("{file}: {error}")))?;
-    let backend = Backend::open(&operator).await?;
+    // The tenant may be new, so the request cannot be made for this tenant.
+    let backend = Backend::open(&session.without_tenant()).await?;
     let response = backend.post("/api/workspace/import", &body).await.map_err(|error| with_lines(error, text));
     backend.close().await;
     let response = response?;

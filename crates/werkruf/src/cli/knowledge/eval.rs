@@ -25,7 +25,7 @@ pub(in crate::cli) struct Eval {
     folder: PathBuf,
     #[arg(long, default_value = "hybrid", value_parser = ["hybrid", "lexical"])]
     mode: String,
-    /// Do not wait_for_vectors until every chunk has its vector
+    /// Do not wait until every chunk has its vector
     #[arg(long)]
     no_wait: bool,
 }

@@ -81,9 +81,9 @@ fn tag(inside: &str) -> (String, bool) {
 }
 
 fn after_close<'a>(rest: &'a str, name: &str) -> &'a str {
-    let wanted = format!("</{name}");
+    let end_tag = format!("</{name}");
     let lower = rest.to_ascii_lowercase();
-    lower.find(&wanted).and_then(|at| rest[at..].find('>').map(|end| &rest[at + end + 1..])).unwrap_or("")
+    lower.find(&end_tag).and_then(|at| rest[at..].find('>').map(|end| &rest[at + end + 1..])).unwrap_or("")
 }
 
 fn between(page: &str, open: &str, close: &str) -> Option<String> {
