@@ -120,7 +120,7 @@ async fn writing_the_user_replaces_the_roles_of_a_token() {
     assert_eq!(invoke(&nothing).await["error"]["code"], "permission_denied", "an empty list means no roles");
 }
 
-/// The same database an hour later, by this server's clock.
+/// Opens a copy of the database with a clock that is an hour ahead.
 #[tokio::test]
 async fn the_roles_of_a_token_expire_with_it_for_every_credential() {
     let server = server("").await;
