@@ -1,7 +1,7 @@
-//! The house, opened: store, runtime and what the configuration decided, in one place that every door holds.
+//! The application state: store, runtime and configuration, shared by every request handler and command.
 //!
-//! Opening is the same for `serve` and for commands that find no server; only `serve` binds an address and writes the
-//! lock file. Tenant `demo` exists after every opening.
+//! `serve` and commands without a server open it the same way; only `serve` binds an address and writes the lock file.
+//! Tenant `demo` exists in every opened store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
-use crate::setup::Rooms;
+use crate::setup::ToolModules;
 use crate::{knowledge, provider, sample, secret_key, setup};
 
-/// Facts about the installation, kept in the store's settings.
+/// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
 const SAMPLE_DATA: &str = "sample_data";
 const DEMO_KEY: &str = "demo_key";
 
-/// Why the server does not start. The operator acts on all of them.
+/// Why the server does not start. The operator can correct every one of these.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the configuration has {} fault(s)", .0.len())]
@@ -61,7 +61,7 @@ impl StartError {
     /// The code of a configuration with faults.
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
-    /// Stable, for programs.
+    /// The stable error code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Config(_) => Self::INVALID_CONFIG,
@@ -89,26 +89,25 @@ impl From<StoreError> for StartError {
     }
 }
 
-/// The opened house.
+/// Everything a request handler or a command needs.
 pub struct App {
     pub config: Config,
     pub clock: Clock,
     pub store: Arc<dyn Store>,
     pub runtime: Runtime,
-    /// Documents and how they are found.
     pub knowledge: Arc<KnowledgeBase>,
-    /// The bearer of commands on this machine; new at every start.
+    /// The bearer token of commands on this machine; a new one at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
-    /// Keys are read at the start, so a reload keeps it.
+    /// Provider keys are read at the start only, so a reload keeps this value.
     pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
-    /// Whether a shared database is away.
+    /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
     client: reqwest::Client,
     planner: Planner,
-    rooms: Rooms,
+    modules: ToolModules,
 }
 
 impl App {
@@ -120,7 +119,7 @@ impl App {
         Self::open_with(config, provider, planner, client).await
     }
 
-    /// Opens the store for a command that asks no model, so that a missing model stops nobody from reading.
+    /// Opens the store for a command that needs no model, so that the command works without a configured model.
     pub async fn open_for_command(config: Config) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
         let planner = Planner::default();
@@ -135,16 +134,16 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
         let store = open_store(&config, &clock).await?;
-        // Only Amadeus has a secret to store.
+        // Only Amadeus has a token that is stored, and the token is stored sealed.
         let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
         let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
         let knowledge = Arc::new(knowledge::base(&config, &client, store.clone(), &clock)?);
-        let oracle = Arc::new(knowledge::oracle(&config, &client, &provider)?);
-        let rooms = Rooms { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), oracle };
-        let setup = setup::build(&config, &client, &rooms, &clock).map_err(StartError::Config)?;
+        let ask_gpt = Arc::new(knowledge::ask_gpt(&config, &client, &provider)?);
+        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), ask_gpt };
+        let setup = setup::build(&config, &client, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
-        settle(&config, store.as_ref(), started_at).await?;
-        let parts = Services {
+        initialize(&config, store.as_ref(), started_at).await?;
+        let services = Services {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
@@ -156,7 +155,7 @@ impl App {
             clock: clock.clone(),
             limits: config.limits.clone(),
         };
-        let runtime = Runtime::new(parts, setup);
+        let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
@@ -175,46 +174,46 @@ impl App {
             outage: Outage::default(),
             client,
             planner,
-            rooms,
+            modules,
         }))
     }
 
-    /// What turns write.
+    /// The store's interface for turns.
     pub fn turns(&self) -> &dyn Turns {
         self.store.as_ref()
     }
 
-    /// What is looked up afterwards.
+    /// The store's interface for reading what turns wrote.
     pub fn records(&self) -> &dyn Records {
         self.store.as_ref()
     }
 
-    /// What clients of the OpenAI doors brought and saw.
+    /// The store's interface for requests of OpenAI-compatible clients.
     pub fn clients(&self) -> &dyn ClientRequests {
         self.store.as_ref()
     }
 
-    /// What waits for a person's word.
+    /// The store's interface for approvals.
     pub fn approvals(&self) -> &dyn Approvals {
         self.store.as_ref()
     }
 
-    /// Logs as they are followed.
+    /// The store's interface for event streams.
     pub fn streams(&self) -> &dyn Streams {
         self.store.as_ref()
     }
 
-    /// Who exists.
+    /// The store's interface for tenants, users and keys.
     pub fn people(&self) -> &dyn People {
         self.store.as_ref()
     }
 
-    /// Reads the configuration again and takes over tools, assistants and safety profiles; running turns keep theirs.
+    /// Reads the configuration again and replaces tools, assistants and safety profiles; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
-        let (client, rooms, clock) = (self.client.clone(), self.rooms.clone(), self.clock.clone());
-        // Files are read and schemas compiled: not on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &client, &rooms, &clock);
+        let (client, modules, clock) = (self.client.clone(), self.modules.clone(), self.clock.clone());
+        // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
+        let read = move || setup::read_with(&flags, &environment, &client, &modules, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
@@ -223,7 +222,7 @@ impl App {
         Ok(())
     }
 
-    /// Whether any tenant has a key that opens this server.
+    /// Whether any tenant has an API key.
     pub async fn has_key(&self) -> Result<bool, StoreError> {
         for tenant in self.people().tenants().await? {
             let first = Page { limit: 1, ..Page::default() };
@@ -234,10 +233,10 @@ impl App {
         Ok(false)
     }
 
-    /// The demo key, at the first start without any other; `None` from then on, because a key is shown once.
+    /// Makes the demo key at the first start, if there is no other key. Returns `None` afterwards: a key is shown only once.
     pub async fn make_demo_key(&self) -> Result<Option<String>, StartError> {
-        let made = self.people().setting(DEMO_KEY.to_owned()).await?.is_some();
-        if made || self.config.admin_key.is_some() || self.has_key().await? {
+        let made_before = self.people().setting(DEMO_KEY.to_owned()).await?.is_some();
+        if made_before || self.config.admin_key.is_some() || self.has_key().await? {
             return Ok(None);
         }
         let user_id = sample::DEMO_USER.to_string();
@@ -261,7 +260,7 @@ impl App {
     }
 }
 
-/// The database the configuration names, with its schema up to date.
+/// Opens the configured database and brings its schema up to date.
 async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
     match &config.database {
         Database::Sqlite(file) => {
@@ -272,7 +271,7 @@ async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, St
     }
 }
 
-/// What the configuration says of a PostgreSQL at this address.
+/// The configured connection options for the PostgreSQL at this address.
 pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresOptions {
     let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
     let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
@@ -284,18 +283,19 @@ fn make_folder(database: &Path) -> Result<(), StartError> {
     std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
-/// What every opened store has: tenant `demo`, and the sample data where it is wanted.
-async fn settle(config: &Config, people: &dyn Store, now: Timestamp) -> Result<(), StartError> {
-    people.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
-    let new = people.setting(INSTALLED_AT.to_owned()).await?.is_none();
-    let by_itself = new && config.listen.ip().is_loopback() && config.file.is_none();
-    let wanted = config.sample_data.unwrap_or(by_itself);
-    if wanted && people.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
-        sample::write(people, now).await?;
-        people.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
+/// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation
+/// on loopback without a config file gets the sample data.
+async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
+    store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
+    let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
+    let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
+    let with_sample = config.sample_data.unwrap_or(by_default);
+    if with_sample && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
+        sample::write(store, now).await?;
+        store.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
     }
     if new {
-        people.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
+        store.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
     }
     Ok(())
 }

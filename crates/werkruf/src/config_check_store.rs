@@ -1,4 +1,5 @@
-//! A workspace and a ledger nobody opened, for looking at a configuration without a database: the tools have names, but no rows.
+//! Store implementations for checking a configuration without a database. Tools can be built on them, but every access
+//! fails with "no database is open".
 
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use werkruf_store::{
     RowScope, SealedToken, StoreError, StoreFuture, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
-/// Answers that it is closed.
 #[derive(Debug, Clone, Copy)]
 pub struct ClosedWorkspace;
 
@@ -118,7 +118,6 @@ impl Knowledge for ClosedWorkspace {
     }
 }
 
-/// Counts and keeps nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct ClosedAccounts;
 

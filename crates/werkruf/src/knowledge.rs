@@ -1,4 +1,4 @@
-//! The knowledge base and the oracle the configuration names, ready to be used.
+//! Builds the knowledge base and the model client of `ask_gpt` from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::app::StartError;
 use crate::config::{Config, ModelConfig};
 use crate::provider;
 
-/// Makes the knowledge base; connects nowhere.
+/// Builds the knowledge base; opens no connection.
 pub(crate) fn base(
     config: &Config,
     client: &reqwest::Client,
@@ -42,8 +42,9 @@ pub(crate) fn base(
     Ok(KnowledgeBase::new(store, embedder, clock.clone()))
 }
 
-/// Whom `ask_gpt` asks: the model in use, and the same server's web search. Nobody, where no language model is configured.
-pub(crate) fn oracle(config: &Config, client: &reqwest::Client, provider: &Arc<dyn Provider>) -> Result<Oracle, StartError> {
+/// What `ask_gpt` uses: the configured model and the same server's web search. Both are absent if no language model is
+/// configured.
+pub(crate) fn ask_gpt(config: &Config, client: &reqwest::Client, provider: &Arc<dyn Provider>) -> Result<Oracle, StartError> {
     let prices = Arc::clone(&config.prices);
     let ModelConfig::Server(server) = &config.model else { return Ok(Oracle { prices, ..Oracle::default() }) };
     let name = server.model.as_deref().unwrap_or_else(|| provider.default_model());

@@ -1,8 +1,8 @@
-//! The door: command line, configuration, HTTP API.
+//! Command line, configuration and HTTP API.
 //!
-//! `cli` parses what an operator types, `config` what they decided, `app` opens the house, `serve` keeps it open,
-//! `listen` takes connections, `api` answers requests. Commands speak to the house through its HTTP API only, whether a
-//! server runs or not.
+//! `cli` parses and runs commands, `config` reads the configuration, `app` opens store and runtime, `serve` runs the server,
+//! `listen` accepts connections, `api` answers requests. Commands use only the HTTP API: over a socket if a server runs,
+//! otherwise in their own process.
 
 pub mod api;
 pub mod app;

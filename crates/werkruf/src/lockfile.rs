@@ -1,7 +1,7 @@
 //! `<db>.lock`: how commands on this machine find the running server, and prove that they may read its files.
 //!
-//! The file is a note, not the lock itself (the store holds that): after a crash it may be stale, so a reader
-//! asks the address before it believes it.
+//! The file is not the lock itself; the store holds that. After a crash the file may be stale, so a reader checks that
+//! the address answers before using it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// What stands in the file.
+/// The contents of the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockNote {
     /// An address this machine can connect to, such as `http://127.0.0.1:8080`.
     pub address: String,
-    /// The operator's bearer for as long as this server lives.
+    /// The operator's bearer token while this server runs.
     pub token: String,
     pub pid: u32,
 }
 
 impl LockNote {
-    /// The note in this file, if there is one that can be read.
+    /// Reads the file; `None` if it is missing or not valid.
     pub fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for LockNote {
     }
 }
 
-/// A note that is removed when the server ends.
+/// The written file. Dropping it removes the file.
 #[derive(Debug)]
 pub struct LockFile {
     path: PathBuf,
@@ -42,26 +42,26 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Writes the note whole or not at all, readable by its owner only.
+    /// Writes the file atomically, readable by its owner only.
     pub fn write(path: &Path, note: LockNote) -> io::Result<Self> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}", note.pid));
-        let beside = PathBuf::from(beside);
-        // A leftover of a crashed server with our process id would keep its own mode.
-        match fs::remove_file(&beside) {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}", note.pid));
+        let temporary = PathBuf::from(temporary);
+        // A file left by a crashed server with the same process id would keep its own mode.
+        match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(&serde_json::to_vec(&note)?)?;
-        fs::rename(&beside, path)?;
+        fs::rename(&temporary, path)?;
         Ok(Self { path: path.to_owned(), note })
     }
 }
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Another server may have taken over the file; its note stays.
+        // Another server may have replaced the file; that server's contents stay.
         if LockNote::read(&self.path).as_ref() == Some(&self.note) {
             let _ = fs::remove_file(&self.path);
         }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn is_private_and_goes_with_its_owner() {
+    fn is_private_and_removed_on_drop() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db.lock");
         let held = LockFile::write(&path, note(1)).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_the_note_of_a_successor() {
+    fn drop_leaves_the_file_of_a_newer_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db.lock");
         let old = LockFile::write(&path, note(1)).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn everywhere_is_reached_by_loopback() {
+    fn unspecified_addresses_are_reached_by_loopback() {
         assert_eq!(reachable("0.0.0.0:8080".parse().unwrap()).to_string(), "127.0.0.1:8080");
         assert_eq!(reachable("[::]:8080".parse().unwrap()).to_string(), "[::1]:8080");
         assert_eq!(reachable("192.0.2.7:1".parse().unwrap()).to_string(), "192.0.2.7:1");

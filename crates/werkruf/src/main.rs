@@ -1,4 +1,4 @@
-//! The binary: everything is in the library, so that tests can reach it.
+//! The binary. All code is in the library, where tests can use it.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages, and one small thing that stays keeps two megabytes of them. They buy no speed here.
+    // The allocator asks for huge pages. A single small allocation then keeps 2 MiB resident, and they are no faster here.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     werkruf::cli::main()

@@ -1,4 +1,4 @@
-//! The model the configuration names, ready to be asked.
+//! Builds the model provider from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::app::StartError;
 use crate::config::{Config, ModelApi, ModelConfig, ModelServer};
 use crate::planner::Planner;
 
-/// Stands in for a model's name while the server is asked what it offers.
+/// Placeholder for the model's name when the configuration has none.
 const NAMELESS: &str = "unnamed";
 
-/// Makes the provider; connects only when a model's name is missing, to say which there are.
+/// Builds the provider. It connects only if the model's name is missing, to list the available models in the error.
 pub async fn build(config: &Config, client: &reqwest::Client) -> Result<Arc<dyn Provider>, StartError> {
     build_with(config, client, &Planner::default()).await
 }
 
-/// The same; where no model is configured, this planner stands in.
+/// Like [`build`]; without a configured model the planner's offline provider is used.
 pub async fn build_with(config: &Config, client: &reqwest::Client, planner: &Planner) -> Result<Arc<dyn Provider>, StartError> {
     let ModelConfig::Server(model) = &config.model else { return Ok(Arc::new(planner.provider())) };
     let Some(name) = &model.model else { return Err(StartError::Model(missing_name(config, model, client).await)) };
@@ -29,7 +29,7 @@ pub async fn build_with(config: &Config, client: &reqwest::Client, planner: &Pla
     provider.map_err(|error| StartError::Model(error.to_string()))
 }
 
-/// One line for people: which model answers, and whether it costs money.
+/// One line for users: which model answers, and whether it costs money.
 pub fn describe(model: &ModelConfig) -> String {
     match model {
         ModelConfig::Offline => "offline (no language model, free; set OPENAI_API_KEY or OPENAI_BASE_URL to connect one)".to_owned(),
@@ -40,7 +40,7 @@ pub fn describe(model: &ModelConfig) -> String {
     }
 }
 
-/// How a model server is talked to.
+/// The connection settings of a model server.
 pub(crate) fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Client) -> ServerConfig {
     ServerConfig {
         name: provider_name(model),
@@ -60,7 +60,7 @@ fn provider_name(model: &ModelServer) -> String {
     host_name(&model.base_url)
 }
 
-/// What bills call a server: `openai`, or its host.
+/// The server's name in usage rows: `openai`, or its host.
 pub(crate) fn host_name(base_url: &str) -> String {
     let host = reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.filter(|host| host != "api.openai.com" && !host.ends_with(".api.openai.com")).unwrap_or_else(|| "openai".to_owned())
@@ -68,12 +68,12 @@ pub(crate) fn host_name(base_url: &str) -> String {
 
 async fn missing_name(config: &Config, model: &ModelServer, client: &reqwest::Client) -> String {
     let base_url = &model.base_url;
-    // Both APIs list their models in the same place.
-    let asked = match ChatProvider::new(server(config, model, NAMELESS, client)) {
+    // Both APIs list their models at the same path.
+    let listed = match ChatProvider::new(server(config, model, NAMELESS, client)) {
         Ok(provider) => provider.models().await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    match asked {
+    match listed {
         Ok(models) if models.is_empty() => format!("set OPENAI_MODEL; {base_url}/models lists none"),
         Ok(models) => format!("set OPENAI_MODEL to one of those {base_url} offers: {}", models.join(", ")),
         Err(reason) => format!("set OPENAI_MODEL; {base_url}/models did not say which there are ({reason})"),

@@ -1,4 +1,4 @@
-//! Letting go of what was kept long enough. Nothing is deleted unless `[retention]` says so.
+//! Deletes rows older than `[retention]` allows. Nothing is deleted unless `[retention]` is set.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use werkruf_store::{Retention, StoreError, Sweep, Sweepable, Swept};
 use crate::app::App;
 use crate::config::RetentionConfig;
 
-/// How often a running server looks.
+/// The interval between two runs in a server.
 const EVERY: Duration = Duration::from_secs(3600);
 
-/// What one run did to one kind of rows.
+/// The result of one run for one kind of row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Gone {
-    /// That went, or would have.
+pub struct DeletedRows {
+    /// How many rows were deleted, or would be in a dry run.
     pub rows: u64,
-    /// They were older than this; `None` where they are kept for good.
+    /// The cutoff time; `None` if this kind of row is never deleted.
     pub before: Option<Timestamp>,
 }
 
-/// What one run did.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Run {
-    pub messages: Gone,
-    pub events: Gone,
-    pub calls: Gone,
-    pub usage: Gone,
-    /// That were left with nothing and went; not known of a run that only counts.
+    pub messages: DeletedRows,
+    pub events: DeletedRows,
+    pub calls: DeletedRows,
+    pub usage: DeletedRows,
+    /// Conversations that were deleted because nothing was left in them. A dry run does not count them.
     pub conversations: u64,
 }
 
@@ -37,29 +37,29 @@ impl Run {
     }
 }
 
-/// Deletes what is older than the configuration wants, in batches, so that turns go on between them; or only counts it.
+/// Deletes the rows older than the configured ages, in batches so that turns can write in between. A dry run only counts.
 pub async fn run(app: &App, dry_run: bool) -> Result<Run, StoreError> {
-    let wanted = app.config.retention;
+    let configured = app.config.retention;
     let mut run = Run::default();
-    // Messages after calls: a turn that has lost both goes with the last of them.
+    // Messages come after calls: a turn without calls and messages is deleted together with its last message.
     for (rows, days) in [
-        (Sweepable::Events, wanted.events_days),
-        (Sweepable::Calls, wanted.calls_days),
-        (Sweepable::Messages, wanted.messages_days),
-        (Sweepable::Usage, wanted.usage_days),
+        (Sweepable::Events, configured.events_days),
+        (Sweepable::Calls, configured.calls_days),
+        (Sweepable::Messages, configured.messages_days),
+        (Sweepable::Usage, configured.usage_days),
     ] {
         let Some(days) = days else { continue };
         let now = app.clock.now();
         let age = SignedDuration::from_hours(i64::from(days).saturating_mul(24));
         let before = now.checked_sub(age).unwrap_or(Timestamp::MIN);
         let swept = sweep(app.store.as_ref(), Sweep { rows, before, now, dry_run }).await?;
-        let gone = Gone { rows: swept.rows, before: Some(before) };
+        let deleted = DeletedRows { rows: swept.rows, before: Some(before) };
         run.conversations += swept.conversations;
         match rows {
-            Sweepable::Messages => run.messages = gone,
-            Sweepable::Events => run.events = gone,
-            Sweepable::Calls => run.calls = gone,
-            Sweepable::Usage => run.usage = gone,
+            Sweepable::Messages => run.messages = deleted,
+            Sweepable::Events => run.events = deleted,
+            Sweepable::Calls => run.calls = deleted,
+            Sweepable::Usage => run.usage = deleted,
         }
     }
     Ok(run)
@@ -78,16 +78,18 @@ async fn sweep<S: Retention + ?Sized>(store: &S, sweep: Sweep) -> Result<Swept, 
     }
 }
 
-/// Runs at the start and every hour.
+/// Runs the retention at the start and every hour.
 pub async fn watch(app: &App) {
-    let wanted = app.config.retention;
-    if wanted == RetentionConfig::default() {
+    let configured = app.config.retention;
+    if configured == RetentionConfig::default() {
         return;
     }
-    if let Some(days) = wanted.messages_days
-        && wanted.events_days.is_none_or(|events| events > days)
+    if let Some(days) = configured.messages_days
+        && configured.events_days.is_none_or(|events| events > days)
     {
-        tracing::warn!("events repeat what messages say, and [retention] keeps them longer; set events_days to {days} or less");
+        tracing::warn!(
+            "events contain the text of messages, but [retention] keeps events longer than messages; set events_days to {days} or less"
+        );
     }
     loop {
         match run(app, false).await {

@@ -1,7 +1,7 @@
-//! Tenant `demo`: an office with one person for each kind of right, and work that is due today, so that everything can
-//! be tried at once.
+//! The sample data of tenant `demo`: an office with one user for each kind of permission, and work that is due today, so
+//! that every tool can be tried at once.
 //!
-//! Days are those of the people they belong to: "today" of somebody in New York is not always today in Madrid.
+//! Dates are in the time zone of the user they belong to: "today" in New York is not always "today" in Madrid.
 
 mod calendar;
 
@@ -13,7 +13,7 @@ use werkruf_contract::Uuid;
 use werkruf_store::{NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, Workspace, WorkspaceBatch};
 
 use crate::app::StartError;
-use calendar::{Due, Stretch};
+use calendar::{Due, WorkPeriod};
 
 /// Slug of the tenant that always exists.
 pub const DEMO: &str = "demo";
@@ -21,23 +21,23 @@ pub const DEMO: &str = "demo";
 /// Id of the tenant that always exists.
 pub const DEMO_ID: Uuid = Uuid::from_u128(0x0000_0000_0000_7000_8000_0000_0000_0001);
 
-/// The person the demo key speaks for.
+/// The user of the demo key.
 pub const DEMO_USER: i64 = 1;
 
 const PEOPLE: &str = include_str!("sample/people.json");
 const WORK: &str = include_str!("sample/work.json");
 
-/// Writes the whole sample, as of now.
+/// Writes all sample data, with dates relative to `now`.
 pub async fn write(workspace: &dyn Workspace, now: Timestamp) -> Result<(), StartError> {
     let written = workspace.import(batch(now)?, DEMO_ID, now).await?;
-    // The sample is part of the program: a fault in it is ours, and the first one says which.
+    // The sample is part of the program, so a fault in it is a bug; the first fault is enough to find the bug.
     written.map(|_| ()).map_err(|faults| {
         let first = faults.first().map(|fault| format!("{}: {}", fault.path, fault.message)).unwrap_or_default();
         StartError::Sample(serde_json::Error::custom(first))
     })
 }
 
-/// Only the person the demo key speaks for.
+/// Only the user of the demo key, with their roles and branch.
 pub fn demo_user_alone() -> Result<PeopleBatch, serde_json::Error> {
     let mut batch = people()?;
     batch.users.retain(|user| user.id == DEMO_USER);
@@ -88,20 +88,20 @@ struct SampleWorktime {
     user_id: i64,
     branch_id: i64,
     #[serde(flatten)]
-    stretch: Stretch,
+    period: WorkPeriod,
 }
 
 fn batch(now: Timestamp) -> Result<WorkspaceBatch, serde_json::Error> {
     let people = people()?;
     let work: Work = serde_json::from_str(WORK)?;
-    let here = |user: i64| zone_of(&people, user).map(|zone| now.to_zoned(zone));
+    let local_now = |user: i64| zone_of(&people, user).map(|zone| now.to_zoned(zone));
     let requests = work.requests.into_iter().map(|row| {
         Ok(NewRequest {
             id: row.id,
             title: row.title,
             description: row.description,
             status: row.status,
-            due_date: Some(row.due.date(&here(row.requester_id)?)?),
+            due_date: Some(row.due.date(&local_now(row.requester_id)?)?),
             requester_id: row.requester_id,
             responsible_id: row.responsible_id,
             branch_id: row.branch_id,
@@ -114,26 +114,26 @@ fn batch(now: Timestamp) -> Result<WorkspaceBatch, serde_json::Error> {
             title: row.title,
             description: None,
             status: row.status,
-            due_date: Some(row.due.date(&here(row.user_id)?)?),
+            due_date: Some(row.due.date(&local_now(row.user_id)?)?),
             user_id: row.user_id,
             branch_id: row.branch_id,
             created_at: Some(calendar::hours_before(now, row.hours_ago)?),
         })
     });
     let worktimes = work.worktimes.into_iter().map(|row| {
-        let (started_at, ended_at) = row.stretch.times(&here(row.user_id)?)?;
+        let (started_at, ended_at) = row.period.times(&local_now(row.user_id)?)?;
         Ok(NewWorktime { id: row.id, user_id: row.user_id, branch_id: row.branch_id, started_at, ended_at })
     });
-    let wrong = |error: jiff::Error| serde_json::Error::custom(error);
-    let requests = requests.collect::<Result<_, _>>().map_err(wrong)?;
-    let tasks = tasks.collect::<Result<_, _>>().map_err(wrong)?;
-    let worktimes = worktimes.collect::<Result<_, _>>().map_err(wrong)?;
+    let invalid = |error: jiff::Error| serde_json::Error::custom(error);
+    let requests = requests.collect::<Result<_, _>>().map_err(invalid)?;
+    let tasks = tasks.collect::<Result<_, _>>().map_err(invalid)?;
+    let worktimes = worktimes.collect::<Result<_, _>>().map_err(invalid)?;
     let PeopleBatch { branches, roles, users } = people;
     let cerebro_articles = work.cerebro_articles;
     Ok(WorkspaceBatch { tenant: DEMO_ID.to_string(), branches, roles, users, requests, tasks, worktimes, cerebro_articles })
 }
 
-/// The person's own time zone, or their branch's.
+/// The user's own time zone, or that of their branch.
 fn zone_of(people: &PeopleBatch, id: i64) -> Result<TimeZone, jiff::Error> {
     let user = people.users.iter().find(|user| user.id == id);
     let branch = user.and_then(|user| people.branches.iter().find(|branch| Some(branch.id) == user.branch_id));

@@ -1,4 +1,4 @@
-//! The key that seals what must be stored in secret: from the environment, or made once beside the database.
+//! The key that encrypts stored secrets: from the environment, or made once in a file next to the database.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,12 +13,13 @@ use werkruf_tools::Seal;
 use crate::app::StartError;
 use crate::config::{Config, ConfigViolation, Variable};
 
-/// The house's seal. `<db>.key` is made, readable by its owner only, where the environment brings no key; on PostgreSQL it must.
+/// The seal of this installation. Without a key in the environment `<db>.key` is made, readable by its owner only. On
+/// PostgreSQL the environment must have a key.
 pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
     match (&config.secret_key, config.database.file()) {
         (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
-        (None, Some(file)) => beside(file),
-        // Processes on several machines share no file.
+        (None, Some(file)) => from_key_file(file),
+        // Processes on different machines share no file.
         (None, None) => Err(StartError::Unsealed),
     }
 }
@@ -28,12 +29,12 @@ pub(crate) fn read(text: &str) -> Option<Seal> {
     STANDARD.decode(text.trim()).ok().and_then(|key| Seal::new(&key))
 }
 
-/// What is wrong with a key that is none.
+/// The violation for a value that is not a key.
 pub(crate) fn fault() -> ConfigViolation {
     ConfigViolation::new(Variable::WERKRUF_SECRET_KEY.name(), "must be 32 bytes in base64; `openssl rand -base64 32` makes one")
 }
 
-fn beside(database: &Path) -> Result<Seal, StartError> {
+fn from_key_file(database: &Path) -> Result<Seal, StartError> {
     let mut path = database.as_os_str().to_owned();
     path.push(".key");
     let path = PathBuf::from(path);
@@ -55,20 +56,20 @@ fn beside(database: &Path) -> Result<Seal, StartError> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{beside, read};
+    use super::{from_key_file, read};
 
     #[test]
     fn a_key_is_made_once_and_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("w.db");
-        beside(&database).unwrap();
+        from_key_file(&database).unwrap();
         let path = folder.path().join("w.db.key");
         let first = std::fs::read_to_string(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        beside(&database).unwrap();
+        from_key_file(&database).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
         std::fs::write(&path, "short").unwrap();
-        assert!(beside(&database).is_err());
+        assert!(from_key_file(&database).is_err());
         assert!(read("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").is_some() && read("nonsense").is_none());
     }
 }

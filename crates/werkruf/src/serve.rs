@@ -1,4 +1,4 @@
-//! `werkruf serve`: bind, say where, answer until told to stop, then let running turns finish.
+//! `werkruf serve`: binds, prints the address, serves until a signal, then lets running turns finish.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -17,13 +17,13 @@ use crate::listen::{Bounds, Listener, Proxies};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, provider, retention, telemetry};
 
-/// How long connections may take to close once nothing runs any more.
+/// How long connections may take to close after the last turn has ended.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What a shell calls an end by signal.
+/// The exit code that shells use for an end by SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Serves until a signal; the exit code is 0 after an orderly end.
+/// Serves until a signal. The exit code is 0 after an orderly shutdown.
 pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     telemetry::start(&config.log);
     let mut signals = Signals::listen()?;
@@ -38,31 +38,31 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
         .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)))
         .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
-    let lock = leave_note(&app, address)?;
+    let lock = write_lock_file(&app, address)?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     announce(&app, address, key.as_deref(), json);
 
-    // What an earlier process left unfinished goes on before anything new comes in.
+    // Turns that an earlier process left unfinished resume before new requests are accepted.
     app.runtime.recover().await?;
-    let watcher = app.runtime.clone();
-    app.tasks.spawn(async move { watcher.run_background().await });
-    let keeper = app.runtime.clone();
-    app.tasks.spawn(async move { keeper.save_partial_text().await });
+    let runtime = app.runtime.clone();
+    app.tasks.spawn(async move { runtime.run_background().await });
+    let runtime = app.runtime.clone();
+    app.tasks.spawn(async move { runtime.save_partial_text().await });
 
     let stop = CancellationToken::new();
     if app.config.database.file().is_none() {
-        let (watching, stopped) = (Arc::clone(&app), stop.clone());
+        let (watched, stopped) = (Arc::clone(&app), stop.clone());
         app.tasks.spawn(async move {
             tokio::select! {
-                () = api::outage::watch(&watching) => {}
+                () = api::outage::watch(&watched) => {}
                 () = stopped.cancelled() => {}
             }
         });
     }
-    let (letting_go, stopped) = (Arc::clone(&app), stop.clone());
+    let (retained, stopped) = (Arc::clone(&app), stop.clone());
     app.tasks.spawn(async move {
         tokio::select! {
-            () = retention::watch(&letting_go) => {}
+            () = retention::watch(&retained) => {}
             () = stopped.cancelled() => {}
         }
     });
@@ -74,8 +74,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
                 return Err(StartError::Io { what: "the listener stopped".to_owned(), source: std::io::Error::other("it gave no reason") });
             }
             signal = signals.next() => match signal {
-                Heard::Stop => break,
-                Heard::Hangup => reload(&app).await,
+                SignalRequest::Stop => break,
+                SignalRequest::Reload => reload(&app).await,
             },
         }
     }
@@ -89,7 +89,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     Ok(code)
 }
 
-/// Chunks get their vectors beside everything else, for as long as the server runs.
+/// Embeds new chunks in the background for as long as the server runs.
 fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
     let Some(embedder) = app.knowledge.embedder().cloned() else { return };
     let (knowledge, stopped) = (Arc::clone(&app.knowledge), stop.clone());
@@ -101,22 +101,23 @@ fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
     });
 }
 
-/// Lets turns finish. The server is driven meanwhile: it closes its listener, and answers those who wait for their turn.
+/// Lets running turns finish. The server future is polled meanwhile: it closes its listener and still answers clients that
+/// wait for a turn.
 async fn wind_down(app: &App, server: impl Future<Output = ()>) {
     let drained = CancellationToken::new();
     let turns = async {
         app.runtime.drain().await;
         drained.cancel();
     };
-    // A stalled client must not keep the process: what is still open a moment after the last turn is cut.
-    let moment_after = async {
+    // A stalled client must not keep the process alive: connections still open a moment after the last turn are cut.
+    let grace_period = async {
         drained.cancelled().await;
         tokio::time::sleep(CLOSING).await;
     };
     let connections = async {
         tokio::select! {
             () = server => {}
-            () = moment_after => {}
+            () = grace_period => {}
         }
     };
     tokio::join!(turns, connections);
@@ -135,8 +136,8 @@ async fn reload(app: &App) {
     }
 }
 
-/// Nobody beside a shared database needs one: commands open it themselves.
-fn leave_note(app: &App, address: SocketAddr) -> Result<Option<LockFile>, StartError> {
+/// Writes the lock file. With PostgreSQL there is none: commands open the shared database themselves.
+fn write_lock_file(app: &App, address: SocketAddr) -> Result<Option<LockFile>, StartError> {
     let Some(path) = app.config.lock_path() else { return Ok(None) };
     let note = LockNote {
         address: format!("http://{}", reachable(address)),
@@ -146,7 +147,7 @@ fn leave_note(app: &App, address: SocketAddr) -> Result<Option<LockFile>, StartE
     LockFile::write(&path, note).map(Some).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
 }
 
-/// The lines a person sees first. They go to stdout; the log goes to stderr.
+/// Prints address, model and database to stdout; the log goes to stderr.
 fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     let address = format!("http://{}", reachable(address));
     let model = provider::describe(&app.config.model);
@@ -162,7 +163,7 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     print::line(&format!("Database: {database}"));
     match curl {
         Some(curl) => print::line(&format!("Try it (this key is shown once):\n{curl}")),
-        None if app.config.admin_key.is_some() => print::line("Key: WERKRUF_ADMIN_KEY opens everything"),
+        None if app.config.admin_key.is_some() => print::line("Key: WERKRUF_ADMIN_KEY has every permission"),
         None => print::line("Key: `werkruf keys create --tenant demo --user 1 --scopes chat,tools,read` makes another"),
     }
 }
@@ -173,18 +174,17 @@ fn curl(address: &str, key: &str) -> String {
     )
 }
 
-/// What a signal asks for.
-enum Heard {
+enum SignalRequest {
     Stop,
-    Hangup,
+    Reload,
 }
 
-/// The signals this process obeys.
+/// The signals this process reacts to.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// A write beyond the limit of `ulimit -f` is an error like a full disk; unheard, the signal would end the process.
+    /// A write beyond the limit of `ulimit -f` is an error like a full disk. Without a listener the signal would end the process.
     _too_large: Signal,
 }
 
@@ -206,11 +206,11 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.interrupt.recv() => Heard::Stop,
-            _ = self.hangup.recv() => Heard::Hangup,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the runtime can be told anew without a restart: tools, assistants, safety profiles.
+//! Builds the part of the runtime that a reload can replace: tools, assistants, safety profiles.
 //!
-//! Built from a loaded configuration; everything that does not fit together is a violation with its place in the file.
+//! It is built from a loaded configuration. Every inconsistency is a violation with its place in the file.
 
 use std::sync::Arc;
 
@@ -12,43 +12,43 @@ use werkruf_tools::{Flights, HttpTool, KnowledgeBase, Oracle, flight_tools, know
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
 
-/// What the tools look into.
+/// What the built-in tools work on.
 #[derive(Clone)]
-pub(crate) struct Rooms {
+pub(crate) struct ToolModules {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
-    pub(crate) oracle: Arc<Oracle>,
+    pub(crate) ask_gpt: Arc<Oracle>,
 }
 
-impl Rooms {
-    /// Rooms nobody opened: the tools have names, but nothing behind them.
+impl ToolModules {
+    /// Modules without a database, for checking a configuration: tools can be built, but not called.
     fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
         let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
         let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge), oracle: Arc::default() }
+        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge), ask_gpt: Arc::default() }
     }
 }
 
-/// Reads the configuration and builds what it asks for; finds the faults of both steps together. Opens no database.
+/// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, client, &Rooms::closed(config, client, &clock), &clock)
+    read_with(flags, environment, client, &ToolModules::closed(config, client, &clock), &clock)
 }
 
-/// The same, with the rows the tools look into.
+/// Like [`read`], with opened modules.
 pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
     client: &reqwest::Client,
-    rooms: &Rooms,
+    modules: &ToolModules,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
-    // A declaration that could not be read left no name behind, so nothing can be said about who uses it.
+    // The name of a declaration that could not be read is unknown, so references to tools cannot be checked.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, client, rooms, clock) {
+    match build(&config, client, modules, clock) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -56,13 +56,18 @@ pub(crate) fn read_with(
     Err(violations)
 }
 
-/// Builds what the configuration asks for, or says everything that is wrong with it.
-pub(crate) fn build(config: &Config, client: &reqwest::Client, rooms: &Rooms, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
+/// Builds the setup, or returns everything that is wrong with the configuration.
+pub(crate) fn build(
+    config: &Config,
+    client: &reqwest::Client,
+    modules: &ToolModules,
+    clock: &Clock,
+) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    let ours = workspace_tools(Arc::clone(&rooms.workspace), clock.clone());
-    let flights = flight_tools(Arc::clone(&rooms.flights), clock.clone());
-    for tool in ours.into_iter().chain(flights).chain(knowledge_tools(&rooms.knowledge, &rooms.oracle)) {
+    let workspace = workspace_tools(Arc::clone(&modules.workspace), clock.clone());
+    let flights = flight_tools(Arc::clone(&modules.flights), clock.clone());
+    for tool in workspace.into_iter().chain(flights).chain(knowledge_tools(&modules.knowledge, &modules.ask_gpt)) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }
@@ -94,9 +99,10 @@ pub(crate) fn build(config: &Config, client: &reqwest::Client, rooms: &Rooms, cl
     Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone(), prices })
 }
 
-/// A misspelt tool would silently be missing from an assistant, or silently be allowed by a safety profile.
+/// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or
+/// silently be allowed by a safety profile.
 fn check_names(config: &Config, registry: &Registry, violations: &mut Vec<ConfigViolation>) {
-    // A declared tool that has faults of its own is still a name.
+    // A declared tool with other faults still counts as known.
     let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.name == name);
     let mut check = |list: &str, names: &[String]| {
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {

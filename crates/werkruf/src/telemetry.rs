@@ -1,5 +1,4 @@
-//! Log lines, to stderr: text for people, JSON for machines. What is logged is chosen where it is logged; secrets are
-//! kept in types that do not print themselves.
+//! Logging to stderr: text on a terminal, JSON otherwise. Secrets are kept in types that do not print their contents.
 
 use std::io::IsTerminal;
 
@@ -12,7 +11,7 @@ pub fn start(log: &LogConfig) {
     let format = log.format.unwrap_or_else(|| if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json });
     // The filter was checked when the configuration was loaded.
     let filter = EnvFilter::try_new(&log.filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    // A log that takes no more lines, as on a full disk, must not end the work it is about; saying so on stderr would panic.
+    // A log that cannot be written, as on a full disk, must not stop the work. Reporting that error on stderr would panic.
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),

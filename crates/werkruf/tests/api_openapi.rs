@@ -1,4 +1,4 @@
-//! The committed description of the door is the one the code makes.
+//! The committed API document is the generated one.
 
 use std::path::PathBuf;
 
@@ -17,15 +17,15 @@ fn the_committed_document_is_current() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_has_a_target() {
     let document: serde_json::Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
     let mut open = vec![&document];
-    let mut seen = 0;
+    let mut references = 0;
     while let Some(value) = open.pop() {
         if let Some(target) = value.get("$ref").and_then(|target| target.as_str()) {
             let pointer = target.strip_prefix('#').unwrap();
             assert!(document.pointer(pointer).is_some(), "{target} is not there");
-            seen += 1;
+            references += 1;
         }
         match value {
             serde_json::Value::Object(fields) => open.extend(fields.values()),
@@ -33,11 +33,11 @@ fn every_reference_leads_somewhere() {
             _ => {}
         }
     }
-    assert!(seen > 20);
+    assert!(references > 20);
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own() {
+fn every_operation_has_a_unique_name() {
     let document: serde_json::Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
     let mut names: Vec<&str> = Vec::new();
     for methods in document["paths"].as_object().unwrap().values() {

@@ -1,4 +1,4 @@
-//! The office's own rows: the import route against a running house, and the command through the real binary.
+//! Import of business data: the route of a running server, and the command of the real binary.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also outside its own function")]
 
@@ -9,5 +9,5 @@ mod binary;
 mod command;
 #[path = "workspace/import.rs"]
 mod import;
-#[expect(dead_code, reason = "shared with the tests of the door, which use all of it")]
+#[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod support;

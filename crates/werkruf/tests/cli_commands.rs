@@ -1,4 +1,4 @@
-//! The command line, through the real binary. One test program, so that it is linked once.
+//! The command line of the real binary. All tests are in one program, so that it is linked only once.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also outside its own function")]
 
@@ -12,8 +12,8 @@ mod contract;
 mod conversations;
 #[path = "cli/import.rs"]
 mod import;
-#[path = "cli/keeping.rs"]
-mod keeping;
+#[path = "cli/maintenance.rs"]
+mod maintenance;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/serve.rs"]

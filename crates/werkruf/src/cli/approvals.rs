@@ -1,4 +1,4 @@
-//! `werkruf approvals …`: calls that wait for a person's word.
+//! `werkruf approvals …`: calls that wait for approval.
 
 use std::process::ExitCode;
 
@@ -12,26 +12,26 @@ const STATUSES: [&str; 6] = ["pending", "approved", "denied", "expired", "cancel
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// What waits for a decision, the oldest first
+    /// Approvals, the oldest first
     #[command(after_help = "Examples:\n  werkruf approvals list\n  werkruf approvals list --status all --limit 50")]
     List {
         /// Only with this status
         #[arg(long, default_value = "pending", value_parser = STATUSES)]
         status: String,
-        /// At most so many
+        /// Maximum number of rows
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
     },
     /// Let the call run, once
     #[command(after_help = "Examples:\n  werkruf approvals approve 0197f2c4-77aa\n  werkruf approvals approve 0197f2c4-77aa --user 2")]
     Approve {
-        /// Id of the approval, or the beginning of it
+        /// Id of the approval, or a unique prefix
         approval: String,
     },
-    /// Refuse the call; the assistant is told
+    /// Refuse the call; the assistant gets the refusal as the result
     #[command(after_help = "Examples:\n  werkruf approvals deny 0197f2c4-77aa")]
     Deny {
-        /// Id of the approval, or the beginning of it
+        /// Id of the approval, or a unique prefix
         approval: String,
     },
 }
@@ -39,18 +39,18 @@ pub(super) enum Command {
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let backend = Backend::open(session).await?;
     let json = session.globals.json;
-    let done = match command {
+    let result = match command {
         Command::List { status, limit } => {
             let filter = if status == "all" { String::new() } else { format!("&status={status}") };
-            let answer = backend.get(&format!("/api/approvals?limit={limit}{filter}")).await;
-            answer.map(|answer| if json { print::json(&answer) } else { list(&answer) })
+            let response = backend.get(&format!("/api/approvals?limit={limit}{filter}")).await;
+            response.map(|response| if json { print::json(&response) } else { list(&response) })
         }
         Command::Approve { approval } => decide(&backend, &approval, "approve", json).await,
         Command::Deny { approval } => decide(&backend, &approval, "deny", json).await,
     };
-    // A call approved in this process runs to its end before we leave.
+    // A call approved in this process runs to its end before the process exits.
     backend.close().await;
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> Result<(), super::CliError> {
@@ -64,8 +64,8 @@ async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> R
     Ok(())
 }
 
-fn list(answer: &Value) {
-    let approvals = answer["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(response: &Value) {
+    let approvals = response["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
     if approvals.is_empty() {
         print::line("No approvals.");
         return;

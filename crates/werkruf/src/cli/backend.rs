@@ -1,6 +1,6 @@
-//! The one seam between commands and the house: its HTTP API, spoken over a socket or in this process.
+//! How commands reach the HTTP API: over a socket or in their own process.
 //!
-//! Chosen in this order: a server named by `--server`, the running server the lock file tells of, the database itself.
+//! The order of choice: the server named by `--server`, the running server that the lock file names, the database itself.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,80 +27,81 @@ use crate::config::Variable;
 use crate::lockfile::LockNote;
 use crate::sample;
 
-/// A tool may take its whole turn; a server that says nothing for longer is gone.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// A tool call may last as long as a turn. A server that sends nothing for longer counts as gone.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A server on this machine that lives answers within this.
-const ALIVE: Duration = Duration::from_secs(2);
+/// A running server on this machine answers within this time.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A stream begins within this, however long it then lasts.
-const FIRST_WORD: Duration = Duration::from_secs(60);
+/// A stream begins within this time, however long it lasts.
+const STREAM_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// No answer of the API is larger.
-const LARGEST_ANSWER: usize = 256 * 1024 * 1024;
+/// No response of the API is larger.
+const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 
-enum Way {
+enum Transport {
     Remote { client: Client, base: String },
     Local { router: Router, app: Arc<App> },
 }
 
-/// A body as it comes.
-pub(super) type Pieces = BoxStream<'static, Result<Bytes, CliError>>;
+/// A response body as it arrives.
+pub(super) type ByteStream = BoxStream<'static, Result<Bytes, CliError>>;
 
-/// Why there is no stream.
-pub(super) enum Broken {
-    /// The server said no; `place` is where it points to instead.
-    Refused { status: u16, place: Option<String>, error: CliError },
-    /// Nobody answered. `sent` when the request may have arrived all the same.
-    Gone { sent: bool, error: CliError },
+/// Why a stream could not be opened.
+pub(super) enum StreamError {
+    /// The server refused the request; `location` is the value of its Location header.
+    Refused { status: u16, location: Option<String>, error: CliError },
+    /// No response arrived. `sent` is true if the server may have received the request.
+    Unreachable { sent: bool, error: CliError },
 }
 
-/// Where requests go, and for whom.
+/// Where requests are sent, and for which tenant and user.
 pub(super) struct Backend {
-    way: Way,
+    transport: Transport,
     bearer: SecretString,
-    /// A key of another server knows its own tenant and user; the operator must say for whom it acts.
+    /// Whether the bearer is the operator's. A key has its own tenant and user; the operator must name them.
     operator: bool,
     tenant: Option<String>,
     user: Option<String>,
-    /// The note that told of the server; a restarted one writes another.
-    note: Option<PathBuf>,
+    /// The lock file that named the server; a restarted server writes a new one.
+    lock_file: Option<PathBuf>,
 }
 
 impl Backend {
-    /// Finds the house this session means.
+    /// Finds the server of this session, or opens the database.
     pub(super) async fn open(session: &Session) -> Result<Self, CliError> {
         match Self::find(session).await? {
-            Some(found) => Ok(found),
-            None => Ok(Self::alone(session, App::open_for_command(session.config()?).await?)),
+            Some(backend) => Ok(backend),
+            None => Ok(Self::local(session, App::open_for_command(session.config()?).await?)),
         }
     }
 
-    /// The same for commands that ask the model. Without a server this process is one: what an earlier one left goes on first.
+    /// Like [`Self::open`], for commands that use the model. Without a server, this process first resumes the turns that an
+    /// earlier process left unfinished.
     pub(super) async fn open_with_model(session: &Session) -> Result<Self, CliError> {
-        if let Some(found) = Self::find(session).await? {
-            return Ok(found);
+        if let Some(backend) = Self::find(session).await? {
+            return Ok(backend);
         }
         let app = App::open(session.config()?).await?;
         app.runtime.recover().await.map_err(StartError::from)?;
-        Ok(Self::alone(session, app))
+        Ok(Self::local(session, app))
     }
 
-    /// The database itself, in this process.
-    fn alone(session: &Session, app: Arc<App>) -> Self {
+    /// Opens the API on the database in this process.
+    fn local(session: &Session, app: Arc<App>) -> Self {
         if app.store.lease_ttl().is_some() {
-            // Beside other processes this one keeps its leases, and hears what they write.
-            let watcher = app.runtime.clone();
-            app.tasks.spawn(async move { watcher.run_background().await });
+            // With a shared database this process must renew its leases and follow what other processes write.
+            let runtime = app.runtime.clone();
+            app.tasks.spawn(async move { runtime.run_background().await });
         }
         let bearer = app.operator_token.clone();
         let router = api::router(Arc::clone(&app));
         let globals = &session.globals;
         let (tenant, user) = (Some(globals.tenant.clone().unwrap_or_else(|| sample::DEMO.to_owned())), globals.user.clone());
-        Self { way: Way::Local { router, app }, bearer, operator: true, tenant, user, note: None }
+        Self { transport: Transport::Local { router, app }, bearer, operator: true, tenant, user, lock_file: None }
     }
 
-    /// A running server.
+    /// Finds a running server.
     async fn find(session: &Session) -> Result<Option<Self>, CliError> {
         let globals = &session.globals;
         let environment = &session.environment;
@@ -108,9 +109,9 @@ impl Backend {
         if let Some(server) = server {
             let key = globals.key.clone().or_else(|| environment.get(Variable::WERKRUF_KEY).map(str::to_owned));
             let key = key.ok_or_else(|| CliError::Usage(format!("{server} asks for a key; set WERKRUF_KEY or give --key")))?;
-            let way = Way::Remote { client: client()?, base: address(&server) };
+            let transport = Transport::Remote { client: client()?, base: address(&server) };
             let (tenant, user) = (globals.tenant.clone(), globals.user.clone());
-            return Ok(Some(Self { way, bearer: key.into(), operator: false, tenant, user, note: None }));
+            return Ok(Some(Self { transport, bearer: key.into(), operator: false, tenant, user, lock_file: None }));
         }
         let tenant = Some(globals.tenant.clone().unwrap_or_else(|| sample::DEMO.to_owned()));
         let user = globals.user.clone();
@@ -120,34 +121,34 @@ impl Backend {
         {
             let client = client()?;
             let base = address(&note.address);
-            if lives(&client, &base).await {
-                let way = Way::Remote { client, base };
-                return Ok(Some(Self { way, bearer: note.token.into(), operator: true, tenant, user, note: Some(path) }));
+            if is_healthy(&client, &base).await {
+                let transport = Transport::Remote { client, base };
+                return Ok(Some(Self { transport, bearer: note.token.into(), operator: true, tenant, user, lock_file: Some(path) }));
             }
         }
         Ok(None)
     }
 
-    /// Whether the server was found by its note, so that a restarted one can be found again.
-    pub(super) const fn is_beside_server(&self) -> bool {
-        self.note.is_some()
+    /// Whether the server was found by its lock file, so that it can be found again after a restart.
+    pub(super) const fn found_by_lock_file(&self) -> bool {
+        self.lock_file.is_some()
     }
 
-    /// Reads the note again: a restarted server has another token, and maybe another address.
-    pub(super) fn renew(&mut self) {
-        if let (Way::Remote { base, .. }, Some(note)) = (&mut self.way, self.note.as_deref().and_then(LockNote::read)) {
+    /// Reads the lock file again: a restarted server has a new token and possibly a new address.
+    pub(super) fn reread_lock_file(&mut self) {
+        if let (Transport::Remote { base, .. }, Some(note)) = (&mut self.transport, self.lock_file.as_deref().and_then(LockNote::read)) {
             *base = address(&note.address);
             self.bearer = note.token.into();
         }
     }
 
-    /// The user requests are made for, where one is named.
+    /// The user for whom requests are made, if one is named.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// For commands that act for a person: without `--user` the operator speaks for user 1 of `demo`.
-    pub(super) fn for_a_person(mut self) -> Result<Self, CliError> {
+    /// For commands that act for a user: without `--user` the operator acts for user 1 of `demo`.
+    pub(super) fn for_user(mut self) -> Result<Self, CliError> {
         if self.user.is_some() || !self.operator {
             return Ok(self);
         }
@@ -155,48 +156,51 @@ impl Backend {
         if demo {
             self.user = Some(sample::DEMO_USER.to_string());
         } else {
-            return Err(CliError::Usage("a call is made for a person; say for whom with --user".to_owned()));
+            return Err(CliError::Usage("a call needs a user; name one with --user".to_owned()));
         }
         Ok(self)
     }
 
-    /// Reads.
     pub(super) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::GET, path, None).await
     }
 
-    /// Asks for something to be done.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    /// Removes.
     pub(super) async fn delete(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::DELETE, path, None).await
     }
 
-    /// Lets work that a request began come to its end before the process leaves.
+    /// Waits for running turns in this process before the process exits.
     pub(super) async fn close(self) {
-        if let Way::Local { app, .. } = self.way {
+        if let Transport::Local { app, .. } = self.transport {
             app.runtime.drain().await;
         }
     }
 
-    /// Asks for events as they happen; `key` makes a second copy of the request the same request.
-    pub(super) async fn stream(&self, method: Method, path: &str, body: Option<&Value>, key: Option<&str>) -> Result<Pieces, Broken> {
-        let never_sent = |error| Broken::Gone { sent: false, error };
+    /// Opens an event stream. `key` is the idempotency key: a repeated request with the same key starts no second turn.
+    pub(super) async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<ByteStream, StreamError> {
+        let never_sent = |error| StreamError::Unreachable { sent: false, error };
         let mut request = self.request(method, body).map_err(never_sent)?.header(header::ACCEPT, "text/event-stream");
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
         let text = body.map(Value::to_string).unwrap_or_default();
         let unusable = |error: http::Error| never_sent(unusable(&error));
-        match &self.way {
-            Way::Remote { client, base } => {
+        match &self.transport {
+            Transport::Remote { client, base } => {
                 let request = request.uri(format!("{base}{path}")).body(text).map_err(unusable)?;
                 stream_over_socket(client, base, request).await
             }
-            Way::Local { router, .. } => {
+            Transport::Local { router, .. } => {
                 let request = request.uri(path).body(Body::from(text)).map_err(unusable)?;
                 stream_in_process(router.clone(), request).await
             }
@@ -217,23 +221,23 @@ impl Backend {
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
         let request = self.request(method, body)?;
         let text = body.map(Value::to_string).unwrap_or_default();
-        let (status, answer) = match &self.way {
-            Way::Remote { client, base } => {
+        let (status, response) = match &self.transport {
+            Transport::Remote { client, base } => {
                 let request = request.uri(format!("{base}{path}")).body(text).map_err(|error| unusable(&error))?;
                 over_socket(client, base, request).await?
             }
-            Way::Local { router, .. } => {
+            Transport::Local { router, .. } => {
                 let request = request.uri(path).body(Body::from(text)).map_err(|error| unusable(&error))?;
                 in_process(router.clone(), request).await?
             }
         };
-        if (200..300).contains(&status) { Ok(answer) } else { Err(refusal(status, &answer)) }
+        if (200..300).contains(&status) { Ok(response) } else { Err(refusal(status, &response)) }
     }
 
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, CliError> {
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| CliError::Usage(format!("`{text}` cannot be sent in a header")));
         let bearer = HeaderValue::from_str(&format!("Bearer {}", self.bearer.expose_secret()));
-        let mut bearer = bearer.map_err(|_| CliError::Usage("the key holds a character no key has".to_owned()))?;
+        let mut bearer = bearer.map_err(|_| CliError::Usage("the key contains a character that no key has".to_owned()))?;
         bearer.set_sensitive(true);
         let mut headers = vec![(header::AUTHORIZATION, bearer)];
         if let Some(tenant) = &self.tenant {
@@ -250,8 +254,8 @@ fn client() -> Result<Client, CliError> {
     http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))
 }
 
-async fn lives(client: &Client, base: &str) -> bool {
-    client.get(format!("{base}/healthz")).timeout(ALIVE).send().await.is_ok_and(|answer| answer.status().is_success())
+async fn is_healthy(client: &Client, base: &str) -> bool {
+    client.get(format!("{base}/healthz")).timeout(HEALTH_TIMEOUT).send().await.is_ok_and(|response| response.status().is_success())
 }
 
 fn unusable(error: &http::Error) -> CliError {
@@ -259,57 +263,65 @@ fn unusable(error: &http::Error) -> CliError {
 }
 
 async fn over_socket(client: &Client, base: &str, request: Request<String>) -> Result<(u16, Value), CliError> {
-    let gone = |error: reqwest::Error| CliError::refused("server_unavailable", format!("{base} does not answer: {error}"));
-    let mut request = reqwest::Request::try_from(request).map_err(gone)?;
-    *request.timeout_mut() = Some(PATIENCE);
-    let answer = client.execute(request).await.map_err(gone)?;
-    let status = answer.status().as_u16();
-    Ok((status, parse(&answer.bytes().await.map_err(gone)?)))
+    let unreachable = |error: reqwest::Error| CliError::refused("server_unavailable", format!("{base} does not answer: {error}"));
+    let mut request = reqwest::Request::try_from(request).map_err(unreachable)?;
+    *request.timeout_mut() = Some(REQUEST_TIMEOUT);
+    let response = client.execute(request).await.map_err(unreachable)?;
+    let status = response.status().as_u16();
+    Ok((status, parse(&response.bytes().await.map_err(unreachable)?)))
 }
 
-async fn stream_over_socket(client: &Client, base: &str, request: Request<String>) -> Result<Pieces, Broken> {
-    let gone = |why: String| CliError::refused("server_unavailable", format!("{base} does not answer: {why}"));
-    let request = reqwest::Request::try_from(request).map_err(|error| Broken::Gone { sent: false, error: gone(error.to_string()) })?;
-    let answer = match tokio::time::timeout(FIRST_WORD, client.execute(request)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(Broken::Gone { sent: !error.is_connect(), error: gone(error.to_string()) }),
-        Err(_) => return Err(Broken::Gone { sent: true, error: gone(format!("nothing came in {} s", FIRST_WORD.as_secs())) }),
+async fn stream_over_socket(client: &Client, base: &str, request: Request<String>) -> Result<ByteStream, StreamError> {
+    let unreachable = |why: String| CliError::refused("server_unavailable", format!("{base} does not answer: {why}"));
+    let request = reqwest::Request::try_from(request)
+        .map_err(|error| StreamError::Unreachable { sent: false, error: unreachable(error.to_string()) })?;
+    let response = match tokio::time::timeout(STREAM_START_TIMEOUT, client.execute(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(StreamError::Unreachable { sent: !error.is_connect(), error: unreachable(error.to_string()) }),
+        Err(_) => {
+            return Err(StreamError::Unreachable {
+                sent: true,
+                error: unreachable(format!("no response within {} s", STREAM_START_TIMEOUT.as_secs())),
+            });
+        }
     };
-    let status = answer.status().as_u16();
+    let status = response.status().as_u16();
     if (200..300).contains(&status) {
-        return Ok(answer.bytes_stream().map_err(|error| CliError::refused("server_unavailable", error.to_string())).boxed());
+        return Ok(response.bytes_stream().map_err(|error| CliError::refused("server_unavailable", error.to_string())).boxed());
     }
-    let place = location(answer.headers());
-    let told = answer.bytes().await.map_err(|error| Broken::Gone { sent: true, error: gone(error.to_string()) })?;
-    Err(Broken::Refused { status, place, error: refusal(status, &parse(&told)) })
+    let location = location(response.headers());
+    let body = response.bytes().await.map_err(|error| StreamError::Unreachable { sent: true, error: unreachable(error.to_string()) })?;
+    Err(StreamError::Refused { status, location, error: refusal(status, &parse(&body)) })
 }
 
-async fn stream_in_process(router: Router, request: Request<Body>) -> Result<Pieces, Broken> {
-    let answer = router.oneshot(request).await.unwrap_or_else(|never| match never {});
-    let status = answer.status().as_u16();
-    let broken = |error: axum::Error| CliError::refused("bad_answer", format!("the answer broke off: {error}"));
+async fn stream_in_process(router: Router, request: Request<Body>) -> Result<ByteStream, StreamError> {
+    let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let status = response.status().as_u16();
+    let broken = |error: axum::Error| CliError::refused("bad_answer", format!("the response broke off: {error}"));
     if (200..300).contains(&status) {
-        return Ok(answer.into_body().into_data_stream().map_err(broken).boxed());
+        return Ok(response.into_body().into_data_stream().map_err(broken).boxed());
     }
-    let place = location(answer.headers());
-    let told = to_bytes(answer.into_body(), LARGEST_ANSWER).await.map_err(|error| Broken::Gone { sent: true, error: broken(error) })?;
-    Err(Broken::Refused { status, place, error: refusal(status, &parse(&told)) })
+    let location = location(response.headers());
+    let body = to_bytes(response.into_body(), MAX_RESPONSE_BYTES)
+        .await
+        .map_err(|error| StreamError::Unreachable { sent: true, error: broken(error) })?;
+    Err(StreamError::Refused { status, location, error: refusal(status, &parse(&body)) })
 }
 
 fn location(headers: &HeaderMap) -> Option<String> {
-    headers.get(header::LOCATION).and_then(|place| place.to_str().ok()).map(str::to_owned)
+    headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 async fn in_process(router: Router, request: Request<Body>) -> Result<(u16, Value), CliError> {
-    let answer = router.oneshot(request).await.unwrap_or_else(|never| match never {});
-    let status = answer.status().as_u16();
-    let bytes = to_bytes(answer.into_body(), LARGEST_ANSWER)
+    let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let status = response.status().as_u16();
+    let bytes = to_bytes(response.into_body(), MAX_RESPONSE_BYTES)
         .await
-        .map_err(|error| CliError::refused("bad_answer", format!("the answer broke off: {error}")))?;
+        .map_err(|error| CliError::refused("bad_answer", format!("the response broke off: {error}")))?;
     Ok((status, parse(&bytes)))
 }
 
-/// JSON as JSON, no body as null, anything else as text.
+/// Parses a body: JSON as JSON, an empty body as null, anything else as text.
 fn parse(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
@@ -317,8 +329,8 @@ fn parse(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-fn refusal(status: u16, answer: &Value) -> CliError {
-    let error = &answer["error"];
+fn refusal(status: u16, response: &Value) -> CliError {
+    let error = &response["error"];
     let code = error["code"].as_str().map_or_else(|| format!("http_{status}"), str::to_owned);
     let message = error["message"].as_str().map_or_else(|| format!("the server answered {status}"), str::to_owned);
     CliError::Refused { code, message, details: error.get("details").cloned() }

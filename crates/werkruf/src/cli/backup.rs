@@ -1,4 +1,5 @@
-//! `werkruf backup` and `werkruf restore`. A backup is made beside a running server; a restore needs the database for itself.
+//! `werkruf backup` and `werkruf restore`. A backup can be made while a server runs; a restore needs exclusive access to the
+//! database.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,25 +11,24 @@ use werkruf_store::{MaintenanceError, Restored, SqliteStore};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Globals, Outcome, Session, print};
+use super::{Outcome, Session, print};
 use crate::config::{Config, Variable};
 
 #[derive(Debug, Args)]
 pub(super) struct File {
-    /// The backup
+    /// The backup file
     file: PathBuf,
-    /// Replace what is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
 
-/// Makes a backup.
 pub(super) async fn back_up(session: &Session, File { file, force }: File) -> Outcome {
-    let elsewhere = names_server(session);
-    if elsewhere && !file.is_absolute() {
+    let remote = names_server(session);
+    if remote && !file.is_absolute() {
         return Err(CliError::Usage("the file is written by the server; give it an absolute path there".to_owned()));
     }
-    if !elsewhere {
+    if !remote {
         let database = file_of(&session.config()?)?;
         if !database.exists() {
             return Err(CliError::refused("not_found", format!("there is no database {}", database.display())));
@@ -36,26 +36,21 @@ pub(super) async fn back_up(session: &Session, File { file, force }: File) -> Ou
     }
     let path = std::path::absolute(&file).map_err(|error| unusable(&file, &error))?;
     let path = path.to_str().ok_or_else(|| CliError::Usage("the path must be UTF-8".to_owned()))?;
-    // A backup belongs to no tenant and no person.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
-    let backend = Backend::open(&operator).await?;
-    let answer = backend.post("/api/admin/backup", &json!({"path": path, "force": force})).await;
+    // A backup belongs to no tenant and no user.
+    let backend = Backend::open(&session.without_tenant()).await?;
+    let response = backend.post("/api/admin/backup", &json!({"path": path, "force": force})).await;
     backend.close().await;
-    let answer = answer?;
+    let response = response?;
     if session.globals.json {
-        print::json(&answer);
+        print::json(&response);
     } else {
-        print::line(&format!("Wrote {} ({} bytes, schema {}), read back and whole", path, answer["bytes"], answer["schema"]));
-        print::table(&["TABLE", "ROWS"], rows(&answer["rows"]));
+        print::line(&format!("Wrote {} ({} bytes, schema {}), read back and verified", path, response["bytes"], response["schema"]));
+        print::table(&["TABLE", "ROWS"], rows(&response["rows"]));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts a backup in the place of the database.
+/// Replaces the database with a backup.
 pub(super) async fn restore(session: &Session, File { file, force }: File) -> Outcome {
     if names_server(session) {
         return Err(CliError::Usage("a restore works on files; run it where the database is, without --server".to_owned()));
@@ -69,25 +64,25 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     if session.globals.json {
         print::json(&json!(restored));
     } else {
-        tell(&restored);
+        report(&restored);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file to copy or replace; PostgreSQL has tools of its own for that.
+/// The SQLite file to copy or replace; PostgreSQL has its own tools for that.
 fn file_of(config: &Config) -> Result<PathBuf, CliError> {
     let why = "this command copies SQLite files; PostgreSQL has pg_dump and pg_restore, then `werkruf migrate --hold` (docs/operations.md)";
     config.database.file().map(Path::to_path_buf).ok_or_else(|| CliError::Usage(why.to_owned()))
 }
 
-fn tell(restored: &Restored) {
+fn report(restored: &Restored) {
     print::line(&format!("Restored {} (schema {})", restored.database.display(), restored.schema));
     if let Some(kept) = &restored.kept {
         print::line(&format!("The database that was there is now {}", kept.display()));
     }
     let held = restored.held;
     print::line(&format!(
-        "HeldWork: {} turn(s), {} call(s), {} approval(s), {} outgoing message(s); nothing of it is sent by itself",
+        "Held: {} turn(s), {} call(s), {} approval(s), {} outgoing message(s); none of these is sent automatically",
         held.turns, held.calls, held.approvals, held.outbox
     ));
     if held.calls > 0 {

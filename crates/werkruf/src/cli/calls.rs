@@ -16,7 +16,7 @@ pub(super) enum Command {
     /// Calls, the newest first
     #[command(after_help = "Examples:\n  werkruf calls list\n  werkruf calls list --tool order_status --status failed --limit 5")]
     List {
-        /// Only of this conversation (id or beginning of one)
+        /// Only of this conversation (id or unique prefix)
         #[arg(long, value_name = "ID")]
         conversation: Option<String>,
         /// Only of this tool
@@ -25,42 +25,42 @@ pub(super) enum Command {
         /// Only with this status
         #[arg(long, value_parser = STATUSES)]
         status: Option<String>,
-        /// At most so many
+        /// Maximum number of rows
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
     },
     /// Everything recorded of one call
     #[command(after_help = "Examples:\n  werkruf calls show 0197f2c4-77aa")]
     Show {
-        /// Id of the call, or the beginning of it
+        /// Id of the call, or a unique prefix
         call: String,
     },
     /// Run a failed call again, as a new call
     #[command(after_help = "Examples:\n  werkruf calls retry 0197f2c4-77aa\n  werkruf calls retry 0197f2c4-77aa --force")]
     Retry {
-        /// Id of the call, or the beginning of it
+        /// Id of the call, or a unique prefix
         call: String,
-        /// Even when nobody knows whether the first one took effect
+        /// Retry even if it is unknown whether the first attempt took effect
         #[arg(long)]
         force: bool,
     },
     /// Stop a running call
     #[command(after_help = "Examples:\n  werkruf calls cancel 0197f2c4-77aa")]
     Cancel {
-        /// Id of the call, or the beginning of it
+        /// Id of the call, or a unique prefix
         call: String,
     },
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let backend = Backend::open(session).await?;
-    let done = act(&backend, command, session.globals.json).await;
-    // A retry in this process runs to its end before we leave.
+    let result = execute(&backend, command, session.globals.json).await;
+    // A retry in this process runs to its end before the process exits.
     backend.close().await;
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
+async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
     match command {
         Command::List { conversation, tool, status, limit } => {
             let mut path = format!("/api/tool-calls?order=desc&limit={limit}");
@@ -72,28 +72,28 @@ async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliE
                     path.push_str(&format!("&{name}={}", encode(&value)));
                 }
             }
-            let answer = backend.get(&path).await?;
-            if json { print::json(&answer) } else { list(&answer) }
+            let response = backend.get(&path).await?;
+            if json { print::json(&response) } else { list(&response) }
         }
         Command::Show { call } => {
             let call = backend.get(&ids::call_path(&call)?).await?;
             if json { print::json(&call) } else { show(&call) }
         }
         Command::Retry { call, force } => {
-            let answer = backend.post(&format!("{}/retry", ids::call_path(&call)?), &json!({"force": force})).await?;
-            let line = format!("runs again as {}", ids::text(&answer, "job_id")?);
-            if json { print::json(&answer) } else { print::line(&line) }
+            let response = backend.post(&format!("{}/retry", ids::call_path(&call)?), &json!({"force": force})).await?;
+            let line = format!("runs again as {}", ids::text(&response, "job_id")?);
+            if json { print::json(&response) } else { print::line(&line) }
         }
         Command::Cancel { call } => {
-            let answer = backend.post(&format!("{}/cancel", ids::call_path(&call)?), &json!({})).await?;
-            if json { print::json(&answer) } else { print::line("asked to stop") }
+            let response = backend.post(&format!("{}/cancel", ids::call_path(&call)?), &json!({})).await?;
+            if json { print::json(&response) } else { print::line("asked to stop") }
         }
     }
     Ok(())
 }
 
-fn list(answer: &Value) {
-    let calls = answer["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(response: &Value) {
+    let calls = response["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     if calls.is_empty() {
         print::line("No calls.");
         return;
@@ -105,6 +105,6 @@ fn list(answer: &Value) {
 
 fn show(call: &Value) {
     let Some(fields) = call.as_object() else { return print::json(call) };
-    let told = fields.iter().filter(|(_, value)| !value.is_null());
-    print::table(&["FIELD", "VALUE"], told.map(|(name, _)| vec![name.clone(), print::field(call, name)]).collect());
+    let present = fields.iter().filter(|(_, value)| !value.is_null());
+    print::table(&["FIELD", "VALUE"], present.map(|(name, _)| vec![name.clone(), print::field(call, name)]).collect());
 }

@@ -25,7 +25,7 @@ pub(super) enum Command {
         after_help = "Examples:\n  werkruf config check\n  werkruf config check --config /etc/werkruf.toml --json\n  werkruf config check --live"
     )]
     Check {
-        /// Also ask the model for one tool call (this may cost a little)
+        /// Also request one tool call from the model (this may cost a little)
         #[arg(long)]
         live: bool,
     },
@@ -37,27 +37,27 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let client = http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))?;
     let config = match setup::read(&session.flags(), &session.environment, &client) {
         Ok((config, _)) => config,
-        Err(violations) => return Ok(faulty(&violations, json)),
+        Err(violations) => return Ok(print_violations(&violations, json)),
     };
-    let said = if *live { Some(ask(&config, &client).await?) } else { None };
-    let works = said.as_ref().is_none_or(|said| said["ok"] == true);
+    let live = if *live { Some(check_model(&config, &client).await?) } else { None };
+    let works = live.as_ref().is_none_or(|live| live["ok"] == true);
     if json {
         let mut report = json!({"valid": true, "violations": []});
-        if let Some(said) = said {
-            report["live"] = said;
+        if let Some(live) = live {
+            report["live"] = live;
         }
         print::json(&report);
     } else {
         let file = config.file.as_ref().map_or_else(|| "no config file".to_owned(), |file| file.display().to_string());
         print::line(&format!("valid ({file}); model: {}", provider::describe(&config.model)));
-        if let Some(said) = said {
-            print::line(&format!("live: {}", print::field(&said, "said")));
+        if let Some(live) = live {
+            print::line(&format!("live: {}", print::field(&live, "said")));
         }
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn faulty(violations: &[ConfigViolation], json: bool) -> ExitCode {
+fn print_violations(violations: &[ConfigViolation], json: bool) -> ExitCode {
     if json {
         print::json(&json!({"valid": false, "violations": violations}));
     } else {
@@ -66,8 +66,8 @@ fn faulty(violations: &[ConfigViolation], json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Asks the configured model for one call of a tool that does nothing, and tells what came back.
-async fn ask(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
+/// Requests one call of a tool that does nothing from the configured model, and reports the result.
+async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
     if matches!(config.model, ModelConfig::Offline) {
         return Ok(json!({"ok": false, "said": "no language model is connected; set OPENAI_API_KEY or OPENAI_BASE_URL"}));
     }
@@ -111,34 +111,34 @@ async fn answer(provider: &dyn Provider, request: ModelRequest) -> Result<Answer
 fn verdict(answer: &Answer) -> Value {
     let calls: Vec<Value> = answer.calls.iter().map(|call| json!({"name": call.name, "arguments": call.arguments})).collect();
     let ok = answer.executable && answer.calls.iter().any(|call| call.name == "ping");
-    let said = if ok {
+    let summary = if ok {
         "the model called the tool".to_owned()
     } else if answer.calls.is_empty() {
         format!("the model answered with text instead of a tool call: {}", answer.text)
     } else {
         format!("the model's calls cannot run: {}", answer.errors.join("; "))
     };
-    json!({"ok": ok, "said": said, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
+    json!({"ok": ok, "said": summary, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
 }
 
 pub(super) fn init(session: &Session, force: bool) -> Outcome {
     let path = session.globals.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
     let shown = path.display();
-    let mut how = OpenOptions::new();
-    how.write(true);
-    let opened = if force { how.create(true).truncate(true).open(&path) } else { how.create_new(true).open(&path) };
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let opened = if force { options.create(true).truncate(true).open(&path) } else { options.create_new(true).open(&path) };
     let written = opened.and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
     match written {
         Ok(()) => {
             if session.globals.json {
                 print::json(&json!({"written": shown.to_string()}));
             } else {
-                print::line(&format!("wrote {shown}; `werkruf config check` says whether it is right"));
+                print::line(&format!("wrote {shown}; `werkruf config check` checks it"));
             }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(CliError::refused("file_exists", format!("{shown} is already there; --force replaces it")))
+            Err(CliError::refused("file_exists", format!("{shown} already exists; --force replaces it")))
         }
         Err(error) => Err(CliError::refused("io", format!("cannot write {shown}: {error}"))),
     }

@@ -1,4 +1,4 @@
-//! `werkruf contract …`: the envelopes tools speak in, offline.
+//! `werkruf contract …`: the JSON envelopes of tool calls. Works offline.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(super) enum Command {
         /// Name of the envelope, such as ToolContext
         name: Option<String>,
     },
-    /// Say whether a JSON file is an envelope; exit 1 when it is not
+    /// Check whether a JSON file is a valid envelope; exit 1 if it is not
     #[command(
         after_help = "Examples:\n  werkruf contract check ToolOutput answer.json\n  curl … | werkruf contract check ToolOutput - --json"
     )]

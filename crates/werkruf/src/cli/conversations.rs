@@ -1,4 +1,4 @@
-//! `werkruf conversations …`: what was said, kept, taken along and deleted.
+//! `werkruf conversations …`: lists, shows, exports, imports and deletes conversations.
 
 mod dialogue;
 
@@ -12,56 +12,56 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, encode, ids, print, read_input};
 
-/// The longest page the API gives.
+/// The largest page of the API.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Conversations, the newest first (--user: only this person's)
+    /// Conversations, the newest first (--user: only of this user)
     #[command(after_help = "Examples:\n  werkruf conversations list\n  werkruf conversations list --user 3 --limit 5")]
     List {
-        /// At most so many
+        /// Maximum number of rows
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
     },
     /// Read a conversation
     #[command(after_help = "Examples:\n  werkruf conversations show 0197f2c4-77aa\n  werkruf conversations show 0197f2c4-77aa --json")]
     Show {
-        /// Id of the conversation, or the beginning of it
+        /// Id of the conversation, or a unique prefix
         id: String,
     },
-    /// Take a conversation along: as JSON all of it, as Markdown what was said, or as another program's messages
+    /// Export a conversation: all data as JSON, the messages as Markdown, or messages in the format of another program
     #[command(after_help = "Examples:\n  werkruf conversations export 0197f2c4-77aa conversation.json\n  \
                             werkruf conversations export 0197f2c4-77aa --format langchain messages.json\n  \
                             werkruf conversations export 0197f2c4-77aa --format markdown > conversation.md")]
     Export {
-        /// Id of the conversation, or the beginning of it
+        /// Id of the conversation, or a unique prefix
         id: String,
-        /// How it is written
+        /// Format of the output
         #[arg(long, default_value = "json")]
         format: Format,
-        /// Where to; stdout without it
+        /// Output file; stdout without it
         file: Option<String>,
     },
-    /// Take over a conversation from another program
+    /// Import a conversation from another program
     #[command(after_help = "Examples:\n  werkruf conversations import messages.json --format langchain --user 3\n  \
                       werkruf conversations import - --format openai --user 3 --title 'From the old bot' < messages.json")]
     Import {
         /// A file with a list of messages, or - for stdin
         file: String,
-        /// How they are written
+        /// Format of the messages
         #[arg(long)]
-        format: Foreign,
-        /// What the conversation is called; its first words without it
+        format: MessageFormat,
+        /// Title of the conversation; without it the first words of the first message
         #[arg(long)]
         title: Option<String>,
     },
     /// Delete a conversation and everything in it
     #[command(after_help = "Examples:\n  werkruf conversations delete 0197f2c4-77aa\n  werkruf conversations delete 0197f2c4-77aa --yes")]
     Delete {
-        /// Id of the conversation, or the beginning of it
+        /// Id of the conversation, or a unique prefix
         id: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -76,15 +76,15 @@ pub(super) enum Format {
     Langchain,
 }
 
-/// The messages of another program.
+/// A message format of another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Foreign {
+pub(super) enum MessageFormat {
     Openai,
     Responses,
     Langchain,
 }
 
-impl Foreign {
+impl MessageFormat {
     const fn name(self) -> &'static str {
         match self {
             Self::Openai => "openai",
@@ -96,12 +96,12 @@ impl Foreign {
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let backend = Backend::open(session).await?;
-    let done = act(&backend, command, session.globals.json).await;
+    let result = execute(&backend, command, session.globals.json).await;
     backend.close().await;
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn act(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
+async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
     match command {
         Command::List { limit } => {
             let mut path = format!("/api/conversations?order=desc&limit={limit}");
@@ -145,7 +145,7 @@ fn list(answer: &Value) {
     print::table(&["CONVERSATION", "USER", "CHANNEL", "LAST", "TITLE"], conversations.iter().map(row).collect());
 }
 
-/// On a terminal, text that cannot steer it.
+/// Without control characters if stdout is a terminal.
 fn shown(text: &str) -> String {
     if std::io::stdout().is_terminal() { print::harmless(text) } else { text.to_owned() }
 }
@@ -163,8 +163,8 @@ async fn all(backend: &Backend, path: &str, name: &str) -> Result<Vec<Value>, Cl
     let mut next = path.to_owned();
     loop {
         let mut page = backend.get(&next).await?;
-        if let Some(found) = page[name].as_array_mut() {
-            rows.append(found);
+        if let Some(page_rows) = page[name].as_array_mut() {
+            rows.append(page_rows);
         }
         match &page["next_after"] {
             Value::Null => return Ok(rows),
@@ -175,14 +175,14 @@ async fn all(backend: &Backend, path: &str, name: &str) -> Result<Vec<Value>, Cl
 }
 
 async fn export(backend: &Backend, typed: &str, format: Format, file: Option<&str>, json: bool) -> Result<(), CliError> {
-    let foreign = match format {
+    let message_format = match format {
         Format::Json | Format::Markdown => None,
-        Format::Openai => Some(Foreign::Openai),
-        Format::Responses => Some(Foreign::Responses),
-        Format::Langchain => Some(Foreign::Langchain),
+        Format::Openai => Some(MessageFormat::Openai),
+        Format::Responses => Some(MessageFormat::Responses),
+        Format::Langchain => Some(MessageFormat::Langchain),
     };
-    let text = match (format, foreign) {
-        (_, Some(foreign)) => format!("{:#}\n", in_words_of(backend, typed, foreign).await?),
+    let text = match (format, message_format) {
+        (_, Some(message_format)) => format!("{:#}\n", in_message_format(backend, typed, message_format).await?),
         (Format::Markdown, None) => {
             let (conversation, messages) = read(backend, typed).await?;
             dialogue::markdown(&conversation, &messages)
@@ -208,15 +208,15 @@ async fn export(backend: &Backend, typed: &str, format: Format, file: Option<&st
     Ok(())
 }
 
-/// The messages as another program writes them.
-async fn in_words_of(backend: &Backend, typed: &str, foreign: Foreign) -> Result<Value, CliError> {
+/// The messages in the format of another program.
+async fn in_message_format(backend: &Backend, typed: &str, message_format: MessageFormat) -> Result<Value, CliError> {
     let conversation = backend.get(&ids::conversation_path(typed)?).await?;
     let id = ids::text(&conversation, "id")?;
-    let path = format!("/api/conversations/{id}/messages?limit={PAGE}&format={}", foreign.name());
+    let path = format!("/api/conversations/{id}/messages?limit={PAGE}&format={}", message_format.name());
     Ok(Value::Array(all(backend, &path, "messages").await?))
 }
 
-async fn import(backend: &Backend, file: &str, format: Foreign, title: Option<String>, json: bool) -> Result<(), CliError> {
+async fn import(backend: &Backend, file: &str, format: MessageFormat, title: Option<String>, json: bool) -> Result<(), CliError> {
     let messages: Value = serde_json::from_slice(&read_input(file)?)
         .map_err(|error| CliError::refused("invalid_request", format!("{file} is not JSON: {error}")))?;
     let messages = match messages {
@@ -230,41 +230,41 @@ async fn import(backend: &Backend, file: &str, format: Foreign, title: Option<St
     if json {
         print::json(&answer);
     } else {
-        print::line(&format!("took over {} message(s) as conversation {}", answer["messages"], print::field(&answer, "id")));
+        print::line(&format!("imported {} message(s) as conversation {}", answer["messages"], print::field(&answer, "id")));
     }
     Ok(())
 }
 
-/// Everything the server keeps of a conversation.
+/// Everything the server has stored about a conversation.
 async fn whole(backend: &Backend, conversation: Value, messages: Vec<Value>) -> Result<Value, CliError> {
     let id = ids::text(&conversation, "id")?;
     let state = backend.get(&format!("/api/conversations/{id}/state")).await?;
     let events = all(backend, &format!("/api/conversations/{id}/events?limit={PAGE}"), "events").await?;
     let mut calls = Vec::new();
     for row in all(backend, &format!("/api/tool-calls?conversation_id={id}&limit={PAGE}"), "tool_calls").await? {
-        // The list has no attempts; the call's own events are among the conversation's.
+        // The list has no attempts, so each call is read by itself. Its events are already in the conversation's events.
         let mut call = backend.get(&ids::call_path(ids::text(&row, "id")?)?).await?;
         if let Some(fields) = call.as_object_mut() {
             fields.remove("events");
         }
         calls.push(call);
     }
-    let mut named: Vec<&str> = events.iter().chain(&messages).chain(&calls).filter_map(|row| row["turn_id"].as_str()).collect();
+    let mut turn_ids: Vec<&str> = events.iter().chain(&messages).chain(&calls).filter_map(|row| row["turn_id"].as_str()).collect();
     // Ids sort by time.
-    named.sort_unstable();
-    named.dedup();
+    turn_ids.sort_unstable();
+    turn_ids.dedup();
     let mut turns = Vec::new();
-    for turn in named {
+    for turn in turn_ids {
         turns.push(backend.get(&format!("/api/turns/{turn}")).await?);
     }
     Ok(json!({"conversation": conversation, "state": state, "messages": messages, "turns": turns, "tool_calls": calls, "events": events}))
 }
 
-/// Asks a person; nobody to ask is a no.
+/// Asks for confirmation; without a terminal the answer is no.
 fn confirm(question: &str) -> Result<(), CliError> {
     let refused = |message: &str| Err(CliError::refused("not_confirmed", message));
     if !std::io::stdin().is_terminal() {
-        return refused("nobody can be asked here; --yes deletes without asking");
+        return refused("stdin is not a terminal; --yes deletes without confirmation");
     }
     print::piece(&format!("{question} [y/N] "));
     let mut answer = String::new();

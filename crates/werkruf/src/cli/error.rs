@@ -1,4 +1,4 @@
-//! How a command fails: the exit code says whose turn it is, the text what to do.
+//! Errors of commands: the exit code tells usage errors from refusals, the text says what to do.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use super::print;
 use crate::app::StartError;
 use crate::config::ConfigViolation;
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum CliError {
     /// The command line cannot be understood: exit 2.
@@ -23,7 +23,7 @@ impl CliError {
         Self::Refused { code: code.into(), message: message.into(), details: None }
     }
 
-    /// Says it on stderr, as JSON where asked, and gives the exit code.
+    /// Prints the error to stderr, as JSON with `--json`, and returns the exit code.
     pub(super) fn report(&self, json: bool) -> ExitCode {
         let (status, code, message, details) = match self {
             Self::Usage(message) => (2, "usage", message, None),

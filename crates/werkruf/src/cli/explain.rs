@@ -1,4 +1,4 @@
-//! `werkruf explain CALL`: the story of one call, from the message to the outcome.
+//! `werkruf explain CALL`: everything recorded about one call, from the message to the outcome.
 
 use std::process::ExitCode;
 
@@ -8,48 +8,48 @@ use super::backend::Backend;
 use super::{Outcome, Session, ids, print};
 
 pub(super) async fn run(session: &Session, typed: &str) -> Outcome {
-    let place = ids::call_path(typed)?;
+    let path = ids::call_path(typed)?;
     let backend = Backend::open(session).await?;
-    let told = backend.get(&format!("{place}/explain")).await;
+    let explanation = backend.get(&format!("{path}/explain")).await;
     backend.close().await;
-    let told = told?;
+    let explanation = explanation?;
     if session.globals.json {
-        print::json(&told);
+        print::json(&explanation);
     } else {
-        story(&told).iter().for_each(|line| print::line(line));
+        report(&explanation).iter().for_each(|line| print::line(line));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The chapters in the order things happened; a chapter about nothing is left out.
-fn story(told: &Value) -> Vec<String> {
+/// One section per stage of the call, in order; empty sections are left out.
+fn report(explanation: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    message(&mut lines, "The message", &told["message"]);
-    message(&mut lines, "The model answered", &told["model_answer"]);
-    chapter(&mut lines, "Arguments as the model sent them", &told["raw_arguments"]);
-    list(&mut lines, "Repairs", &told["repairs"]);
-    chapter(&mut lines, "Arguments as run", &told["arguments"]);
-    chapter(&mut lines, "Permission", &told["permission"]);
-    chapter(&mut lines, "Approval", &told["approval"]);
-    list(&mut lines, "Attempts", &told["attempts"]);
-    chapter(&mut lines, "Outcome", &told["outcome"]);
-    list(&mut lines, "Events", &told["events"]);
+    message(&mut lines, "The message", &explanation["message"]);
+    message(&mut lines, "The model answered", &explanation["model_answer"]);
+    section(&mut lines, "Arguments as the model sent them", &explanation["raw_arguments"]);
+    list(&mut lines, "Repairs", &explanation["repairs"]);
+    section(&mut lines, "Arguments as run", &explanation["arguments"]);
+    section(&mut lines, "Permission", &explanation["permission"]);
+    section(&mut lines, "Approval", &explanation["approval"]);
+    list(&mut lines, "Attempts", &explanation["attempts"]);
+    section(&mut lines, "Outcome", &explanation["outcome"]);
+    list(&mut lines, "Events", &explanation["events"]);
     lines
 }
 
-/// What was said, and the calls asked for with it.
-fn message(lines: &mut Vec<String>, title: &str, told: &Value) {
-    if told.is_null() {
+/// A message and the tool calls it requests.
+fn message(lines: &mut Vec<String>, title: &str, message: &Value) {
+    if message.is_null() {
         return;
     }
     lines.push(title.to_owned());
-    lines.extend(told["content"].as_str().unwrap_or_default().lines().map(|line| format!("  {line}")));
-    for call in told["tool_calls"].as_array().into_iter().flatten() {
+    lines.extend(message["content"].as_str().unwrap_or_default().lines().map(|line| format!("  {line}")));
+    for call in message["tool_calls"].as_array().into_iter().flatten() {
         lines.push(format!("  calls {} with {}", plain(&call["name"]), plain(&call["args"])));
     }
 }
 
-fn chapter(lines: &mut Vec<String>, title: &str, value: &Value) {
+fn section(lines: &mut Vec<String>, title: &str, value: &Value) {
     match value {
         Value::Null => {}
         Value::Object(fields) if fields.values().all(Value::is_null) => {}
@@ -70,13 +70,13 @@ fn list(lines: &mut Vec<String>, title: &str, value: &Value) {
     lines.extend(items.iter().map(|item| format!("  - {}", one_line(item))));
 }
 
-/// `name: value` pairs on one line, without what is null.
+/// `name value` pairs on one line, without null values.
 fn one_line(item: &Value) -> String {
     match item.as_object() {
         Some(fields) => {
-            let told: Vec<String> =
+            let pairs: Vec<String> =
                 fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| format!("{name} {}", plain(value))).collect();
-            told.join(", ")
+            pairs.join(", ")
         }
         None => plain(item),
     }
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_what_happened_in_order_and_nothing_empty() {
-        let told = json!({
+    fn sections_are_in_order_and_never_empty() {
+        let explanation = json!({
             "message": {"role": "user", "content": "wo ist A-7?"},
             "model_answer": {"content": "", "tool_calls": [{"id": "call_1", "name": "find", "args": {"n": "7"}}]}, "raw_arguments": "{\"n\":\"7\"}",
             "repairs": [{"path": "/n", "from": "7", "to": 7, "rule": "integer"}], "arguments": {"n": 7}, "permission": null,
             "attempts": [{"attempt": 1, "status": "failed", "error": null}], "outcome": {"status": "failed"}, "events": [],
         });
-        let lines = story(&told).join("\n");
+        let lines = report(&explanation).join("\n");
         assert!(lines.starts_with("The message\n  wo ist A-7?\nThe model answered\n  calls find with {\"n\":\"7\"}\n"), "{lines}");
         assert!(lines.contains("Repairs\n  - path /n, from 7, to 7, rule integer\nArguments as run\n  n: 7"), "{lines}");
         assert!(lines.contains("Attempts\n  - attempt 1, status failed\nOutcome\n  status: failed"), "{lines}");

@@ -1,4 +1,4 @@
-//! `werkruf flights inspect`: what a recorded payload of a flight provider means, read by the same code a search uses.
+//! `werkruf flights inspect`: decodes a recorded payload of a flight provider with the code that a search uses.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(super) enum Command {
         after_help = "Examples:\n  werkruf flights inspect --provider seatsaero search.json\n  werkruf flights inspect --provider amadeus --cabin business --json - < offers.json"
     )]
     Inspect {
-        /// Whose payload it is
+        /// Provider of the payload
         #[arg(long)]
         provider: Provider,
         /// Only this cabin: economy, premium, business, first
@@ -45,8 +45,8 @@ pub(super) fn run(command: &Command) -> Outcome {
         Provider::Amadeus => ProviderName::Amadeus,
         Provider::Duffel => ProviderName::Duffel,
     };
-    let said: Value = inspect_flights(provider, &read_input(file)?, *cabin)
+    let offers: Value = inspect_flights(provider, &read_input(file)?, *cabin)
         .map_err(|fault| CliError::refused("file_unusable", format!("{file} {fault}")))?;
-    print::json(&said);
+    print::json(&offers);
     Ok(ExitCode::SUCCESS)
 }

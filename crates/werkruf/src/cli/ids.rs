@@ -1,4 +1,4 @@
-//! Ids may be typed as unique prefixes.
+//! Ids may be given as unique prefixes.
 
 use serde_json::Value;
 use werkruf_contract::Uuid;
@@ -6,48 +6,52 @@ use werkruf_contract::Uuid;
 use super::backend::Backend;
 use super::error::CliError;
 
-/// Where the API keeps this call; it takes the beginning of an id as well.
+/// The API path of a call, by id or unique prefix.
 pub(super) fn call_path(typed: &str) -> Result<String, CliError> {
-    Ok(format!("/api/tool-calls/{}", spelled(typed)?))
+    Ok(format!("/api/tool-calls/{}", normalized(typed)?))
 }
 
-/// Where the API keeps this conversation; it takes the beginning of an id as well.
+/// The API path of a conversation, by id or unique prefix.
 pub(super) fn conversation_path(typed: &str) -> Result<String, CliError> {
-    Ok(format!("/api/conversations/{}", spelled(typed)?))
+    Ok(format!("/api/conversations/{}", normalized(typed)?))
 }
 
-/// Where the API keeps this approval; it takes the beginning of an id as well.
+/// The API path of an approval, by id or unique prefix.
 pub(super) fn approval_path(typed: &str) -> Result<String, CliError> {
-    Ok(format!("/api/approvals/{}", spelled(typed)?))
+    Ok(format!("/api/approvals/{}", normalized(typed)?))
 }
 
-/// The whole id of a conversation.
+/// The full id of a conversation.
 pub(super) async fn conversation(backend: &Backend, typed: &str) -> Result<String, CliError> {
     let row = backend.get(&conversation_path(typed)?).await?;
     Ok(text(&row, "id")?.to_owned())
 }
 
-/// The one id of these rows that begins with what was typed.
+/// The only id in these rows that begins with the given prefix.
 pub(super) fn among(rows: &[Value], typed: &str) -> Result<String, CliError> {
-    let prefix = spelled(typed)?;
-    let mut found = rows.iter().filter_map(|row| row["id"].as_str()).filter(|id| id.starts_with(&prefix));
-    match (found.next(), found.next()) {
+    let prefix = normalized(typed)?;
+    let mut matching = rows.iter().filter_map(|row| row["id"].as_str()).filter(|id| id.starts_with(&prefix));
+    match (matching.next(), matching.next()) {
         (Some(only), None) => Ok(only.to_owned()),
         (None, _) => Err(CliError::refused("not_found", format!("no id begins with {typed}"))),
         (Some(_), Some(_)) => Err(CliError::refused("ambiguous_id", format!("more than one id begins with {typed}; type more of it"))),
     }
 }
 
-/// An id or the beginning of one, as ids are spelled.
-fn spelled(typed: &str) -> Result<String, CliError> {
+/// An id or prefix in lower case, if it has the form of an id.
+fn normalized(typed: &str) -> Result<String, CliError> {
     let id = typed.to_ascii_lowercase();
     let fits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    if fits || Uuid::parse_str(&id).is_ok() { Ok(id) } else { Err(CliError::Usage(format!("`{typed}` is no id and no beginning of one"))) }
+    if fits || Uuid::parse_str(&id).is_ok() {
+        Ok(id)
+    } else {
+        Err(CliError::Usage(format!("`{typed}` is neither an id nor the beginning of one")))
+    }
 }
 
-/// A field of an answer that must be there.
-pub(super) fn text<'a>(answer: &'a Value, field: &str) -> Result<&'a str, CliError> {
-    answer[field].as_str().ok_or_else(|| CliError::refused("bad_answer", format!("the server's answer has no {field}")))
+/// A required text field of a response.
+pub(super) fn text<'a>(response: &'a Value, field: &str) -> Result<&'a str, CliError> {
+    response[field].as_str().ok_or_else(|| CliError::refused("bad_answer", format!("the server's response has no {field}")))
 }
 
 #[cfg(test)]

@@ -15,17 +15,17 @@ const SCOPES: [&str; 5] = ["admin", "chat", "tools", "read", "act_as"];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a key (--tenant and --user say for whom)
+    /// Make a key (for --tenant and --user)
     #[command(after_help = "Examples:\n  werkruf keys create --tenant demo --user 3 --scopes chat,read\n  \
                             werkruf keys create --scopes chat,act_as --name 'web backend' --expires 90d")]
     Create {
         /// What the key may do
         #[arg(long, value_delimiter = ',', required = true, value_parser = SCOPES)]
         scopes: Vec<String>,
-        /// What it is for
+        /// Purpose of the key
         #[arg(long)]
         name: Option<String>,
-        /// When it ends: a time such as 2027-01-31T00:00:00Z, or a span such as 12h or 90d
+        /// When the key expires: a time such as 2027-01-31T00:00:00Z, or a span such as 12h or 90d
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
     },
@@ -35,32 +35,27 @@ pub(super) enum Command {
     /// Delete a key; it stops working at once
     #[command(after_help = "Examples:\n  werkruf keys delete 0197f2c4-77aa")]
     Delete {
-        /// Id of the key, or the beginning of it
+        /// Id of the key, or a unique prefix
         id: String,
     },
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    // Here --user says whose key it is, not who makes it.
-    let maker = Session {
-        globals: super::Globals { user: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
     let json = session.globals.json;
     let body = match &command {
         Command::Create { scopes, name, expires } => Some(new_key(session, scopes, name.as_deref(), expires.as_deref())?),
         Command::List | Command::Delete { .. } => None,
     };
-    let backend = Backend::open(&maker).await?;
-    let done = act(&backend, command, body, json).await;
+    // Here --user names the owner of the key; the operator makes it.
+    let backend = Backend::open(&session.without_user()).await?;
+    let result = execute(&backend, command, body, json).await;
     backend.close().await;
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 fn new_key(session: &Session, scopes: &[String], name: Option<&str>, expires: Option<&str>) -> Result<Value, CliError> {
     let mut body = json!({"scopes": scopes});
-    let expires = expires.map(|text| moment(text, Clock::system(0).now())).transpose()?.map(|time| time.to_string());
+    let expires = expires.map(|text| expiry(text, Clock::system(0).now())).transpose()?.map(|time| time.to_string());
     let fields = [("tenant", session.globals.tenant.clone()), ("user_id", session.globals.user.clone()), ("expires_at", expires)];
     for (field, value) in fields {
         if let Some(value) = value {
@@ -73,25 +68,25 @@ fn new_key(session: &Session, scopes: &[String], name: Option<&str>, expires: Op
     Ok(body)
 }
 
-async fn act(backend: &Backend, command: Command, body: Option<Value>, json: bool) -> Result<(), CliError> {
+async fn execute(backend: &Backend, command: Command, body: Option<Value>, json: bool) -> Result<(), CliError> {
     match command {
         Command::Create { .. } => {
-            let answer = backend.post("/api/keys", &body.unwrap_or_default()).await?;
-            let key = ids::text(&answer, "key")?.to_owned();
+            let response = backend.post("/api/keys", &body.unwrap_or_default()).await?;
+            let key = ids::text(&response, "key")?.to_owned();
             if json {
-                print::json(&answer);
+                print::json(&response);
             } else {
                 print::line(&key);
-                print::error_line(&format!("key {} is shown this once; keep it", print::field(&answer, "id")));
+                print::error_line(&format!("key {} is shown only once; store it", print::field(&response, "id")));
             }
         }
         Command::List => {
-            let answer = backend.get("/api/keys?limit=1000").await?;
-            if json { print::json(&answer) } else { list(&answer) }
+            let response = backend.get("/api/keys?limit=1000").await?;
+            if json { print::json(&response) } else { list(&response) }
         }
         Command::Delete { id } => {
-            let answer = backend.get("/api/keys?limit=1000").await?;
-            let id = ids::among(answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default(), &id)?;
+            let response = backend.get("/api/keys?limit=1000").await?;
+            let id = ids::among(response["keys"].as_array().map(Vec::as_slice).unwrap_or_default(), &id)?;
             backend.delete(&format!("/api/keys/{id}")).await?;
             if json { print::json(&json!({"deleted": id})) } else { print::line(&format!("deleted {id}")) }
         }
@@ -99,8 +94,8 @@ async fn act(backend: &Backend, command: Command, body: Option<Value>, json: boo
     Ok(())
 }
 
-fn list(answer: &Value) {
-    let keys = answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(response: &Value) {
+    let keys = response["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
     if keys.is_empty() {
         print::line("No keys.");
         return;
@@ -117,16 +112,16 @@ fn list(answer: &Value) {
 }
 
 /// A time, or a span from now.
-fn moment(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
-    let misread = || CliError::Usage(format!("`{text}` is no time; write one such as 2027-01-31T00:00:00Z, 12h or 90d"));
+fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
+    let invalid = || CliError::Usage(format!("`{text}` is no time; write one such as 2027-01-31T00:00:00Z, 12h or 90d"));
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
     let (count, hours) =
-        text.strip_suffix('d').map(|days| (days, 24)).or_else(|| text.strip_suffix('h').map(|hours| (hours, 1))).ok_or_else(misread)?;
-    let hours = count.parse::<i64>().ok().filter(|count| *count > 0).and_then(|count| count.checked_mul(hours)).ok_or_else(misread)?;
-    let span = SignedDuration::try_from_hours(hours).ok_or_else(misread)?;
-    now.checked_add(span).map_err(|_| misread())
+        text.strip_suffix('d').map(|days| (days, 24)).or_else(|| text.strip_suffix('h').map(|hours| (hours, 1))).ok_or_else(invalid)?;
+    let hours = count.parse::<i64>().ok().filter(|count| *count > 0).and_then(|count| count.checked_mul(hours)).ok_or_else(invalid)?;
+    let span = SignedDuration::try_from_hours(hours).ok_or_else(invalid)?;
+    now.checked_add(span).map_err(|_| invalid())
 }
 
 #[cfg(test)]
@@ -136,11 +131,11 @@ mod tests {
     #[test]
     fn reads_times_and_spans() {
         let now: Timestamp = "2026-11-15T00:00:00Z".parse().unwrap();
-        assert_eq!(moment("90d", now).unwrap().to_string(), "2027-02-13T00:00:00Z");
-        assert_eq!(moment("12h", now).unwrap().to_string(), "2026-11-15T12:00:00Z");
-        assert_eq!(moment("2027-01-31T00:00:00+01:00", now).unwrap().to_string(), "2027-01-30T23:00:00Z");
+        assert_eq!(expiry("90d", now).unwrap().to_string(), "2027-02-13T00:00:00Z");
+        assert_eq!(expiry("12h", now).unwrap().to_string(), "2026-11-15T12:00:00Z");
+        assert_eq!(expiry("2027-01-31T00:00:00+01:00", now).unwrap().to_string(), "2027-01-30T23:00:00Z");
         for wrong in ["", "0d", "-1d", "soon", "9", "99999999999999999d"] {
-            assert!(matches!(moment(wrong, now), Err(CliError::Usage(_))), "{wrong}");
+            assert!(matches!(expiry(wrong, now), Err(CliError::Usage(_))), "{wrong}");
         }
     }
 }

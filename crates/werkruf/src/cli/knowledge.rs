@@ -1,4 +1,4 @@
-//! `werkruf knowledge …`: documents in, passages out, and how well that works.
+//! `werkruf knowledge …`: adds, searches and deletes documents, and measures the search.
 
 mod eval;
 mod files;
@@ -16,14 +16,14 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, encode, print};
 
-/// One request holds at most so many documents and about so many bytes.
+/// One request has at most this many documents and about this many bytes.
 const BATCH: usize = 200;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 const SNIPPET: usize = 160;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Take documents in: Markdown, text, HTML and PDF files, or folders of them
+    /// Add documents: Markdown, text, HTML and PDF files, or folders of them
     #[command(
         after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.pdf faq.html --collection support\n\n\
         A file's id is its path as given. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
@@ -32,10 +32,10 @@ pub(super) enum Command {
         /// Files and folders
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// Where to
+        /// Target collection
         #[arg(long, default_value = "default", value_name = "NAME")]
         collection: String,
-        /// Language of all of them, such as de; guessed where it is not said
+        /// Language of all documents, such as de; guessed without it
         #[arg(long, value_name = "CODE")]
         language: Option<String>,
     },
@@ -44,11 +44,11 @@ pub(super) enum Command {
         after_help = "Examples:\n  werkruf knowledge search 'When do miles expire?'\n  werkruf knowledge search LH441 --mode lexical --top 3"
     )]
     Search {
-        /// Texts or a question
+        /// Search words or a question
         query: String,
         #[arg(long, default_value = "default", value_name = "NAME")]
         collection: String,
-        /// How many at most
+        /// Maximum number of results
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
         top: u32,
         #[arg(long, default_value = "hybrid", value_parser = ["hybrid", "lexical"])]
@@ -63,7 +63,7 @@ pub(super) enum Command {
     /// Remove a document
     #[command(after_help = "Examples:\n  werkruf knowledge delete handbook/old.md --collection support")]
     Delete {
-        /// Its id
+        /// Id of the document
         document: String,
         #[arg(long, default_value = "default", value_name = "NAME")]
         collection: String,
@@ -81,20 +81,20 @@ pub(super) enum Command {
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     if let Command::ReadPdf { file } = &command {
-        print::line(&pdf::answer(file));
+        print::line(&pdf::reader_output(file));
         return Ok(ExitCode::SUCCESS);
     }
     let backend = Backend::open(session).await?;
     let as_json = session.globals.json;
-    let done = match command {
+    let result = match command {
         Command::Add { paths, collection, language } => add(&backend, &paths, &collection, language.as_deref(), as_json).await,
         Command::Search { query, collection, top, mode } => {
-            let asked = json!({"query": query, "collection": collection, "top_k": top, "mode": mode});
-            backend.post("/api/knowledge/search", &asked).await.map(|answer| show_results(&answer, as_json))
+            let request = json!({"query": query, "collection": collection, "top_k": top, "mode": mode});
+            backend.post("/api/knowledge/search", &request).await.map(|response| show_results(&response, as_json))
         }
         Command::Show { collection } => {
             let path = format!("/api/knowledge/collections/{}", encode(&collection));
-            backend.get(&path).await.map(|answer| print::json(&answer))
+            backend.get(&path).await.map(|response| print::json(&response))
         }
         Command::Delete { document, collection } => {
             let path = format!("/api/knowledge/documents/{}?collection={}", encode(&document), encode(&collection));
@@ -104,12 +104,12 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
         Command::ReadPdf { .. } => Ok(()),
     };
     backend.close().await;
-    done.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-/// What came of a whole run.
+/// The totals of one run.
 #[derive(Default)]
-struct Sum {
+struct Totals {
     accepted: u64,
     replaced: u64,
     unchanged: u64,
@@ -119,12 +119,12 @@ struct Sum {
 async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: Option<&str>, as_json: bool) -> Result<(), CliError> {
     let found = files::find(paths)?;
     let program =
-        std::env::current_exe().map_err(|error| CliError::refused("io", format!("this program does not find itself: {error}")))?;
-    let (mut sum, mut skipped) = (Sum::default(), found.skipped);
+        std::env::current_exe().map_err(|error| CliError::refused("io", format!("the path of this program is unknown: {error}")))?;
+    let (mut totals, mut skipped) = (Totals::default(), found.skipped);
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let all = found.files.len();
-    let bar = Bar::over(all, as_json);
-    // Files are read as they are sent, so a folder of any size takes the memory of one batch.
+    let bar = ProgressBar::over(all, as_json);
+    // Files are read as they are sent, so memory is bounded by one batch, whatever the size of the folder.
     for (at, file) in found.files.iter().enumerate() {
         match files::read(&program, file).await {
             Ok(mut document) => {
@@ -133,7 +133,7 @@ async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: O
                 }
                 let size = document["text"].as_str().map_or(0, str::len);
                 if bytes + size > BATCH_BYTES {
-                    send(backend, collection, &mut batch, &mut sum).await?;
+                    send(backend, collection, &mut batch, &mut totals).await?;
                     bytes = 0;
                 }
                 bytes += size;
@@ -142,7 +142,7 @@ async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: O
             Err(reason) => skipped.push(format!("{}: {reason}", file.display())),
         }
         if batch.len() >= BATCH || bytes >= BATCH_BYTES || at + 1 == all {
-            send(backend, collection, &mut batch, &mut sum).await?;
+            send(backend, collection, &mut batch, &mut totals).await?;
             bytes = 0;
             bar.show(at + 1);
         }
@@ -151,7 +151,7 @@ async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: O
     for reason in &skipped {
         print::error_line(&format!("skipped {reason}"));
     }
-    let Sum { accepted, replaced, unchanged, chunks } = sum;
+    let Totals { accepted, replaced, unchanged, chunks } = totals;
     if as_json {
         let skipped: Vec<&String> = skipped.iter().collect();
         print::json(&json!({"accepted": accepted, "replaced": replaced, "unchanged": unchanged, "chunks": chunks, "skipped": skipped}));
@@ -161,43 +161,43 @@ async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: O
     Ok(())
 }
 
-async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, sum: &mut Sum) -> Result<(), CliError> {
+async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, totals: &mut Totals) -> Result<(), CliError> {
     if batch.is_empty() {
         return Ok(());
     }
     let body = json!({"collection": collection, "documents": std::mem::take(batch)});
-    let taken = backend.post("/api/knowledge/documents", &body).await?;
-    let count = |name: &str| taken[name].as_u64().unwrap_or(0);
-    sum.accepted += count("accepted");
-    sum.replaced += count("replaced");
-    sum.unchanged += count("unchanged");
-    sum.chunks += count("chunks");
+    let added = backend.post("/api/knowledge/documents", &body).await?;
+    let count = |name: &str| added[name].as_u64().unwrap_or(0);
+    totals.accepted += count("accepted");
+    totals.replaced += count("replaced");
+    totals.unchanged += count("unchanged");
+    totals.chunks += count("chunks");
     Ok(())
 }
 
-fn show_results(answer: &Value, as_json: bool) {
+fn show_results(response: &Value, as_json: bool) {
     if as_json {
-        return print::json(answer);
+        return print::json(response);
     }
-    for result in answer["results"].as_array().into_iter().flatten() {
+    for result in response["results"].as_array().into_iter().flatten() {
         let content: String = result["content"].as_str().unwrap_or_default().chars().take(SNIPPET).collect();
         let score = result["score"].as_f64().unwrap_or(0.0);
         let title = print::field(result, "title");
         let line = format!("{score:.3}  {}  {title}\n       {}", print::field(result, "document_id"), content.replace('\n', " "));
         print::line(&print::harmless(&line));
     }
-    if answer["nothing_found"] == true {
+    if response["nothing_found"] == true {
         print::line("Nothing here answers the question.");
     }
 }
 
-/// Progress on a terminal; silent elsewhere.
-struct Bar {
+/// A progress bar on a terminal; prints nothing otherwise.
+struct ProgressBar {
     all: usize,
     shown: bool,
 }
 
-impl Bar {
+impl ProgressBar {
     const WIDTH: usize = 30;
 
     fn over(all: usize, as_json: bool) -> Self {
@@ -208,7 +208,7 @@ impl Bar {
         if self.shown {
             let full = Self::WIDTH * done / self.all.max(1);
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(Self::WIDTH - full));
-            // A terminal that went away is nobody to tell.
+            // A closed stderr is ignored.
             let _ = write!(std::io::stderr().lock(), "\r{bar} {done}/{} files", self.all);
         }
     }

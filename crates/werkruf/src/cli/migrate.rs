@@ -1,4 +1,4 @@
-//! `werkruf migrate`: the schema of the database, for both kinds. It needs the database itself, not a server.
+//! `werkruf migrate`: updates or checks the schema of either database. It works on the database itself, not on a server.
 
 use std::process::ExitCode;
 
@@ -15,16 +15,16 @@ use crate::config::Database;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
-    /// Say what is missing and change nothing; exit 1 when something is
+    /// Report missing migrations and change nothing; exit 1 if there are any
     #[arg(long)]
     check: bool,
     /// Put the views chats, tool_call and api_usage_by_chat into the schema public too (PostgreSQL)
     #[arg(long, conflicts_with = "check")]
     compat_views: bool,
-    /// Hold what was pending in a database that was put back with pg_restore: nothing is sent again by itself (PostgreSQL)
+    /// Hold pending work in a database that was restored with pg_restore, so that nothing is sent again automatically (PostgreSQL)
     #[arg(long, conflicts_with = "check")]
     hold: bool,
-    /// With --hold: also where a server seems to work on the database
+    /// With --hold: even if a server seems to use the database
     #[arg(long, requires = "hold")]
     force: bool,
 }
@@ -32,12 +32,12 @@ pub(super) struct Command {
 pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let config = session.config()?;
     let clock = Clock::system(config.clock_offset_s);
-    let only_there =
+    let only_postgres =
         |flag: &str| CliError::Usage(format!("{flag} is for PostgreSQL; `werkruf restore` holds what a SQLite backup would send"));
     let mut held = None;
     let report = match &config.database {
-        Database::Sqlite(_) if command.compat_views => return Err(only_there("--compat-views")),
-        Database::Sqlite(_) if command.hold => return Err(only_there("--hold")),
+        Database::Sqlite(_) if command.compat_views => return Err(only_postgres("--compat-views")),
+        Database::Sqlite(_) if command.hold => return Err(only_postgres("--hold")),
         Database::Sqlite(file) => {
             let (file, check) = (file.clone(), command.check);
             let opening = move || -> Result<SchemaReport, StoreError> {
@@ -65,11 +65,11 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
             PostgresStore::schema_report(&options).await.map_err(StartError::from)?
         }
     };
-    tell(session, &report, held.as_ref());
+    print_report(session, &report, held.as_ref());
     Ok(if report.pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(session: &Session, report: &SchemaReport, held: Option<&HeldWork>) {
+fn print_report(session: &Session, report: &SchemaReport, held: Option<&HeldWork>) {
     if session.globals.json {
         let mut line = json!(report);
         if let Some(held) = held {
@@ -83,6 +83,6 @@ fn tell(session: &Session, report: &SchemaReport, held: Option<&HeldWork>) {
         missing => print::line(&format!("The schema is at {found}, this binary knows {known}; missing: {}", missing.join(", "))),
     }
     if let Some(HeldWork { turns, calls, approvals, outbox }) = held {
-        print::line(&format!("HeldWork: {turns} turns, {calls} calls, {approvals} approvals, {outbox} messages to send"));
+        print::line(&format!("Held: {turns} turns, {calls} calls, {approvals} approvals, {outbox} messages to send"));
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator types. Each command is one file; all of them speak the HTTP API through `backend`.
+//! The command line. Each command is one file; commands use the HTTP API through `backend`.
 //!
 //! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
 
@@ -40,22 +40,22 @@ pub use error::CliError;
 use crate::config::{Config, Environment, Flags};
 use crate::serve;
 
-/// What every command ends with.
+/// The result of a command.
 type Outcome = Result<ExitCode, CliError>;
 
-/// Tasks that are cut off at the end get this long.
-const LAST_MOMENT: Duration = Duration::from_millis(200);
+/// How long background tasks may take to end before they are cut off.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 const ABOUT: &str = "A self-hosted tool-call server for LLM assistants";
 
 const EXAMPLES: &str = "Examples:
   werkruf serve                                   start on 127.0.0.1:8080
-  werkruf chat 'Which requests are open?'         ask, here or beside the server
+  werkruf chat 'Which requests are open?'         ask an assistant
   werkruf tools list                              what can be called
   werkruf calls list --status failed              what went wrong
   werkruf explain 0197f2c4                        why it went wrong
 
-Commands find the running server by the lock file beside the database. Without a server they open the database.
+Commands find the running server by the lock file next to the database. Without a server they open the database.
 Exit codes: 0 done, 1 refused or not found, 2 usage.";
 
 #[derive(Debug, Parser)]
@@ -73,13 +73,13 @@ struct Cli {
 /// Flags every command takes.
 #[derive(Debug, Clone, Args)]
 struct Globals {
-    /// Config file; ./werkruf.toml where there is one
+    /// Config file; ./werkruf.toml if it exists
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Database, as sqlite:FILE or postgres://…
     #[arg(long, global = true, value_name = "DATABASE")]
     database: Option<String>,
-    /// Speak to this server instead of the one beside the database (or WERKRUF_SERVER)
+    /// Use this server instead of the local one (or WERKRUF_SERVER)
     #[arg(long, global = true, value_name = "URL")]
     server: Option<String>,
     /// API key for --server; WERKRUF_KEY keeps it out of the process list
@@ -124,13 +124,13 @@ enum Command {
     /// List, show, retry and cancel tool calls
     #[command(subcommand)]
     Calls(calls::Command),
-    /// See and decide what waits for a person's word
+    /// List and decide approvals
     #[command(subcommand)]
     Approvals(approvals::Command),
-    /// Tell the story of one tool call
+    /// Show everything recorded about one tool call
     #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
     Explain {
-        /// Id of the call, or the beginning of it
+        /// Id of the call, or a unique prefix
         call: String,
     },
     /// Make, list and delete API keys
@@ -142,7 +142,7 @@ enum Command {
     /// Import the office: people, requests, tasks, working times, articles
     #[command(subcommand)]
     Workspace(workspace::Command),
-    /// Take over the conversations and tool calls of an older program
+    /// Import the conversations and tool calls of an older program
     #[command(
         after_help = "Examples:\n  werkruf import --from sqlite:old.db --dry-run\n  werkruf import --from sqlite:old.db --tenant demo --user 3 --json"
     )]
@@ -150,15 +150,15 @@ enum Command {
     /// Erase people
     #[command(subcommand)]
     People(people::Command),
-    /// Write a verified copy of the database, beside a running server or without one
+    /// Write a verified copy of the database, with or without a running server
     #[command(after_help = "Examples:\n  werkruf backup /var/backups/werkruf.db\n  werkruf backup werkruf-today.db --force --json")]
     Backup(backup::File),
-    /// Put a backup in the place of the database; what was pending is held and not sent again
+    /// Replace the database with a backup; pending work is held and not sent again
     #[command(
         after_help = "Examples:\n  werkruf restore /var/backups/werkruf.db\n  werkruf restore werkruf-today.db --force --database sqlite:/var/lib/werkruf/werkruf.db"
     )]
     Restore(backup::File),
-    /// Bring the database's schema up to date, or say what is missing
+    /// Bring the database schema up to date, or report what is missing
     #[command(
         after_help = "Examples:\n  werkruf migrate --check\n  werkruf migrate --database postgres://werkruf@db/werkruf --compat-views\n  \
                             werkruf migrate --hold     after pg_restore, before a server starts"
@@ -167,18 +167,18 @@ enum Command {
     /// Move everything from a SQLite file into an empty PostgreSQL
     #[command(after_help = "Examples:\n  werkruf move --from sqlite:data/werkruf.db --to postgres://werkruf@db/werkruf")]
     Move(moving::Command),
-    /// Delete what was kept long enough
+    /// Delete old data
     #[command(subcommand)]
     Retention(retention::Command),
-    /// What models cost here
+    /// Show the prices of models
     Prices(prices::Command),
-    /// Print and check the envelopes tools speak in
+    /// Print and check the envelopes of tool calls
     #[command(subcommand)]
     Contract(contract::Command),
-    /// Look into recorded answers of flight providers
+    /// Inspect recorded responses of flight providers
     #[command(subcommand)]
     Flights(flights::Command),
-    /// Look into recorded model streams
+    /// Inspect recorded model streams
     #[command(subcommand)]
     Wire(wire::Command),
     /// Check the configuration
@@ -187,11 +187,11 @@ enum Command {
     /// Write a commented werkruf.toml
     #[command(after_help = "Examples:\n  werkruf init\n  werkruf init --config /etc/werkruf.toml --force")]
     Init {
-        /// Replace a file that is there
+        /// Replace an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Print the completions of a shell
+    /// Print shell completions
     #[command(
         after_help = "Examples:\n  werkruf completions bash > /etc/bash_completion.d/werkruf\n  werkruf completions zsh > ~/.zfunc/_werkruf"
     )]
@@ -201,7 +201,7 @@ enum Command {
     },
 }
 
-/// One run of the program: what was typed, and where.
+/// One run of the program: its options and its environment.
 struct Session {
     globals: Globals,
     listen: Option<String>,
@@ -216,6 +216,19 @@ impl Session {
     fn config(&self) -> Result<Config, CliError> {
         Ok(Config::load(&self.flags(), &self.environment)?)
     }
+
+    /// For commands in which the operator acts, not a user.
+    fn without_user(&self) -> Self {
+        let globals = Globals { user: None, ..self.globals.clone() };
+        Self { globals, listen: None, environment: self.environment.clone() }
+    }
+
+    /// For commands that concern neither a single tenant nor a user.
+    fn without_tenant(&self) -> Self {
+        let mut session = self.without_user();
+        session.globals.tenant = None;
+        session
+    }
 }
 
 /// Runs the program with the process's own arguments and environment.
@@ -228,7 +241,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environme
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help goes to stdout with 0, misuse to stderr with 2; clap knows which is which.
+            // clap prints help to stdout with exit code 0, and usage errors to stderr with 2.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -236,10 +249,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environme
     let json = cli.globals.json;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return CliError::refused("io", format!("no threads to work with: {error}")).report(json),
+        Err(error) => return CliError::refused("io", format!("cannot start threads: {error}")).report(json),
     };
     let outcome = runtime.block_on(dispatch(cli, environment));
-    runtime.shutdown_timeout(LAST_MOMENT);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome.unwrap_or_else(|error| error.report(json))
 }
 
@@ -251,7 +264,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
     }
     let mut session = Session { globals, listen: None, environment };
     match command {
-        None => Err(CliError::Usage("say what to do; `werkruf --help` lists the commands".to_owned())),
+        None => Err(CliError::Usage("no command given; `werkruf --help` lists the commands".to_owned())),
         Some(Command::Serve { listen }) => {
             session.listen = listen;
             Ok(serve::serve(session.config()?, json).await?)
@@ -305,7 +318,7 @@ fn read_input(file: &str) -> Result<Vec<u8>, CliError> {
     read.map_err(|error| CliError::refused("unreadable", format!("cannot read {file}: {error}")))
 }
 
-/// Text fit to stand in a path or query.
+/// Percent-encodes text for a path or query.
 fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -1,4 +1,5 @@
-//! `werkruf move`: from one file to a database that many servers share. Neither side may be at work meanwhile.
+//! `werkruf move`: copies a SQLite file into a PostgreSQL that many servers can share. No server may use either database
+//! meanwhile.
 
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use crate::config::Database;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
-    /// The SQLite file, as sqlite:FILE; it is held meanwhile and stays as it is
+    /// The SQLite file, as sqlite:FILE; it is locked meanwhile and stays unchanged
     #[arg(long, value_name = "DATABASE")]
     from: String,
     /// An empty PostgreSQL, as postgres://…
@@ -38,6 +39,8 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     }
     let rows = moved.tables.iter().map(|(table, sum)| vec![table.clone(), sum.rows.to_string(), sum.digest[..16].to_owned()]);
     print::table(&["TABLE", "ROWS", "DIGEST ON BOTH SIDES"], rows.collect());
-    print::line("Everything arrived as it was. The file is unchanged; start the servers on the new database and keep it as a backup.");
+    print::line(
+        "All rows were copied and compared. The file is unchanged; start the servers on the new database and keep the file as a backup.",
+    );
     Ok(ExitCode::SUCCESS)
 }

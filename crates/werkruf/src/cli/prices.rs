@@ -1,4 +1,4 @@
-//! `werkruf prices`: what models cost, as this installation books it.
+//! `werkruf prices`: the prices that this installation uses to compute costs.
 
 use std::process::ExitCode;
 
@@ -11,19 +11,19 @@ use super::{Outcome, Session, print};
 #[derive(Debug, Args)]
 pub(super) struct Command {
     #[command(subcommand)]
-    what: Option<What>,
+    action: Option<Action>,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
-enum What {
+enum Action {
     /// List every model with its price
     #[command(after_help = "Examples:\n  werkruf prices\n  WERKRUF_PRICES=prices.json werkruf prices list --json")]
     List,
 }
 
 pub(super) fn run(session: &Session, command: &Command) -> Outcome {
-    match command.what.unwrap_or(What::List) {
-        What::List => list(session),
+    match command.action.unwrap_or(Action::List) {
+        Action::List => list(session),
     }
 }
 
@@ -39,7 +39,7 @@ fn list(session: &Session) -> Outcome {
         [Some(row(name, &price.rates, price)), above].into_iter().flatten()
     });
     print::table(&["MODEL", "INPUT", "CACHED", "OUTPUT", "FROM"], rows.collect());
-    print::line("US dollars per million tokens; a model that is not listed is booked without a cost.");
+    print::line("US dollars per million tokens; usage of a model that is not listed is recorded without a cost.");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,39 +1,39 @@
-//! The one place that writes to the terminal. A closed pipe (`werkruf … | head`) is no fault of ours.
+//! All output to stdout and stderr. A closed pipe (`werkruf … | head`) is not an error.
 
 use std::io::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
-/// One line on stdout.
+/// Prints one line to stdout.
 pub(crate) fn line(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A reader that left is done reading; there is nobody to tell.
+    // A reader that closed the pipe needs no more output.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Text on stdout as it comes, without a line of its own.
+/// Prints text to stdout without a line break.
 pub(super) fn piece(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Text that only prints: what a model or a person wrote must not steer the terminal.
+/// Removes control characters: text of a model or a user must not control the terminal.
 pub(super) fn harmless(text: &str) -> String {
     text.replace('\t', "    ").chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
 }
 
-/// One line on stderr.
+/// Prints one line to stderr.
 pub(crate) fn error_line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// A value on stdout, indented.
+/// Prints a value to stdout as indented JSON.
 pub(super) fn json(value: &Value) {
     line(&format!("{value:#}"));
 }
 
-/// Rows under a heading.
+/// Prints rows under a heading.
 pub(super) fn table(heading: &[&str], rows: Vec<Vec<String>>) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(heading.to_vec());
@@ -43,7 +43,7 @@ pub(super) fn table(heading: &[&str], rows: Vec<Vec<String>>) {
     line(&table.trim_fmt());
 }
 
-/// A field as a person reads it: text bare, nothing as a dash.
+/// A field for display: text without quotes, null as a dash.
 pub(super) fn field(value: &Value, name: &str) -> String {
     match value.get(name) {
         None | Some(Value::Null) => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! `werkruf retention run`: deletes what was kept long enough, beside a running server or without one.
+//! `werkruf retention run`: deletes rows older than `[retention]` allows, with or without a running server.
 
 use std::process::ExitCode;
 
@@ -6,58 +6,53 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
-use super::{Globals, Outcome, Session, print};
+use super::{Outcome, Session, print};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Delete now what is older than [retention] wants; a running server does it by itself every hour
+    /// Delete rows older than [retention] allows now; a running server does this every hour
     #[command(after_help = "Examples:\n  werkruf retention run --dry-run\n  werkruf retention run --json")]
     Run(Run),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Count what would go, and delete nothing
+    /// Count the rows that would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What is kept, as the configuration and the answer name it.
+/// The kinds of rows, as the configuration and the response name them.
 const KINDS: [&str; 4] = ["messages", "events", "calls", "usage"];
 
 pub(super) async fn run(session: &Session, Command::Run(Run { dry_run }): Command) -> Outcome {
-    // It is about every tenant and nobody in particular.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
-    let backend = Backend::open(&operator).await?;
-    let answer = backend.post("/api/admin/retention", &json!({"dry_run": dry_run})).await;
+    // The request concerns every tenant and no single user.
+    let backend = Backend::open(&session.without_tenant()).await?;
+    let response = backend.post("/api/admin/retention", &json!({"dry_run": dry_run})).await;
     backend.close().await;
-    let answer = answer?;
+    let response = response?;
     if session.globals.json {
-        print::json(&answer);
+        print::json(&response);
     } else {
-        show(&answer, dry_run);
+        show(&response, dry_run);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(answer: &Value, dry_run: bool) {
+fn show(response: &Value, dry_run: bool) {
     let rows: Vec<Vec<String>> = KINDS
         .iter()
-        .map(|kind| match answer[format!("{kind}_before")].as_str() {
-            Some(before) => vec![(*kind).to_owned(), answer[*kind].to_string(), before.to_owned()],
-            None => vec![(*kind).to_owned(), "-".to_owned(), "kept for good".to_owned()],
+        .map(|kind| match response[format!("{kind}_before")].as_str() {
+            Some(before) => vec![(*kind).to_owned(), response[*kind].to_string(), before.to_owned()],
+            None => vec![(*kind).to_owned(), "-".to_owned(), "never deleted".to_owned()],
         })
         .collect();
-    print::table(&["KEPT", if dry_run { "WOULD GO" } else { "DELETED" }, "OLDER THAN"], rows);
-    if KINDS.iter().all(|kind| answer[format!("{kind}_before")].is_null()) {
+    print::table(&["ROWS", if dry_run { "WOULD GO" } else { "DELETED" }, "OLDER THAN"], rows);
+    if KINDS.iter().all(|kind| response[format!("{kind}_before")].is_null()) {
         print::line(
-            "Nothing is ever deleted; [retention] messages_days, events_days, calls_days and usage_days say for how long to keep it",
+            "Nothing is ever deleted; set messages_days, events_days, calls_days and usage_days in [retention] to limit the age of rows",
         );
-    } else if answer["conversations"].as_u64().is_some_and(|gone| gone > 0) {
-        print::line(&format!("{} conversation(s) were left with nothing and went too", answer["conversations"]));
+    } else if response["conversations"].as_u64().is_some_and(|count| count > 0) {
+        print::line(&format!("{} conversation(s) had nothing left and were deleted too", response["conversations"]));
     }
 }

@@ -1,4 +1,4 @@
-//! `werkruf tools …`: what can be called, and calling it without a model.
+//! `werkruf tools …`: lists tools and calls them without a model.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use super::{Outcome, Session, encode, ids, print, read_input};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// The tools there are
+    /// List the tools
     #[command(after_help = "Examples:\n  werkruf tools list\n  werkruf tools list --json | jq -r '.tools[].name'")]
     List,
     /// JSON Schema of a tool's arguments
@@ -20,7 +20,7 @@ pub(super) enum Command {
         /// Name of the tool
         name: String,
     },
-    /// Call a tool for a person; exit 1 when the call fails
+    /// Call a tool for a user; exit 1 if the call fails
     #[command(after_help = "Examples:\n  werkruf tools call order_status --input '{\"number\": \"A-7\"}' --user 3\n  \
                             echo '{\"number\": \"A-7\"}' | werkruf tools call order_status --input -")]
     Call {
@@ -29,7 +29,7 @@ pub(super) enum Command {
         /// The arguments as JSON, or - for stdin
         #[arg(long, value_name = "JSON", default_value = "{}")]
         input: String,
-        /// Conversation whose state the tool reads and patches (id or beginning of one)
+        /// Conversation whose state the tool reads and patches (id or unique prefix)
         #[arg(long, value_name = "ID")]
         conversation: Option<String>,
     },
@@ -40,26 +40,26 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let json = session.globals.json;
     match command {
         Command::List => {
-            let answer = backend.get("/api/tools").await?;
+            let response = backend.get("/api/tools").await?;
             if json {
-                print::json(&answer)
+                print::json(&response)
             } else {
-                list(&answer)
+                list(&response)
             }
             backend.close().await;
             Ok(ExitCode::SUCCESS)
         }
         Command::Schema { name } => {
-            let answer = backend.get("/api/tools").await?;
+            let response = backend.get("/api/tools").await?;
             backend.close().await;
-            let tools = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let tools = response["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
             let tool = tools.iter().find(|tool| tool["name"] == name.as_str());
             let tool = tool.ok_or_else(|| CliError::refused("unknown_tool", format!("there is no tool named {name}")))?;
             print::json(&tool["parameters"]);
             Ok(ExitCode::SUCCESS)
         }
         Command::Call { name, input, conversation } => {
-            let backend = backend.for_a_person()?;
+            let backend = backend.for_user()?;
             let output = call(&backend, &name, &input, conversation.as_deref()).await;
             backend.close().await;
             show_output(&output?, json)
@@ -67,8 +67,8 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     }
 }
 
-fn list(answer: &Value) {
-    let tools = answer["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(response: &Value) {
+    let tools = response["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     if tools.is_empty() {
         print::line("There are no tools; [[tools]] in the config file adds some.");
         return;

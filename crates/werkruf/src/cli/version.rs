@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::print;
 
-/// The commit this binary was built from, where the build said so.
+/// The commit this binary was built from, if the build set it.
 const COMMIT: Option<&str> = option_env!("WERKRUF_COMMIT");
 
 pub(super) fn print(json: bool) -> ExitCode {

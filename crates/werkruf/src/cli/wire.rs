@@ -1,4 +1,4 @@
-//! `werkruf wire inspect`: what a recorded model stream says, read by the same decoder a turn uses.
+//! `werkruf wire inspect`: decodes a recorded model stream with the decoder that a turn uses.
 
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ pub(super) enum Command {
         after_help = "Examples:\n  werkruf wire inspect --api responses stream.sse\n  werkruf wire inspect --api chat --chunk 1 --json - < stream.sse"
     )]
     Inspect {
-        /// Which wire the recording speaks
+        /// API of the recording
         #[arg(long)]
         api: Api,
-        /// Subscription so many bytes at a time; 0 feeds all at once
+        /// Bytes to decode at a time; 0 decodes all at once
         #[arg(long, value_name = "N", default_value_t = 0)]
         chunk: usize,
         /// A file, or - for stdin
@@ -38,29 +38,29 @@ pub(super) fn run(command: &Command, json: bool) -> Outcome {
         Api::Responses => WireApi::Responses,
         Api::Chat => WireApi::Chat,
     };
-    let said = inspect(api, &read_input(file)?, *chunk);
+    let decoded = inspect(api, &read_input(file)?, *chunk);
     if json {
-        print::json(&said)
+        print::json(&decoded)
     } else {
-        tell(&said)
+        print_decoded(&decoded)
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(said: &Value) {
+fn print_decoded(decoded: &Value) {
     for name in ["text", "refusal", "finish", "executable", "usage"] {
-        print::line(&format!("{name}: {}", print::field(said, name)));
+        print::line(&format!("{name}: {}", print::field(decoded, name)));
     }
-    for call in said["tool_calls"].as_array().into_iter().flatten() {
+    for call in decoded["tool_calls"].as_array().into_iter().flatten() {
         let field = |name| print::field(call, name);
-        let (place, kind, id) = (field("output_index"), field("kind"), field("call_id"));
-        print::line(&format!("call {place} {kind} {id}: {} {}", field("name"), field("arguments")));
-        // What the provider ran itself has an end of its own.
+        let (index, kind, id) = (field("output_index"), field("kind"), field("call_id"));
+        print::line(&format!("call {index} {kind} {id}: {} {}", field("name"), field("arguments")));
+        // A call that the provider ran itself has a result.
         for name in ["status", "output", "error"].into_iter().filter(|name| !call[*name].is_null()) {
             print::line(&format!("  {name}: {}", field(name)));
         }
     }
-    for error in said["errors"].as_array().into_iter().flatten() {
+    for error in decoded["errors"].as_array().into_iter().flatten() {
         print::line(&format!("error: {}", error.as_str().map_or_else(|| error.to_string(), str::to_owned)));
     }
 }

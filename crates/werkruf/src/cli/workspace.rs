@@ -1,4 +1,4 @@
-//! `werkruf workspace …`: the customer's own rows.
+//! `werkruf workspace …`: the tenant's own business data.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use werkruf_store::{ImportFault, add_lines, parse_batch};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Globals, Outcome, Session, print, read_input};
+use super::{Outcome, Session, print, read_input};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -25,34 +25,29 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let Command::Import { file } = command;
     let text = String::from_utf8(read_input(&file)?).map_err(|_| CliError::refused("unreadable", format!("{file} is not UTF-8")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    // Faults of shape are told without a server, and the tenant must be known before one is asked.
+    // Faults in the file's structure are reported without a server, and the tenant must be known before the request.
     let tenant = parse_batch(text).map_err(|faults| invalid(&faults))?.tenant;
     if let Some(other) = session.globals.tenant.as_ref().filter(|named| **named != tenant) {
         return Err(CliError::Usage(format!("the file is for tenant `{tenant}`, not for `{other}`; leave --tenant out")));
     }
-    // The tenant may be new, so no request can be made in its name.
-    let operator = Session {
-        globals: Globals { user: None, tenant: None, ..session.globals.clone() },
-        listen: None,
-        environment: session.environment.clone(),
-    };
     let body: Value = serde_json::from_str(text).map_err(|error| CliError::refused("unreadable", format!("{file}: {error}")))?;
-    let backend = Backend::open(&operator).await?;
-    let answer = backend.post("/api/workspace/import", &body).await.map_err(|error| with_lines(error, text));
+    // The tenant may be new, so the request cannot be made for this tenant.
+    let backend = Backend::open(&session.without_tenant()).await?;
+    let response = backend.post("/api/workspace/import", &body).await.map_err(|error| with_lines(error, text));
     backend.close().await;
-    let answer = answer?;
+    let response = response?;
     if session.globals.json {
-        print::json(&answer)
+        print::json(&response)
     } else {
-        show(&tenant, &answer)
+        show(&tenant, &response)
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(tenant: &str, answer: &Value) {
-    print::line(&format!("Imported into {tenant} ({})", print::field(answer, "tenant_id")));
+fn show(tenant: &str, response: &Value) {
+    print::line(&format!("Imported into {tenant} ({})", print::field(response, "tenant_id")));
     let rows: Vec<Vec<String>> =
-        answer["written"].as_object().into_iter().flatten().map(|(table, count)| vec![table.clone(), count.to_string()]).collect();
+        response["written"].as_object().into_iter().flatten().map(|(table, count)| vec![table.clone(), count.to_string()]).collect();
     if rows.is_empty() {
         print::line("The file has no rows.");
     } else {
@@ -65,7 +60,7 @@ fn invalid(faults: &[ImportFault]) -> CliError {
     CliError::Refused { code: "import_invalid".to_owned(), message, details: Some(json!(faults)) }
 }
 
-/// The server was sent the same rows on one line; the lines a person looks for are those of the file.
+/// Replaces the line numbers: the server received the rows on one line, but the user needs the lines of the file.
 fn with_lines(error: CliError, text: &str) -> CliError {
     match error {
         CliError::Refused { code, details: Some(Value::Array(details)), .. } if code == "import_invalid" => {

@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
-/// A folder with a config file of this text.
+/// A folder with a config file that has this text.
 fn folder(text: &str) -> (tempfile::TempDir, Flags) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("werkruf.toml");
@@ -31,7 +31,7 @@ fn named(path: &str) -> (String, Option<usize>) {
 }
 
 #[test]
-fn nothing_configured_is_a_configuration() {
+fn the_defaults_are_a_valid_configuration() {
     let config = load("", &[]).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database.to_string(), "data/werkruf.db");
@@ -112,7 +112,7 @@ fn bad_variables_are_named() {
 }
 
 #[test]
-fn the_key_of_the_operator_is_taken_verbatim_and_never_printed() {
+fn the_admin_key_is_taken_verbatim_and_never_printed() {
     let config = load("", &[("WERKRUF_ADMIN_KEY", " sixteen-letters ")]).unwrap();
     assert_eq!(config.admin_key.as_ref().unwrap().expose_secret(), " sixteen-letters ");
     assert!(!format!("{config:?}").contains("sixteen-letters"));
@@ -150,7 +150,7 @@ fn headers_for_the_model_come_from_the_file_with_their_secrets_from_the_environm
 }
 
 #[test]
-fn tests_only_on_loopback() {
+fn test_settings_need_a_loopback_address() {
     let variables = [("WERKRUF_LISTEN", "0.0.0.0:8080"), ("WERKRUF_TEST_TOOLS", "1"), ("WERKRUF_CLOCK_OFFSET_S", "60")];
     assert_eq!(faults("", &variables), [named("WERKRUF_TEST_TOOLS"), named("WERKRUF_CLOCK_OFFSET_S")]);
     let config = load("", &variables[1..]).unwrap();
@@ -158,7 +158,7 @@ fn tests_only_on_loopback() {
 }
 
 #[test]
-fn prompts_are_read_from_beside_the_file() {
+fn prompt_files_are_relative_to_the_config_file() {
     let (folder, flags) = folder("[[assistants]]\nname = 'a'\nprompt_file = 'a.md'\n");
     assert_eq!(Config::load(&flags, &Environment::default()).unwrap_err()[0].path, "/assistants/0/prompt_file");
     std::fs::write(folder.path().join("a.md"), "Be brief.").unwrap();
@@ -167,9 +167,9 @@ fn prompts_are_read_from_beside_the_file() {
 }
 
 #[test]
-fn what_init_writes_is_valid_with_every_comment_sign_removed_too() {
+fn the_template_is_valid_as_written_and_uncommented() {
     assert!(load(TEMPLATE, &[]).is_ok());
-    // Lines of explanation start with a capital or hold no key; everything else must be a setting that works.
+    // After the introduction every commented line must be a valid setting.
     let settings: String = TEMPLATE
         .lines()
         .skip_while(|line| !line.is_empty())
@@ -199,8 +199,8 @@ fn issuers_of_tokens_come_from_the_environment_and_the_file() {
     let project =
         "[auth.jwt]\nissuer = 'https://abc.supabase.co/auth/v1'\naudience = 'authenticated'\njwks_url = 'http://kong:8000/keys'\n";
     for variable in [("SUPABASE_URL", "https://abc.supabase.co"), ("SUPABASE_JWT_SECRET", "sixteen-characters")] {
-        let told = load(project, &[variable]).unwrap();
-        let [issuer] = &told.tokens[..] else { panic!("one project") };
+        let config = load(project, &[variable]).unwrap();
+        let [issuer] = &config.tokens[..] else { panic!("one project") };
         assert_eq!((issuer.kind, issuer.jwks_url.as_deref()), (IssuerKind::Supabase, Some("http://kong:8000/keys")));
         assert_eq!(issuer.tenant_claims[0], "app_metadata.tenant_id");
     }
@@ -222,10 +222,10 @@ fn an_issuer_that_cannot_be_trusted_is_a_fault() {
 }
 
 #[test]
-fn an_operators_prices_lie_over_the_built_in_ones() {
+fn the_operators_prices_override_the_built_in_ones() {
     let tokens = werkruf_llm::TokenUsage { input_tokens: 2, output_tokens: 1, ..werkruf_llm::TokenUsage::default() };
-    let beside = tempfile::tempdir().unwrap();
-    let file = beside.path().join("prices.json");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prices.json");
     std::fs::write(&file, r#"{"models": [{"model": "ours", "usd_per_million": {"input": "1", "output": "3"}}]}"#).unwrap();
     let config = load("", &[("WERKRUF_PRICES", file.to_str().unwrap())]).unwrap();
     assert_eq!(config.prices.cost("ours", tokens), Some(5000));
@@ -239,11 +239,11 @@ fn an_operators_prices_lie_over_the_built_in_ones() {
 }
 
 #[test]
-fn windows_of_retention_are_days_and_never_shorter_than_a_memory() {
+fn retention_is_in_days_and_not_shorter_than_reuse() {
     let text = "[retention]\nmessages_days = 30\ncalls_days = 1";
-    let wanted = RetentionConfig { messages_days: Some(30), calls_days: Some(1), ..RetentionConfig::default() };
-    assert_eq!(load(text, &[]).unwrap().retention, wanted);
-    assert_eq!(load("", &[]).unwrap().retention, RetentionConfig::default(), "nothing is deleted unless it is asked for");
+    let expected = RetentionConfig { messages_days: Some(30), calls_days: Some(1), ..RetentionConfig::default() };
+    assert_eq!(load(text, &[]).unwrap().retention, expected);
+    assert_eq!(load("", &[]).unwrap().retention, RetentionConfig::default(), "nothing is deleted by default");
     let text = "[retention]\nmessages_days = 0\nevents_days = -1\ncalls_days = 36501\nusage_days = 'a year'\nturns_days = 1";
     let found = load(text, &[]).unwrap_err();
     let mut places: Vec<_> = found.iter().map(|violation| (violation.path.as_str(), violation.line)).collect();

@@ -1,21 +1,21 @@
-//! Where everything is remembered: one file, or a PostgreSQL shared by many processes.
+//! The database address: a SQLite file, or a PostgreSQL shared by many processes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// The database the configuration names.
+/// The configured database.
 #[derive(Debug, Clone)]
 pub enum Database {
-    /// A file that one process holds.
+    /// A file that one process uses exclusively.
     Sqlite(PathBuf),
-    /// An address with credentials in it.
+    /// A URL that may contain credentials.
     Postgres(SecretString),
 }
 
 impl Database {
-    /// Reads `sqlite:FILE`, a bare file name or `postgres://…`; the error says what to write.
+    /// Parses `sqlite:FILE`, a bare file name or `postgres://…`; the error says what to write.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return Ok(Self::Postgres(SecretString::from(text)));
@@ -27,7 +27,7 @@ impl Database {
         Ok(Self::Sqlite(PathBuf::from(file)))
     }
 
-    /// The file, where it is one.
+    /// The file, for SQLite.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(file) => Some(file),
@@ -36,7 +36,7 @@ impl Database {
     }
 }
 
-/// For eyes: never the password, nor anything that may hold one.
+/// For display: without the password and every part that may contain one.
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,7 +55,7 @@ mod tests {
     use super::Database;
 
     #[test]
-    fn what_is_shown_holds_no_credential() {
+    fn the_displayed_address_has_no_credentials() {
         for (text, shown) in [
             ("postgres://ana:s3cret@db.example:5432/werkruf?sslmode=require&password=s3cret", "postgres://db.example:5432/werkruf"),
             ("postgresql://ana:p%40ss@w@db/werkruf", "postgres://db/werkruf"),

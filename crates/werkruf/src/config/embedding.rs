@@ -1,4 +1,4 @@
-//! Which model makes vectors, if any.
+//! The server that makes embedding vectors, if any.
 
 use secrecy::SecretString;
 
@@ -8,17 +8,17 @@ use super::model::{ModelConfig, OPENAI, address_fault, is_openai};
 use super::violation::ConfigViolation;
 
 const OPENAI_MODEL: &str = "text-embedding-3-small";
-/// Says that there shall be no vectors.
+/// The model name that turns vectors off.
 const NONE: &str = "none";
 
-/// A server that makes vectors.
+/// A server that makes embedding vectors.
 #[derive(Debug, Clone)]
 pub struct EmbeddingServer {
     /// Without a slash at the end.
     pub base_url: String,
     pub api_key: Option<SecretString>,
     pub model: String,
-    /// The languages the model knows, by code.
+    /// Codes of the languages that the model supports.
     pub languages: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_has_vectors_and_others_have_them_when_told() {
+    fn openai_has_vectors_by_default_and_others_need_a_model() {
         let openai = of(&[("OPENAI_API_KEY", "k")]).unwrap();
         assert_eq!((openai.model.as_str(), openai.languages.join(",")), ("text-embedding-3-small", "de,en,es".to_owned()));
         assert_eq!(openai.api_key.unwrap().expose_secret(), "k");

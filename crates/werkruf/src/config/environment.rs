@@ -1,4 +1,5 @@
-//! The environment, read once. Nothing else in this crate asks the process for a variable, so tests bring their own.
+//! The environment variables, read once. Nothing else in this crate reads the process environment, so tests can pass their
+//! own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ variables! {
 }
 
 impl Variable {
-    /// As it is spelled.
+    /// The variable's name.
     pub const fn name(self) -> &'static str {
         self.0
     }
@@ -52,29 +53,29 @@ pub(super) fn limit_variable(limit: &str) -> String {
 pub struct Environment(Arc<HashMap<String, String>>);
 
 impl Environment {
-    /// The process's own.
+    /// The variables of this process.
     pub fn of_process() -> Self {
-        // A variable that is no text cannot be one of ours.
+        // Variables that are not UTF-8 are ignored.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         Self(Arc::new(std::env::vars_os().filter_map(text).collect()))
     }
 
-    /// Made up, for tests.
+    /// Given variables, for tests.
     pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self(Arc::new(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
 
-    /// A variable of ours; empty counts as not set.
+    /// The value of a variable; an empty value counts as not set.
     pub(crate) fn get(&self, variable: Variable) -> Option<&str> {
         self.lookup(variable.0)
     }
 
-    /// The variable of a limit.
+    /// The value of a limit's variable.
     pub(super) fn limit(&self, limit: &str) -> Option<&str> {
         self.lookup(&limit_variable(limit))
     }
 
-    /// Any variable: those an operator's tool names.
+    /// The value of any variable, such as one that a configured tool names.
     pub(crate) fn lookup(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -1,7 +1,7 @@
-//! `werkruf.toml`: its shape, and how every fault in it is found in one go.
+//! `werkruf.toml`: its structure, and how all faults in it are found in one pass.
 //!
-//! A deserializer stops at the first fault. So the fault is noted, the value it is about is taken out of the document,
-//! and the rest is read again, until nothing is left to complain about.
+//! A deserializer stops at the first fault. So the fault is recorded, the faulty value is removed from the document, and the
+//! rest is read again, until it has no faults.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -16,10 +16,10 @@ use werkruf_tools::HttpToolConfig;
 
 use super::violation::ConfigViolation;
 
-/// More faults than this are not worth listing at once; it also bounds the reading again.
-const MOST_FAULTS: usize = 64;
+/// At most this many faults are listed; this also bounds how often the document is read again.
+const MAX_FAULTS: usize = 64;
 
-/// Everything the file may say.
+/// All keys of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
@@ -37,7 +37,7 @@ pub(super) struct File {
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
     pub retention: RetentionSection,
-    /// Judged one by one, so that each bad value has its own path.
+    /// Checked one by one, so that each invalid value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
@@ -78,7 +78,7 @@ pub(super) struct EmbeddingSection {
     pub languages: Vec<String>,
 }
 
-/// Any whole number, so that each bad one is told what is wrong with it.
+/// Any whole number is read, so that each invalid one gets its own message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RetentionSection {
@@ -107,20 +107,20 @@ pub(super) struct JwtSection {
     pub tenant: Option<String>,
 }
 
-/// Where each value of the file stands, so that a fault found later still has its line.
+/// The position of each value in the file, so that a fault found later still has its line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     lines: Arc<Vec<(String, usize)>>,
-    /// Items of a list that could be read, by their places in the file: `/tools/0` may really be `/tools/1`.
+    /// Maps the items that could be read to their places in the file: `/tools/0` may be `/tools/1` there.
     read: Arc<HashMap<String, String>>,
 }
 
 impl Places {
-    /// A violation at this place of the file, with its line where the place exists.
+    /// A violation at this place of the file, with its line if the place exists.
     pub(crate) fn violation(&self, place: &str, message: impl Into<String>) -> ConfigViolation {
         let place = &self.in_file(place);
         let mut known = place.as_str();
-        // What is missing has no line; its table has.
+        // A missing key has no line; the line of its table is used.
         let line = loop {
             if let Some((_, line)) = self.lines.iter().find(|(name, _)| name == known) {
                 break Some(*line);
@@ -140,7 +140,7 @@ impl Places {
     }
 }
 
-/// A file that was read, with what is needed to say where something stands.
+/// A file that was read, with the places of its values.
 pub(super) struct Document {
     pub path: Option<PathBuf>,
     pub file: File,
@@ -148,12 +148,12 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// No file at all: everything by default.
+    /// No file: every key has its default.
     pub(super) fn absent() -> Self {
         Self { path: None, file: File::default(), places: Places::default() }
     }
 
-    /// Reads the text; faults are added to `violations` and what they are about is left out.
+    /// Reads the text; faults are added to `violations`, and the faulty values are left out.
     pub(super) fn parse(path: PathBuf, text: &str, violations: &mut Vec<ConfigViolation>) -> Self {
         let (tree, faults) = DeTable::parse_recoverable(text);
         if !faults.is_empty() {
@@ -184,7 +184,7 @@ fn read_all<'a>(
     text: &str,
     violations: &mut Vec<ConfigViolation>,
 ) -> (File, Spanned<DeTable<'a>>) {
-    for _ in 0..MOST_FAULTS {
+    for _ in 0..MAX_FAULTS {
         match File::deserialize(toml::de::Deserializer::from(tree.clone())) {
             Ok(file) => return (file, tree),
             Err(fault) => {
@@ -192,7 +192,7 @@ fn read_all<'a>(
                 let place = deepest(places, &span);
                 let removed = place.is_some_and(|(_, at)| remove(tree.get_mut(), at));
                 let path = place.map_or_else(String::new, |(path, _)| path.clone());
-                violations.push(ConfigViolation::new(path, plain(fault.message())).on_line(Some(line_of(text, span.start))));
+                violations.push(ConfigViolation::new(path, reworded(fault.message())).on_line(Some(line_of(text, span.start))));
                 if !removed {
                     break;
                 }
@@ -202,29 +202,29 @@ fn read_all<'a>(
     (File::default(), tree)
 }
 
-/// Which item of which list in the file each item that was read is.
+/// Maps each list item that was read to its place in the file.
 fn items(table: &DeTable<'_>, places: &[(String, Range<usize>)]) -> HashMap<String, String> {
-    let mut found = HashMap::new();
+    let mut items = HashMap::new();
     for (key, value) in table {
         for (at, item) in value.get_ref().as_array().into_iter().flat_map(|list| list.iter().enumerate()) {
             let list = format!("/{}/", key.get_ref());
             let real =
                 places.iter().find(|(path, span)| *span == item.span() && path.strip_prefix(&list).is_some_and(|rest| !rest.contains('/')));
-            found.extend(real.map(|(path, _)| (format!("{list}{at}"), path.clone())));
+            items.extend(real.map(|(path, _)| (format!("{list}{at}"), path.clone())));
         }
     }
-    found
+    items
 }
 
-/// Serde's words, made fit to follow a path.
-fn plain(message: &str) -> String {
+/// Serde's message, reworded to follow a path.
+fn reworded(message: &str) -> String {
     match message.strip_prefix("unknown field ") {
         Some(rest) => format!("unknown key {rest}; correct or remove it"),
         None => message.to_owned(),
     }
 }
 
-/// The innermost place that holds the span. A value's place covers its key and itself.
+/// The innermost place that contains the span. The place of a value covers the value and its key.
 fn deepest<'a>(places: &'a [(String, Range<usize>)], span: &Range<usize>) -> Option<&'a (String, Range<usize>)> {
     places
         .iter()
@@ -234,31 +234,31 @@ fn deepest<'a>(places: &'a [(String, Range<usize>)], span: &Range<usize>) -> Opt
 
 fn key_and_value(key: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Range<usize> {
     let (key, value) = (key.span(), value.span());
-    // A `[header]` table's span lies elsewhere than its key's.
+    // The span of a `[header]` table does not begin at its key.
     key.start.min(value.start)..key.end.max(value.end)
 }
 
-fn collect_places(value: &DeValue<'_>, path: &str, note: &mut dyn FnMut(String, Range<usize>)) {
+fn collect_places(value: &DeValue<'_>, path: &str, record: &mut dyn FnMut(String, Range<usize>)) {
     match value {
         DeValue::Table(table) => {
             for (key, inner) in table {
                 let place = format!("{path}/{}", key.get_ref());
-                note(place.clone(), key_and_value(key, inner));
-                collect_places(inner.get_ref(), &place, note);
+                record(place.clone(), key_and_value(key, inner));
+                collect_places(inner.get_ref(), &place, record);
             }
         }
         DeValue::Array(items) => {
             for (at, inner) in items.iter().enumerate() {
                 let place = format!("{path}/{at}");
-                note(place.clone(), inner.span());
-                collect_places(inner.get_ref(), &place, note);
+                record(place.clone(), inner.span());
+                collect_places(inner.get_ref(), &place, record);
             }
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {}
     }
 }
 
-/// Takes the value at this span out of the tree; false when it is not there. The innermost comes first: a list of one
+/// Removes the value at this span from the tree; false if there is none. The innermost value is tried first: a list of one
 /// table may have the same span as the table.
 fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
     if table.iter_mut().any(|(_, value)| remove_inside(value.get_mut(), at)) {

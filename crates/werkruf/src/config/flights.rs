@@ -1,4 +1,4 @@
-//! Which flight providers there are. Keys come from the environment only.
+//! The flight providers. Their keys come from the environment only.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn amadeus(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> 
     }
 }
 
-/// An address, or a host alone, without a slash at the end.
+/// Reads an address, or a bare host, without the slash at the end.
 fn base_url(environment: &Environment, variable: Variable, default: &str, violations: &mut Vec<ConfigViolation>) -> String {
     let Some(text) = environment.get(variable) else { return default.to_owned() };
     let local = ["127.", "localhost", "[::1]"].iter().any(|host| text.starts_with(host));

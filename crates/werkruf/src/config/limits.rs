@@ -1,4 +1,5 @@
-//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, judged one by one. Most bound turns; two bound the listener.
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; two limit the
+//! listener.
 
 use werkruf_runtime::Limits;
 
@@ -7,14 +8,14 @@ use super::file::Document;
 use super::violation::ConfigViolation;
 use crate::listen::Bounds;
 
-/// Limits where 0 means "off"; everywhere else it would stop the server from doing anything.
+/// Limits for which 0 means "off". For every other limit, 0 would stop all work.
 const MAY_BE_ZERO: [&str; 4] = ["turns_per_minute_user", "turns_per_minute_key", "model_concurrency", "drain_ms"];
 
-/// How many connections there may be.
+/// Limits on open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
     pub all: u32,
-    /// Of one remote address. Loopback and trusted proxies are not counted: they speak for many.
+    /// For one remote address. Loopback and trusted proxies are exempt: many clients share those addresses.
     pub per_address: u32,
 }
 
@@ -27,8 +28,8 @@ impl Default for Connections {
 
 impl Connections {
     const NAMES: [&'static str; 2] = ["connections", "connections_per_address"];
-    /// Places are counted with a semaphore, and each is an open file.
-    const MOST: u32 = 1_000_000;
+    /// Connections are counted with a semaphore, and each is an open file.
+    const MAX: u32 = 1_000_000;
 }
 
 /// Everything under `[limits]`.
@@ -65,7 +66,8 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         return Err("must be at least 1; leave it out for the default".to_owned());
     }
     let AllLimits { turns: limits, connections } = all;
-    let places = || u32::try_from(value).ok().filter(|value| *value <= Connections::MOST).ok_or_else(|| format!("{value} is too large"));
+    let connection_count =
+        || u32::try_from(value).ok().filter(|value| *value <= Connections::MAX).ok_or_else(|| format!("{value} is too large"));
     let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
     let count = || usize::try_from(value).map_err(|_| format!("{value} is too large"));
     match name {
@@ -83,8 +85,8 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         "model_concurrency" => limits.model_concurrency = count()?,
         "queue" => limits.queue = count()?,
         "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
-        "connections" => connections.all = places()?,
-        "connections_per_address" => connections.per_address = places()?,
+        "connections" => connections.all = connection_count()?,
+        "connections_per_address" => connections.per_address = connection_count()?,
         _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),
     }
     Ok(())
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_values_are_reported_by_variable() {
         let environment = Environment::of([("WERKRUF_LIMIT_STEPS", "many"), ("WERKRUF_LIMIT_QUEUE", "0"), ("WERKRUF_LIMIT_DRAIN_MS", "0")]);
         let mut violations = Vec::new();
         merge(&Document::absent(), &environment, &mut violations);

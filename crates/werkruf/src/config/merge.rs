@@ -1,4 +1,4 @@
-//! Puts the sources over one another and checks what only all of them together can show.
+//! Merges file, environment and flags, and checks rules that span more than one of them.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -21,31 +21,32 @@ const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATABASE: &str = "data/werkruf.db";
 const ADMIN_KEY_CHARACTERS: usize = 16;
 /// A hundred years.
-const MOST_DAYS: u32 = 36_500;
+const MAX_DAYS: u32 = 36_500;
 
-/// A value and where it came from.
-struct Found<'a> {
+/// A value and its source.
+struct Setting<'a> {
     place: &'a str,
     text: &'a str,
 }
 
-/// Flag over variable over file.
-fn found<'a>(
+/// A flag overrides a variable, a variable overrides the file.
+fn setting<'a>(
     flag: (&'a str, Option<&'a String>),
     variable: Option<(&'a str, &'a str)>,
     file: (&'a str, Option<&'a String>),
-) -> Option<Found<'a>> {
-    let flag = flag.1.map(|text| Found { place: flag.0, text });
-    let variable = variable.map(|(place, text)| Found { place, text });
-    let file = file.1.map(|text| Found { place: file.0, text });
+) -> Option<Setting<'a>> {
+    let flag = flag.1.map(|text| Setting { place: flag.0, text });
+    let variable = variable.map(|(place, text)| Setting { place, text });
+    let file = file.1.map(|text| Setting { place: file.0, text });
     flag.or(variable).or(file)
 }
 
 pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Config {
     let variable = |variable: Variable| environment.get(variable).map(|text| (variable.name(), text));
-    let listen = found(("--listen", flags.listen.as_ref()), variable(Variable::WERKRUF_LISTEN), ("/listen", document.file.listen.as_ref()));
-    let listen = listen.map_or_else(|| Ok(SocketAddr::from(DEFAULT_LISTEN)), |found| address(document, &found));
-    let database = found(
+    let listen =
+        setting(("--listen", flags.listen.as_ref()), variable(Variable::WERKRUF_LISTEN), ("/listen", document.file.listen.as_ref()));
+    let listen = listen.map_or_else(|| Ok(SocketAddr::from(DEFAULT_LISTEN)), |setting| address(document, &setting));
+    let database = setting(
         ("--database", flags.database.as_ref()),
         variable(Variable::WERKRUF_DATABASE),
         ("/database", document.file.database.as_ref()),
@@ -53,10 +54,10 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let default_database = || Database::Sqlite(PathBuf::from(DEFAULT_DATABASE));
     let database = database.map_or_else(
         || Ok(default_database()),
-        |found| Database::parse(found.text).map_err(|message| document.violation(found.place, message)),
+        |setting| Database::parse(setting.text).map_err(|message| document.violation(setting.place, message)),
     );
-    let listen = listen.unwrap_or_else(|violation| note(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
-    let database = database.unwrap_or_else(|violation| note(violations, violation, default_database()));
+    let listen = listen.unwrap_or_else(|violation| reject(violations, violation, SocketAddr::from(DEFAULT_LISTEN)));
+    let database = database.unwrap_or_else(|violation| reject(violations, violation, default_database()));
     let limits = limits::merge(document, environment, violations);
     let model = model::merge(document, environment, violations);
     let config = Config {
@@ -95,15 +96,16 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     config
 }
 
-pub(super) fn note<T>(violations: &mut Vec<ConfigViolation>, violation: ConfigViolation, instead: T) -> T {
+/// Records a violation and returns the value to continue with.
+pub(super) fn reject<T>(violations: &mut Vec<ConfigViolation>, violation: ConfigViolation, fallback: T) -> T {
     violations.push(violation);
-    instead
+    fallback
 }
 
-fn address(document: &Document, found: &Found<'_>) -> Result<SocketAddr, ConfigViolation> {
-    let text = found.text.strip_prefix("localhost:").map_or_else(|| found.text.to_owned(), |port| format!("127.0.0.1:{port}"));
+fn address(document: &Document, setting: &Setting<'_>) -> Result<SocketAddr, ConfigViolation> {
+    let text = setting.text.strip_prefix("localhost:").map_or_else(|| setting.text.to_owned(), |port| format!("127.0.0.1:{port}"));
     text.parse().map_err(|_| {
-        document.violation(found.place, format!("`{}` is no address to listen on; write one such as 127.0.0.1:8080", found.text))
+        document.violation(setting.place, format!("`{}` is not an address to listen on; write one such as 127.0.0.1:8080", setting.text))
     })
 }
 
@@ -149,7 +151,7 @@ fn auth(document: &Document, violations: &mut Vec<ConfigViolation>) -> AuthConfi
         Some("guest") => UnknownUsers::Guest,
         Some(other) => {
             let violation = document.violation("/auth/unknown_users", format!("`{other}` is unknown; write \"refuse\" or \"guest\""));
-            note(violations, violation, UnknownUsers::Refuse)
+            reject(violations, violation, UnknownUsers::Refuse)
         }
     };
     AuthConfig { unknown_users, guest_role: section.guest_role.clone().unwrap_or_else(|| "guest".to_owned()) }
@@ -159,12 +161,12 @@ fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> Rete
     let section = &document.file.retention;
     let mut days = |kind: &str, days: Option<i64>| {
         let days = days?;
-        let fits = u32::try_from(days).ok().filter(|days| (1..=MOST_DAYS).contains(days));
-        if fits.is_none() {
-            let message = format!("must be 1 to {MOST_DAYS} days; leave it out to keep {kind} for good");
+        let valid = u32::try_from(days).ok().filter(|days| (1..=MAX_DAYS).contains(days));
+        if valid.is_none() {
+            let message = format!("must be 1 to {MAX_DAYS} days; leave it out to keep {kind} for good");
             violations.push(document.violation(&format!("/retention/{kind}_days"), message));
         }
-        fits
+        valid
     };
     let retention = RetentionConfig {
         messages_days: days("messages", section.messages_days),
@@ -172,9 +174,9 @@ fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> Rete
         calls_days: days("calls", section.calls_days),
         usage_days: days("usage", section.usage_days),
     };
-    // A result that may be reused is read from the call's row: gone too soon, the same thing would be done a second time.
-    let remembered = document.file.tools.iter().filter_map(|tool| Some((tool.reuse_s?, &tool.name))).max();
-    if let (Some(days), Some((reuse_s, name))) = (retention.calls_days, remembered)
+    // A reusable result is read from the call's row. If the row were deleted too early, the call would run a second time.
+    let longest_reuse = document.file.tools.iter().filter_map(|tool| Some((tool.reuse_s?, &tool.name))).max();
+    if let (Some(days), Some((reuse_s, name))) = (retention.calls_days, longest_reuse)
         && reuse_s > u64::from(days) * 86_400
     {
         let message = format!("must not be shorter than reuse_s of the tool {name} ({reuse_s} seconds)");
@@ -190,7 +192,7 @@ fn log(document: &Document, environment: &Environment, violations: &mut Vec<Conf
         None => ("/log/filter", section.filter.as_deref().unwrap_or("info")),
     };
     if let Err(error) = tracing_subscriber::EnvFilter::builder().parse(filter) {
-        violations.push(document.violation(place, format!("is no filter: {error}; write one such as info or werkruf=debug,info")));
+        violations.push(document.violation(place, format!("is not a filter: {error}; write one such as info or werkruf=debug,info")));
     }
     let (place, format) = match environment.get(Variable::WERKRUF_LOG_FORMAT) {
         Some(format) => (Variable::WERKRUF_LOG_FORMAT.name(), Some(format)),
@@ -200,7 +202,7 @@ fn log(document: &Document, environment: &Environment, violations: &mut Vec<Conf
         None => None,
         Some("text") => Some(LogFormat::Text),
         Some("json") => Some(LogFormat::Json),
-        Some(other) => note(violations, document.violation(place, format!("`{other}` is unknown; write `text` or `json`")), None),
+        Some(other) => reject(violations, document.violation(place, format!("`{other}` is unknown; write `text` or `json`")), None),
     };
     LogConfig { filter: filter.to_owned(), format }
 }
@@ -209,7 +211,7 @@ pub(super) fn switch(environment: &Environment, variable: Variable, violations: 
     match environment.get(variable)? {
         "on" | "1" | "true" => Some(true),
         "off" | "0" | "false" => Some(false),
-        other => note(violations, ConfigViolation::new(variable.name(), format!("`{other}` is unknown; write `on` or `off`")), None),
+        other => reject(violations, ConfigViolation::new(variable.name(), format!("`{other}` is unknown; write `on` or `off`")), None),
     }
 }
 
@@ -217,11 +219,11 @@ fn clock_offset(environment: &Environment, violations: &mut Vec<ConfigViolation>
     let Some(text) = environment.get(Variable::WERKRUF_CLOCK_OFFSET_S) else { return 0 };
     text.trim().parse().unwrap_or_else(|_| {
         let violation = ConfigViolation::new(Variable::WERKRUF_CLOCK_OFFSET_S.name(), "is not a whole number of seconds");
-        note(violations, violation, 0)
+        reject(violations, violation, 0)
     })
 }
 
-/// Reads prompt files, which stand beside the config file.
+/// Reads prompt files; their paths are relative to the config file.
 fn assistants(document: &Document, violations: &mut Vec<ConfigViolation>) -> Vec<Assistant> {
     let folder = document.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
     let mut assistants = document.file.assistants.clone();
@@ -253,15 +255,15 @@ fn check_lists(document: &Document, config: &Config, violations: &mut Vec<Config
         for (nth, channel) in assistant.channels.iter().enumerate() {
             if !["web", "whatsapp", "openai"].contains(&channel.as_str()) {
                 let place = format!("/assistants/{at}/channels/{nth}");
-                violations.push(document.violation(&place, format!("`{channel}` is no channel; write web, whatsapp or openai")));
+                violations.push(document.violation(&place, format!("`{channel}` is not a channel; write web, whatsapp or openai")));
             }
         }
     }
     for (at, origin) in config.cors_origins.iter().enumerate() {
-        // A browser sends scheme and host only; anything else would never match.
+        // A browser sends only scheme and host; anything else would never match.
         let tail = origin.split_once("://").map(|(_, tail)| tail);
         if origin != "*" && (address_fault(origin).is_some() || tail.is_some_and(|tail| tail.contains('/'))) {
-            let message = format!("`{origin}` is no origin; write scheme and host, such as https://www.example.org");
+            let message = format!("`{origin}` is not an origin; write scheme and host, such as https://www.example.org");
             let place = if config.environment.get(Variable::WERKRUF_CORS_ORIGINS).is_some() {
                 Variable::WERKRUF_CORS_ORIGINS.name().to_owned()
             } else {
@@ -286,7 +288,7 @@ fn check_proxies(document: &Document, config: &Config, violations: &mut Vec<Conf
         if !fits {
             let variable = Variable::WERKRUF_TRUSTED_PROXIES.name().to_owned();
             let place = if from_environment { variable } else { format!("/trusted_proxies/{at}") };
-            violations.push(document.violation(&place, format!("`{proxy}` is no address or network; write one such as 10.0.0.0/8")));
+            violations.push(document.violation(&place, format!("`{proxy}` is not an address or network; write one such as 10.0.0.0/8")));
         }
     }
 }
@@ -295,8 +297,8 @@ fn check_loopback(config: &Config, violations: &mut Vec<ConfigViolation>) {
     if config.listen.ip().is_loopback() {
         return;
     }
-    let asked = [(config.test_tools, Variable::WERKRUF_TEST_TOOLS), (config.clock_offset_s != 0, Variable::WERKRUF_CLOCK_OFFSET_S)];
-    for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
+    let set = [(config.test_tools, Variable::WERKRUF_TEST_TOOLS), (config.clock_offset_s != 0, Variable::WERKRUF_CLOCK_OFFSET_S)];
+    for (_, variable) in set.into_iter().filter(|(is_set, _)| *is_set) {
         let message = format!("is for tests and works on a loopback address only, not on {}; unset it", config.listen);
         violations.push(ConfigViolation::new(variable.name(), message));
     }

@@ -1,7 +1,7 @@
-//! What the operator decided: defaults < `werkruf.toml` < environment < flags.
+//! The configuration: flags override the environment, which overrides `werkruf.toml`, which overrides the defaults.
 //!
-//! [`Config::load`] is pure but for reading the files it is told of; it finds every violation, not only the first.
-//! Secrets are kept apart from their spelling and never printed.
+//! [`Config::load`] has no side effects except reading the named files. It finds every violation, not only the first.
+//! Secrets are kept in types that never print their contents.
 
 mod database;
 mod embedding;
@@ -40,10 +40,10 @@ pub use violation::ConfigViolation;
 
 use file::{Document, Places};
 
-/// Looked for in the working directory when no `--config` is given.
+/// The config file in the working directory that is read without `--config`.
 pub const DEFAULT_FILE: &str = "werkruf.toml";
 
-/// What the command line said. Kept, so that a reload decides as the start did.
+/// The flags of the command line. They are stored so that a reload uses the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub struct Flags {
     pub database: Option<String>,
 }
 
-/// What to do with a user the tenant does not know.
+/// What to do with a user that does not exist in the tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownUsers {
     /// 403 `unknown_user`.
@@ -68,7 +68,7 @@ pub struct AuthConfig {
     pub guest_role: String,
 }
 
-/// `[retention]`: for how many days things are kept. What is not named is kept for good.
+/// `[retention]`: for how many days rows are kept. Rows without a setting are never deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetentionConfig {
     pub messages_days: Option<u32>,
@@ -77,7 +77,6 @@ pub struct RetentionConfig {
     pub usage_days: Option<u32>,
 }
 
-/// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
@@ -93,7 +92,7 @@ pub struct LogConfig {
     pub format: Option<LogFormat>,
 }
 
-/// Everything that was decided.
+/// The complete configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The file that was read, if there was one.
@@ -103,23 +102,22 @@ pub struct Config {
     pub postgres: PostgresConfig,
     pub admin_key: Option<SecretString>,
     pub cors_origins: Vec<String>,
-    /// Where people reach this server, without a slash at the end.
+    /// The public address of this server, without a slash at the end.
     pub public_url: Option<String>,
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
     pub connections: Connections,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
-    /// Whose tokens open the doors.
+    /// The issuers whose tokens are accepted.
     pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,
-    /// Which model makes vectors; `None` searches words alone.
+    /// The server that makes vectors; `None` means lexical search only.
     pub embedding: Option<EmbeddingServer>,
-    /// What models cost: the table in the program, with the operator's over it.
+    /// The prices of models: the built-in table, overridden by the operator's.
     pub prices: Arc<PriceTable>,
-    /// Where flights are searched.
     pub flights: FlightsConfig,
-    /// Seals what is stored in secret; `None`: a file beside the database.
+    /// Encrypts stored secrets; `None`: the key is in a file next to the database.
     pub secret_key: Option<SecretString>,
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
@@ -136,13 +134,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads everything and says everything that is wrong.
+    /// Reads the configuration, or returns everything that is wrong with it.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, Vec<ConfigViolation>> {
         let (config, violations) = Self::examine(flags, environment);
         if violations.is_empty() { Ok(config) } else { Err(violations) }
     }
 
-    /// The same, with what could be understood in spite of the violations, so that more of them can be found.
+    /// Like [`Self::load`], but also returns the valid part of a configuration with violations, so that later checks can find
+    /// more of them.
     pub(crate) fn examine(flags: &Flags, environment: &Environment) -> (Self, Vec<ConfigViolation>) {
         let mut violations = Vec::new();
         let document = read(flags, &mut violations);
@@ -150,7 +149,7 @@ impl Config {
         (config, violations)
     }
 
-    /// Where `serve` leaves its address and token; a database that many share has no such place.
+    /// The lock file to which `serve` writes its address and token; PostgreSQL has none.
     pub fn lock_path(&self) -> Option<PathBuf> {
         self.database.file().map(lock_path)
     }
@@ -169,7 +168,7 @@ fn read(flags: &Flags, violations: &mut Vec<ConfigViolation>) -> Document {
         Ok(text) => Document::parse(path, &text, violations),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && flags.config.is_none() => Document::absent(),
         Err(error) => {
-            let message = format!("cannot read {}: {error}; `werkruf init` writes a file to begin with", path.display());
+            let message = format!("cannot read {}: {error}; `werkruf init` writes a template", path.display());
             violations.push(ConfigViolation::new("--config", message));
             Document::absent()
         }

@@ -1,4 +1,4 @@
-//! Which model answers.
+//! The model server.
 
 use std::path::PathBuf;
 
@@ -18,11 +18,11 @@ const MAX_OUTPUT_TOKENS: u32 = 16_384;
 pub enum ModelConfig {
     /// No language model.
     Offline,
-    /// A server that speaks one of OpenAI's APIs.
+    /// A server with one of OpenAI's APIs.
     Server(ModelServer),
 }
 
-/// The wire a model server speaks.
+/// The API of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelApi {
     Chat,
@@ -36,12 +36,12 @@ pub struct ModelServer {
     /// Without a slash at the end.
     pub base_url: String,
     pub api_key: Option<SecretString>,
-    /// `None`: not at OpenAI, and nobody named one; the start error lists what the server offers.
+    /// `None`: no name is configured and the server is not OpenAI; the start error lists the server's models.
     pub model: Option<String>,
     pub max_output_tokens: u32,
     /// Sent with every request.
     pub headers: Vec<(String, SecretString)>,
-    /// Where answers are recorded.
+    /// The folder in which responses are recorded.
     pub record: Option<PathBuf>,
 }
 
@@ -51,7 +51,7 @@ impl ModelServer {
         is_openai(&self.base_url)
     }
 
-    /// Whether a request costs money, as far as the address tells: a model on this machine does not.
+    /// Whether a request costs money, judged by the address: a model on this machine is free.
     pub fn is_paid(&self) -> bool {
         self.api_key.is_some() && !host(&self.base_url).is_some_and(is_loopback)
     }
@@ -112,14 +112,14 @@ pub(super) fn merge(document: &Document, environment: &Environment, violations: 
     ModelConfig::Server(server)
 }
 
-/// What keeps an address from being one we can send to.
+/// Why requests cannot be sent to this address.
 pub(super) fn address_fault(url: &str) -> Option<&'static str> {
     let known = url.starts_with("http://") || url.starts_with("https://");
     let named = host(url).is_some_and(|host| !host.is_empty());
     (!(known && named)).then_some("must start with http:// or https:// and name a host, such as http://127.0.0.1:11434/v1")
 }
 
-/// The wire somebody asked for.
+/// The configured API.
 fn api(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<ModelApi> {
     let (place, api) = match environment.get(Variable::OPENAI_API) {
         Some(api) => (Variable::OPENAI_API.name(), Some(api)),

@@ -1,28 +1,28 @@
-//! `[postgres]`: how a database that many processes share is used.
+//! `[postgres]`: settings of a PostgreSQL database.
 
 use std::time::Duration;
 
 use super::environment::{Environment, Variable};
 use super::file::Document;
-use super::merge::{note, switch};
+use super::merge::{reject, switch};
 use super::violation::ConfigViolation;
 
 const DEFAULT_SCHEMA: &str = "werkruf";
 const DEFAULT_CONNECTIONS: u32 = 12;
-const MOST_CONNECTIONS: u32 = 500;
-/// PostgreSQL keeps 63 characters of a name; ours are part of longer ones.
-const LONGEST_NAME: usize = 48;
+const MAX_CONNECTIONS: u32 = 500;
+/// PostgreSQL cuts names after 63 characters, and the schema's name is part of longer names.
+const MAX_NAME_CHARACTERS: usize = 48;
 
-/// What is decided about PostgreSQL beside its address.
+/// The settings of PostgreSQL other than its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresConfig {
-    /// Where the tables are; a plain lower-case name.
+    /// The schema of the tables; a plain lower-case name.
     pub schema: String,
-    /// Connections of this process at most.
+    /// The maximum number of connections of this process.
     pub connections: u32,
-    /// Never listen for knocks of other processes; a pooler in transaction mode cannot pass them on.
+    /// Never use LISTEN for notifications of other processes; a pooler in transaction mode does not support it.
     pub poll_only: bool,
-    /// How long a lease stands without being renewed.
+    /// How long a lease is valid without a heartbeat.
     pub lease_ttl: Duration,
 }
 
@@ -39,28 +39,28 @@ pub(super) fn merge(
     };
     let schema = match name_fault(schema) {
         None => schema.to_owned(),
-        Some(fault) => note(violations, document.violation(place, fault), DEFAULT_SCHEMA.to_owned()),
+        Some(fault) => reject(violations, document.violation(place, fault), DEFAULT_SCHEMA.to_owned()),
     };
     let (place, connections) = match environment.get(Variable::WERKRUF_DATABASE_CONNECTIONS) {
         Some(text) => (Variable::WERKRUF_DATABASE_CONNECTIONS.name(), text.trim().parse().ok()),
         None => ("/postgres/connections", Some(section.connections.unwrap_or(DEFAULT_CONNECTIONS))),
     };
-    let connections = match connections.filter(|count| (2..=MOST_CONNECTIONS).contains(count)) {
+    let connections = match connections.filter(|count| (2..=MAX_CONNECTIONS).contains(count)) {
         Some(connections) => connections,
         None => {
-            let message = format!("takes a whole number from 2 to {MOST_CONNECTIONS}");
-            note(violations, document.violation(place, message), DEFAULT_CONNECTIONS)
+            let message = format!("takes a whole number from 2 to {MAX_CONNECTIONS}");
+            reject(violations, document.violation(place, message), DEFAULT_CONNECTIONS)
         }
     };
     let poll_only = switch(environment, Variable::WERKRUF_DATABASE_POLL_ONLY, violations).unwrap_or(section.poll_only);
     PostgresConfig { schema, connections, poll_only, lease_ttl: Duration::from_millis(lease_ttl_ms) }
 }
 
-/// Names that need no quotes anywhere, so that nobody has to think of them.
+/// Allows only names that never need quotes in SQL.
 fn name_fault(name: &str) -> Option<&'static str> {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if !plain || !begins || name.len() > LONGEST_NAME {
+    if !plain || !begins || name.len() > MAX_NAME_CHARACTERS {
         return Some("takes a plain name: a-z, 0-9 and _, beginning with a letter, 48 characters at most");
     }
     (name.starts_with("pg_") || ["public", "information_schema"].contains(&name)).then_some("names a schema that belongs to PostgreSQL")
@@ -71,7 +71,7 @@ mod tests {
     use super::name_fault;
 
     #[test]
-    fn a_schema_is_a_plain_name_of_its_own() {
+    fn a_schema_has_a_plain_name_that_is_not_reserved() {
         for name in ["werkruf", "_w", "team_2"] {
             assert_eq!(name_fault(name), None, "{name}");
         }

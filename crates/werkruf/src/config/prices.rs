@@ -1,4 +1,4 @@
-//! What models cost: the table in the program, with the operator's file over it.
+//! The prices of models: the built-in table, overridden by the operator's file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

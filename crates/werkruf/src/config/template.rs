@@ -1,9 +1,9 @@
-//! What `werkruf init` writes. Everything is commented out: the file changes nothing until its owner does.
+//! The file that `werkruf init` writes. Every setting is commented out, so the file has no effect until it is edited.
 
-/// A commented `werkruf.toml`; as it stands it is a valid configuration.
-pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key is explained in docs/configuration.md.
-# A variable of the environment wins over this file, a flag wins over both.
-# Secrets (OPENAI_API_KEY, WERKRUF_ADMIN_KEY, tokens of tools) belong into the environment, not into this file.
+/// A commented `werkruf.toml` that is a valid configuration as written.
+pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Every key is explained in docs/configuration.md.
+# An environment variable overrides this file, a flag overrides both.
+# Secrets (OPENAI_API_KEY, WERKRUF_ADMIN_KEY, tokens of tools) belong in the environment, not into this file.
 # After a change: `werkruf config check`, then `kill -HUP` or a restart.
 
 # listen = "127.0.0.1:8080"            # another address needs WERKRUF_ADMIN_KEY or an API key
@@ -13,25 +13,25 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # cors_origins = ["https://www.example.org"]
 # sample_data = true                   # sample people in tenant `demo`
 # disabled_tools = []
-# # prices = "prices.json"             # what models cost, over the table in the program; `werkruf prices` shows both
+# # prices = "prices.json"             # overrides the built-in prices of models; `werkruf prices` shows the result
 
-# [postgres]                           # only where the database is postgres://…
+# [postgres]                           # only if the database is postgres://…
 # schema = "werkruf"
-# connections = 12                     # of this process, at most
+# connections = 12                     # maximum of this process
 # poll_only = false                    # true behind a pooler in transaction mode
 
 # [model]                              # the key comes from OPENAI_API_KEY
 # base_url = "http://127.0.0.1:11434/v1"
 # name = "qwen3:8b"
 # api = "chat"                         # or "responses", the default at OpenAI
-# headers = { "X-Team" = "support" }   # sent along; ${ENV_NAME} stands for a variable
+# headers = { "X-Team" = "support" }   # sent with every request; ${ENV_NAME} stands for a variable
 # max_output_tokens = 16384
 # offline = false                      # true: no language model, whatever the environment says
 
-# [embedding]                          # vectors for knowledge search; without it words alone are searched
+# [embedding]                          # vectors for knowledge search; without them the search is lexical only
 # model = "text-embedding-3-small"     # the default at OpenAI
 # base_url = "http://127.0.0.1:8090/v1"
-# languages = ["de", "en", "es"]       # what the model knows
+# languages = ["de", "en", "es"]       # languages that the model supports
 
 # [log]
 # filter = "info"                      # or "werkruf=debug,info"
@@ -41,13 +41,13 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
 
-# [retention]                          # what is not named is kept for good
+# [retention]                          # rows without a setting are never deleted
 # messages_days = 180
-# events_days = 90                     # events repeat what messages and calls say
+# events_days = 90                     # events contain the text of messages and calls
 # calls_days = 180
-# usage_days = 800                     # what was spent
+# usage_days = 800                     # usage and cost per model call
 
-# [auth.jwt]                           # people who sign in elsewhere; for Supabase set SUPABASE_URL instead
+# [auth.jwt]                           # users who sign in with another issuer; for Supabase set SUPABASE_URL instead
 # issuer = "https://login.example.org"
 # audience = "werkruf"
 # tenant_claim = "tenant_id"
@@ -76,7 +76,7 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: what this server does. Every key i
 # You help {name} in {language}. Today is {date}. You may use:
 # {functions}
 # """
-# # prompt_file = "support.md"         # instead of prompt; beside this file
+# # prompt_file = "support.md"         # instead of prompt; relative to this file
 # tools = []                           # empty: all of them
 # # model = "gpt-5"
 # # temperature = 0.2

@@ -1,4 +1,4 @@
-//! Whose tokens open the doors: Supabase by its two variables, any other issuer by `[auth.jwt]`.
+//! The issuers whose tokens are accepted: Supabase by its two variables, any other issuer by `[auth.jwt]`.
 
 use secrecy::{ExposeSecret, SecretString};
 
@@ -8,16 +8,16 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 
 const SECRET_CHARACTERS: usize = 16;
-/// What Supabase's issuers end in.
+/// The suffix of every Supabase issuer.
 const AUTH_PATH: &str = "/auth/v1";
-/// Where an issuer writes what its users cannot.
+/// Claims that only the issuer can write, not the users.
 const TENANT_CLAIMS: [&str; 2] = ["app_metadata.tenant_id", "app_metadata.tenant"];
 const ROLES_CLAIMS: [&str; 2] = ["app_metadata.roles", "app_metadata.role"];
 const DEFAULT_TENANT: &str = "demo";
-/// Users of Supabase write these themselves.
+/// Claims that users of Supabase can write themselves.
 const SELF_WRITTEN: [&str; 2] = ["user_metadata", "raw_user_meta_data"];
 
-/// Which rules hold for a token beside those of every token.
+/// Which extra rules apply to the tokens of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssuerKind {
     /// `role` is `authenticated`, `sub` a UUID.
@@ -29,14 +29,14 @@ pub enum IssuerKind {
 #[derive(Debug, Clone)]
 pub struct TokenIssuer {
     pub kind: IssuerKind,
-    /// `None`: only a secret is known, and any `…/auth/v1` signed with it is its project.
+    /// `None`: only a secret is known, and every issuer `…/auth/v1` that signs with the secret is accepted.
     pub issuer: Option<String>,
     pub audience: String,
-    /// Of HS256.
+    /// The HS256 secret.
     pub secret: Option<SecretString>,
     /// Where the public keys are.
     pub jwks_url: Option<String>,
-    /// The first that is there counts. A dot leads into an object.
+    /// The first claim that is present is used. A dot separates the names of nested objects.
     pub tenant_claims: Vec<String>,
     pub roles_claims: Vec<String>,
     /// The tenant of a token that names none.
@@ -45,12 +45,12 @@ pub struct TokenIssuer {
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Vec<TokenIssuer> {
     match (supabase(environment, violations), other(document, violations)) {
-        (Some(project), Some(other)) if is_project(&project, &other) => vec![told_more(document, project, other)],
+        (Some(project), Some(other)) if is_project(&project, &other) => vec![with_section(document, project, other)],
         (project, other) => project.into_iter().chain(other).collect(),
     }
 }
 
-/// Whether `[auth.jwt]` speaks of the Supabase project itself.
+/// Whether `[auth.jwt]` describes the Supabase project itself.
 fn is_project(project: &TokenIssuer, other: &TokenIssuer) -> bool {
     match (&project.issuer, &other.issuer) {
         (Some(project), Some(other)) => project == other,
@@ -59,13 +59,13 @@ fn is_project(project: &TokenIssuer, other: &TokenIssuer) -> bool {
     }
 }
 
-/// The project, with what the file says about it: keys at another address, claims of other names.
-fn told_more(document: &Document, mut project: TokenIssuer, other: TokenIssuer) -> TokenIssuer {
-    if let Some(said) = &document.file.auth.jwt {
-        if said.tenant_claim.is_some() {
+/// The project with the settings of `[auth.jwt]`, such as another key address or other claims.
+fn with_section(document: &Document, mut project: TokenIssuer, other: TokenIssuer) -> TokenIssuer {
+    if let Some(section) = &document.file.auth.jwt {
+        if section.tenant_claim.is_some() {
             project.tenant_claims = other.tenant_claims;
         }
-        if said.roles_claim.is_some() {
+        if section.roles_claim.is_some() {
             project.roles_claims = other.roles_claims;
         }
     }

@@ -1,8 +1,8 @@
-//! What is wrong with the configuration, where, and what to do about it.
+//! A fault in the configuration: where it is, and how to correct it.
 
 use serde::Serialize;
 
-/// One thing that keeps the server from starting.
+/// One fault that prevents the server from starting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigViolation {
     /// A JSON pointer into the file (`/limits/steps`), the name of a variable, or a flag.
@@ -10,7 +10,7 @@ pub struct ConfigViolation {
     /// Line of the file, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is wrong and what to write instead. Holds no secret.
+    /// What is wrong and what to write instead. Contains no secret.
     pub message: String,
 }
 
@@ -20,7 +20,7 @@ impl ConfigViolation {
         Self { path: path.into(), line: None, message: message.into() }
     }
 
-    /// The same, in this line of the file.
+    /// Sets the line of the file.
     #[must_use]
     pub const fn on_line(mut self, line: Option<usize>) -> Self {
         self.line = line;

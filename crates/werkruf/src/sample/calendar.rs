@@ -1,4 +1,4 @@
-//! Days and hours of the sample, counted from the first start.
+//! Dates and times of the sample data, relative to the first start.
 
 use jiff::civil::{Date, Time, Weekday};
 use jiff::{SignedDuration, Span, Timestamp, ToSpan, Zoned};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Due {
-    /// So many days from today.
+    /// This many days from today.
     Days(i32),
     /// On a day of this week, which begins on Monday.
     Week(DayName),
@@ -21,8 +21,8 @@ pub(super) enum DayName {
 }
 
 impl Due {
-    pub(super) fn date(&self, here: &Zoned) -> Result<Date, jiff::Error> {
-        let today = here.date();
+    pub(super) fn date(&self, local_now: &Zoned) -> Result<Date, jiff::Error> {
+        let today = local_now.date();
         let days = match self {
             Self::Days(days) => *days,
             Self::Week(DayName::Friday) => i32::from(Weekday::Friday.to_monday_one_offset() - today.weekday().to_monday_one_offset()),
@@ -31,31 +31,31 @@ impl Due {
     }
 }
 
-/// A stretch of work.
+/// A period of work.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Stretch {
-    /// Today, whatever the hour; without an end it still runs.
+pub(super) enum WorkPeriod {
+    /// Today, at any time of day; without an end the work is not finished.
     Today { started_minutes_ago: i64, ended_minutes_ago: Option<i64> },
     /// On an earlier day.
     Past { days_ago: i32, from: Time, to: Time },
 }
 
-impl Stretch {
-    pub(super) fn times(&self, here: &Zoned) -> Result<(Timestamp, Option<Timestamp>), jiff::Error> {
+impl WorkPeriod {
+    pub(super) fn times(&self, local_now: &Zoned) -> Result<(Timestamp, Option<Timestamp>), jiff::Error> {
         match *self {
             Self::Today { started_minutes_ago, ended_minutes_ago } => {
-                let now = here.timestamp();
-                let midnight = here.start_of_day()?.timestamp();
+                let now = local_now.timestamp();
+                let midnight = local_now.start_of_day()?.timestamp();
                 let before = |minutes: i64| now.checked_sub(SignedDuration::from_mins(minutes));
-                // Soon after midnight the day is shorter than the stretch: then it is the whole day so far.
+                // Shortly after midnight the day is shorter than the period; then the period is the day so far.
                 let start = before(started_minutes_ago)?.max(midnight);
                 let end = ended_minutes_ago.map(before).transpose()?;
                 Ok((start, end.map(|end| if end > start { end } else { now })))
             }
             Self::Past { days_ago, from, to } => {
-                let day = here.date().checked_sub(days_ago.days())?;
-                let at = |time: Time| day.to_datetime(time).to_zoned(here.time_zone().clone()).map(|zoned| zoned.timestamp());
+                let day = local_now.date().checked_sub(days_ago.days())?;
+                let at = |time: Time| day.to_datetime(time).to_zoned(local_now.time_zone().clone()).map(|zoned| zoned.timestamp());
                 Ok((at(from)?, Some(at(to)?)))
             }
         }

@@ -1,9 +1,11 @@
-//! The doors for OpenAI's clients, driven from outside: the whole app on a socket, a scripted model behind it.
+//! The OpenAI-compatible endpoints over a socket: the whole server with a scripted model.
 //!
-//! `cfg(test)` on the modules tells the lints that their helpers are tests too.
+//! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
 mod chat;
+#[cfg(test)]
+mod client;
 #[cfg(test)]
 mod client_tools;
 #[cfg(test)]
@@ -13,8 +15,6 @@ mod refusals;
 #[cfg(test)]
 mod responses;
 #[cfg(test)]
-mod speaking;
-#[cfg(test)]
-#[expect(dead_code, reason = "shared with the native door's tests, which read its streams and refusals")]
+#[expect(dead_code, reason = "shared with the tests of the native API, which use the rest")]
 #[path = "../support/mod.rs"]
 mod support;

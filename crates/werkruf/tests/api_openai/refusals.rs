@@ -1,11 +1,11 @@
-//! Refusals in OpenAI's shape.
+//! Errors in OpenAI's format.
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::Reply;
 
-use crate::speaking::{CLARA, chunks, completion, user};
-use crate::support::{House, body};
+use crate::client::{CLARA, chunks, completion, user};
+use crate::support::{TestServer, body};
 
 async fn refused(response: Response) -> (u16, String, String) {
     let status = response.status().as_u16();
@@ -21,10 +21,10 @@ fn is(status: u16, kind: &str, code: &str) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn everything_under_v1_is_refused_in_one_shape() {
-    let house = House::open().await;
-    let at = |method, path: &str| house.as_user(CLARA, method, path);
-    let bare = house.bare(Method::GET, "/v1/models").send().await.unwrap();
+async fn every_error_under_v1_has_the_same_format() {
+    let server = TestServer::open().await;
+    let at = |method, path: &str| server.as_user(CLARA, method, path);
+    let bare = server.bare(Method::GET, "/v1/models").send().await.unwrap();
     assert_eq!(refused(bare).await, is(401, "authentication_error", "unauthorized"));
     assert_eq!(refused(at(Method::GET, "/v1/nothing").send().await.unwrap()).await, is(404, "invalid_request_error", "unknown_route"));
     assert_eq!(
@@ -32,48 +32,48 @@ async fn everything_under_v1_is_refused_in_one_shape() {
         is(405, "invalid_request_error", "method_not_allowed")
     );
     assert_eq!(refused(at(Method::GET, "/v1/models/x").send().await.unwrap()).await, is(404, "invalid_request_error", "model_not_found"));
-    let key = house.key(Some(CLARA), &["read"]).await;
-    let reader = house.with_key(&key, Method::POST, "/v1/chat/completions").json(&json!({})).send().await.unwrap();
+    let key = server.key(Some(CLARA), &["read"]).await;
+    let reader = server.with_key(&key, Method::POST, "/v1/chat/completions").json(&json!({})).send().await.unwrap();
     assert_eq!(refused(reader).await, is(403, "permission_error", "forbidden"));
     for bad in ["", "{", "[]", "{}", r#"{"messages": []}"#, r#"{"messages": [{"role": "king"}]}"#, r#"{"messages": [5]}"#] {
-        let response = completion(&house).header("content-type", "application/json").body(bad).send().await.unwrap();
+        let response = completion(&server).header("content-type", "application/json").body(bad).send().await.unwrap();
         assert_eq!(refused(response).await, is(400, "invalid_request_error", "invalid_request"), "{bad}");
     }
-    let nowhere = completion(&house).header("x-conversation-id", "nowhere").json(&json!({"messages": [user("hi")]})).send().await.unwrap();
+    let nowhere = completion(&server).header("x-conversation-id", "nowhere").json(&json!({"messages": [user("hi")]})).send().await.unwrap();
     assert_eq!(refused(nowhere).await, is(404, "invalid_request_error", "not_found"));
 }
 
 #[tokio::test]
-async fn bodies_have_room_for_pictures_and_an_end() {
-    let house = House::open().await;
+async fn bodies_may_have_pictures_up_to_a_limit() {
+    let server = TestServer::open().await;
     let picture = |bytes: usize| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(bytes))}});
     let request = |bytes| json!({"messages": [{"role": "user", "content": [picture(bytes)]}]});
-    assert_eq!(completion(&house).json(&request(4 << 20)).send().await.unwrap().status(), 200);
-    let response = completion(&house).json(&request(17 << 20)).send().await.unwrap();
+    assert_eq!(completion(&server).json(&request(4 << 20)).send().await.unwrap().status(), 200);
+    let response = completion(&server).json(&request(17 << 20)).send().await.unwrap();
     assert_eq!(refused(response).await, is(413, "invalid_request_error", "body_too_large"));
 }
 
 #[tokio::test]
-async fn a_failed_turn_is_an_http_error_while_nothing_was_said() {
-    let house = House::open().await;
+async fn a_failed_turn_is_an_http_error_if_nothing_was_sent_yet() {
+    let server = TestServer::open().await;
     for stream in [false, true] {
-        house.model.script(vec![Reply::status(400)]);
-        let response = completion(&house).json(&json!({"messages": [user("hi")], "stream": stream})).send().await.unwrap();
+        server.model.script(vec![Reply::status(400)]);
+        let response = completion(&server).json(&json!({"messages": [user("hi")], "stream": stream})).send().await.unwrap();
         let (status, kind, _) = refused(response).await;
         assert_eq!((status, kind.as_str()), (502, "server_error"), "stream: {stream}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_begins_anew_differently_is_an_error_in_the_stream() {
-    let house = House::open().await;
+async fn a_retried_answer_with_another_text_is_an_error_in_the_stream() {
+    let server = TestServer::open().await;
     let cut = |text: &str| Reply::text(text).cut_before_finish();
-    house.model.script(vec![cut("Good morning to"), Reply::text("Good morning to you.")]);
+    server.model.script(vec![cut("Good morning to"), Reply::text("Good morning to you.")]);
     let request = json!({"messages": [user("hi")], "stream": true});
-    let same = chunks(completion(&house).json(&request).send().await.unwrap()).await;
+    let same = chunks(completion(&server).json(&request).send().await.unwrap()).await;
     assert_eq!((same.text.as_str(), same.done), ("Good morning to you.", true));
-    house.model.script(vec![cut("Good morning to"), Reply::text("Bad luck.")]);
-    let other = chunks(completion(&house).json(&request).send().await.unwrap()).await;
+    server.model.script(vec![cut("Good morning to"), Reply::text("Bad luck.")]);
+    let other = chunks(completion(&server).json(&request).send().await.unwrap()).await;
     let last: &Value = other.chunks.last().unwrap();
     assert_eq!((last["error"]["code"].as_str(), other.done), (Some("model_interrupted"), false));
 }

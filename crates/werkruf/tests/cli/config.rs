@@ -1,8 +1,8 @@
-//! `config check`, `init`, and the promise that the documentation names every variable.
+//! `config check`, `init`, `prices`, and a check that the documentation names every variable.
 
 use std::collections::BTreeSet;
 
-use crate::support::Place;
+use crate::support::TestFolder;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{FakeModel, Reply, call};
 
@@ -13,93 +13,94 @@ fn violations(report: &Value) -> Vec<(String, u64)> {
 
 #[test]
 fn init_writes_a_file_that_passes_and_never_overwrites() {
-    let place = Place::new();
-    place.run(&["init"]).exits(0);
-    place.run(&["config", "check"]).exits(0);
-    let refused = place.run(&["init", "--json"]).exits(1);
+    let folder = TestFolder::new();
+    folder.run(&["init"]).exits(0);
+    folder.run(&["config", "check"]).exits(0);
+    let refused = folder.run(&["init", "--json"]).exits(1);
     assert_eq!(refused.error()["code"], "file_exists");
-    place.file("werkruf.toml", "broken");
-    place.run(&["init", "--force"]).exits(0);
-    assert_eq!(place.run(&["config", "check", "--json"]).exits(0).json(), json!({"valid": true, "violations": []}));
+    folder.file("werkruf.toml", "broken");
+    folder.run(&["init", "--force"]).exits(0);
+    assert_eq!(folder.run(&["config", "check", "--json"]).exits(0).json(), json!({"valid": true, "violations": []}));
 }
 
 #[test]
 fn every_violation_is_listed_with_its_place() {
-    let place = Place::new();
-    place.file(
+    let folder = TestFolder::new();
+    folder.file(
         "werkruf.toml",
         "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{}'\n",
     );
-    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
     assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3), ("/tools/0/parameters".to_owned(), 9)]);
-    place.file(
+    folder.file(
         "werkruf.toml",
         "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n\
          [[assistants]]\nname = 'x'\ntools = ['a', 'b']\n[safety.strict]\ntools_denied = ['c']\n",
     );
-    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
     let expected =
         [("/tools/0/url".to_owned(), 4), ("/assistants/0/tools/1".to_owned(), 9), ("/safety/strict/tools_denied/0".to_owned(), 11)];
     assert_eq!(violations(&report), expected);
-    let told = place.run(&["config", "check"]).exits(1).stdout;
-    assert!(told.contains("/tools/0/url (line 4): "), "{told}");
-    let refused = place.run(&["serve", "--json"]).exits(1);
+    let output = folder.run(&["config", "check"]).exits(1).stdout;
+    assert!(output.contains("/tools/0/url (line 4): "), "{output}");
+    let refused = folder.run(&["serve", "--json"]).exits(1);
     assert_eq!(refused.error()["code"], "invalid_config");
 }
 
 #[test]
-fn an_unreadable_declaration_moves_nothing_that_follows_it() {
-    let place = Place::new();
-    place.file(
+fn an_unreadable_declaration_does_not_shift_the_places_after_it() {
+    let folder = TestFolder::new();
+    folder.file(
         "werkruf.toml",
         "[[tools]]\nname = 'a'\n\n[[tools]]\nname = 'b'\ndescription = 'B.'\nurl = 'nowhere'\neffect = 'read'\n\
          parameters = '{\"type\": \"object\"}'\n\n[[assistants]]\nname = 'x'\ntools = ['a']\n",
     );
-    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
     assert_eq!(violations(&report), [("/tools/0".to_owned(), 1), ("/tools/1/url".to_owned(), 7)]);
 }
 
 #[test]
 fn a_tool_of_the_operator_is_accepted_with_its_approval() {
-    let place = Place::new().with("TOKEN", "geheim");
-    place.file(
+    let folder = TestFolder::new().with("TOKEN", "geheim");
+    folder.file(
         "werkruf.toml",
         "[[tools]]\nname = 'a'\ndescription = 'A.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/a'\neffect = 'once'\napproval = 'lead'\n\
          permission = 'table_requests:table:write'\nheaders = { Authorization = 'Bearer ${TOKEN}' }\nparameters = '{\"type\": \"object\"}'\n",
     );
-    place.run(&["config", "check"]).exits(0);
+    folder.run(&["config", "check"]).exits(0);
 }
 
 #[test]
-fn what_nobody_can_use_is_said() {
-    let place = Place::new().with("WERKRUF_DATABASE", "mysql://localhost/x").with("OPENAI_API", "soap").with("WERKRUF_ADMIN_KEY", "short");
-    let report = place.run(&["config", "check", "--json"]).exits(1).json();
+fn unusable_variables_are_reported() {
+    let folder =
+        TestFolder::new().with("WERKRUF_DATABASE", "mysql://localhost/x").with("OPENAI_API", "soap").with("WERKRUF_ADMIN_KEY", "short");
+    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
     let paths: BTreeSet<&str> = report["violations"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert_eq!(paths, BTreeSet::from(["OPENAI_API", "WERKRUF_ADMIN_KEY", "WERKRUF_DATABASE"]));
 }
 
 #[test]
-fn tests_and_strangers_are_kept_off_open_addresses() {
-    let place = Place::new().with("WERKRUF_TEST_TOOLS", "1");
-    assert_eq!(place.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "invalid_config");
-    let place = Place::new();
-    assert_eq!(place.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "key_required");
+fn public_addresses_refuse_test_tools_and_need_a_key() {
+    let folder = TestFolder::new().with("WERKRUF_TEST_TOOLS", "1");
+    assert_eq!(folder.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "invalid_config");
+    let folder = TestFolder::new();
+    assert_eq!(folder.run(&["serve", "--listen", "0.0.0.0:0", "--json"]).exits(1).error()["code"], "key_required");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_model_is_asked_for_one_call() {
+async fn a_live_check_requests_one_call() {
     let model = FakeModel::start().await;
     model.script(vec![Reply::calls(vec![call("ping", json!({}))]), Reply::text("I would rather talk.")]);
-    let place = Place::new().with("OPENAI_BASE_URL", &model.base_url()).with("OPENAI_MODEL", "fake");
-    let report = tokio::task::block_in_place(|| place.run(&["config", "check", "--live", "--json"])).exits(0).json();
+    let folder = TestFolder::new().with("OPENAI_BASE_URL", &model.base_url()).with("OPENAI_MODEL", "fake");
+    let report = tokio::task::block_in_place(|| folder.run(&["config", "check", "--live", "--json"])).exits(0).json();
     assert_eq!((&report["live"]["ok"], &report["live"]["tool_calls"][0]["name"]), (&json!(true), &json!("ping")));
-    let report = tokio::task::block_in_place(|| place.run(&["config", "check", "--live", "--json"])).exits(1).json();
+    let report = tokio::task::block_in_place(|| folder.run(&["config", "check", "--live", "--json"])).exits(1).json();
     assert!(report["live"]["said"].as_str().unwrap().contains("I would rather talk."), "{report}");
 }
 
 #[test]
-fn without_a_model_live_says_so() {
-    let report = Place::new().run(&["config", "check", "--live", "--json"]).exits(1).json();
+fn a_live_check_without_a_model_fails() {
+    let report = TestFolder::new().run(&["config", "check", "--live", "--json"]).exits(1).json();
     assert_eq!(report["live"]["ok"], false);
 }
 
@@ -114,7 +115,7 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
                 .any(|start| word.starts_with(start))
                 && !word.ends_with('_')
         })
-        // Named there to say that nobody needs them.
+        // The documentation names these only to say that they are not needed.
         .filter(|word| !["SUPABASE_ANON_KEY", "SUPABASE_SERVICE_ROLE_KEY"].contains(word))
         .map(str::to_owned)
         .collect();
@@ -122,18 +123,18 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
 }
 
 #[test]
-fn prices_are_listed_with_the_operators_over_them() {
-    let place = Place::new();
-    let known = place.run(&["prices", "--json"]).exits(0).json();
+fn the_operators_prices_override_the_listed_ones() {
+    let folder = TestFolder::new();
+    let known = folder.run(&["prices", "--json"]).exits(0).json();
     let of = |prices: &serde_json::Value, name: &str| prices["models"].as_array().unwrap().iter().find(|row| row["model"] == name).cloned();
     assert_eq!(of(&known, "gpt-5").unwrap()["usd_per_million"], json!({"input": "1.25", "cached_input": "0.125", "output": "10"}));
     std::fs::write(
-        place.path().join("prices.json"),
+        folder.path().join("prices.json"),
         r#"{"models": [{"model": "gpt-5", "usd_per_million": {"input": "1", "output": "2"}}]}"#,
     )
     .unwrap();
-    let place = place.with("WERKRUF_PRICES", "prices.json");
-    let own = of(&place.run(&["prices", "list", "--json"]).exits(0).json(), "gpt-5").unwrap();
+    let folder = folder.with("WERKRUF_PRICES", "prices.json");
+    let own = of(&folder.run(&["prices", "list", "--json"]).exits(0).json(), "gpt-5").unwrap();
     assert_eq!((&own["usd_per_million"]["cached_input"], &own["source"]), (&serde_json::Value::Null, &json!("file")));
-    assert!(place.run(&["prices"]).exits(0).stdout.contains("text-embedding-3-small"));
+    assert!(folder.run(&["prices"]).exits(0).stdout.contains("text-embedding-3-small"));
 }

@@ -1,8 +1,8 @@
-//! `werkruf import`, as an operator types it. What becomes of each row in every case is the store's to test.
+//! `werkruf import` of the real binary. The store's tests cover how each row is imported.
 
 use serde_json::json;
 
-use crate::support::Place;
+use crate::support::TestFolder;
 
 const OLDER: &str = r#"
     CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT, created_at TEXT);
@@ -18,47 +18,47 @@ const OLDER: &str = r#"
       (2, 1, 'mcp_call', 'fetch', 'mcp_1', 'mcp_1', '{}', NULL, 'failed', 1, '2025-03-01 08:00:03');
 "#;
 
-#[expect(clippy::disallowed_methods, reason = "the test plays the older program")]
-fn older_program(place: &Place) {
-    rusqlite::Connection::open(place.path().join("old.db")).unwrap().execute_batch(OLDER).unwrap();
+#[expect(clippy::disallowed_methods, reason = "the test writes the file of the older program")]
+fn older_program(folder: &TestFolder) {
+    rusqlite::Connection::open(folder.path().join("old.db")).unwrap().execute_batch(OLDER).unwrap();
 }
 
 #[test]
-fn what_cannot_be_imported_from_is_said_with_its_code() {
-    let place = Place::new();
-    let refused = place.run(&["import", "--from", "postgres://me:secret@127.0.0.1:1/old", "--json"]).exits(1).error();
+fn unusable_sources_have_an_error_code() {
+    let folder = TestFolder::new();
+    let refused = folder.run(&["import", "--from", "postgres://me:secret@127.0.0.1:1/old", "--json"]).exits(1).error();
     assert_eq!(refused["code"], "source_unusable");
-    let told = refused["message"].as_str().unwrap();
-    assert!(told.contains("postgres://127.0.0.1:1/old") && !told.contains("secret"), "{refused}");
-    let refused = place.run(&["import", "--from", "sqlite:nowhere.db", "--json"]).exits(1).error();
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("postgres://127.0.0.1:1/old") && !message.contains("secret"), "{refused}");
+    let refused = folder.run(&["import", "--from", "sqlite:nowhere.db", "--json"]).exits(1).error();
     assert_eq!(refused["code"], "source_unusable");
     assert!(refused["message"].as_str().unwrap().contains("no such file"), "{refused}");
-    place.run(&["import", "--from", "nowhere.db"]).exits(2);
-    place.run(&["import"]).exits(2);
+    folder.run(&["import", "--from", "nowhere.db"]).exits(2);
+    folder.run(&["import"]).exits(2);
 }
 
 #[test]
 fn an_older_programs_file_is_imported_with_and_without_a_server() {
-    let place = Place::new().with("WERKRUF_SAMPLE_DATA", "on");
-    older_program(&place);
-    let dry = place.run(&["import", "--from", "sqlite:old.db", "--dry-run", "--json"]).exits(0).json();
+    let folder = TestFolder::new().with("WERKRUF_SAMPLE_DATA", "on");
+    older_program(&folder);
+    let dry = folder.run(&["import", "--from", "sqlite:old.db", "--dry-run", "--json"]).exits(0).json();
     assert_eq!(dry["read"], json!({"conversations": 1, "messages": 3, "tool_calls": 2}));
     assert_eq!(dry["written"], json!({"conversations": 1, "messages": 3, "tool_calls": 2}));
-    let server = place.serve(&[]);
-    let real = place.run(&["import", "--from", "sqlite:old.db", "--user", "3", "--json"]).exits(0).json();
+    let server = folder.serve(&[]);
+    let real = folder.run(&["import", "--from", "sqlite:old.db", "--user", "3", "--json"]).exits(0).json();
     assert_eq!(real, dry);
-    let again = place.run(&["import", "--from", "sqlite:old.db", "--user", "3"]).exits(0);
+    let again = folder.run(&["import", "--from", "sqlite:old.db", "--user", "3"]).exits(0);
     assert!(again.stdout.contains("already imported"), "{again:?}");
     drop(server);
-    let calls = place.run(&["calls", "list", "--json"]).exits(0).json();
+    let calls = folder.run(&["calls", "list", "--json"]).exits(0).json();
     let ids: Vec<_> =
         calls["tool_calls"].as_array().unwrap().iter().map(|call| (call["call_id"].clone(), call["item_id"].clone())).collect();
     assert_eq!(ids, [(json!(null), json!("mcp_1")), (json!("call_1"), json!("fc_1"))], "the newest first");
     let call = calls["tool_calls"][1]["id"].as_str().unwrap();
-    place.run(&["explain", call]).exits(0);
-    let list = place.run(&["conversations", "list", "--user", "3", "--json"]).exits(0).json();
+    folder.run(&["explain", call]).exits(0);
+    let list = folder.run(&["conversations", "list", "--user", "3", "--json"]).exits(0).json();
     let id = list["conversations"][0]["id"].as_str().unwrap();
-    let chain = place.run(&["conversations", "export", id, "--format", "langchain"]).exits(0).json();
+    let chain = folder.run(&["conversations", "export", id, "--format", "langchain"]).exits(0).json();
     let kinds: Vec<&str> = chain.as_array().unwrap().iter().map(|message| message["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["human", "ai", "tool"]);
 }

@@ -1,15 +1,15 @@
-//! `serve` and the commands beside it, through the real binary.
+//! `serve`, and commands with and without a server, with the real binary.
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Place, Server};
+use crate::support::{Server, TestFolder};
 use serde_json::{Value, json};
 
-fn testing() -> Place {
-    Place::new().with("WERKRUF_TEST_TOOLS", "1")
+fn testing() -> TestFolder {
+    TestFolder::new().with("WERKRUF_TEST_TOOLS", "1")
 }
 
-/// What the server answers to this key.
+/// The status of a request with this key.
 fn list_tools(server: &Server, key: &str) -> u16 {
     let client = werkruf_llm::http_client(&werkruf_llm::HttpLimits::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -22,149 +22,149 @@ fn names(tools: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_first_start_prints_a_key_that_works_once() {
-    let place = testing();
-    let server = place.serve(&[]);
-    assert!(server.said.contains("Model: offline"), "{}", server.said);
-    assert!(server.said.contains("Database: data/werkruf.db"), "{}", server.said);
+fn the_first_start_prints_a_key_once() {
+    let folder = testing();
+    let server = folder.serve(&[]);
+    assert!(server.output.contains("Model: offline"), "{}", server.output);
+    assert!(server.output.contains("Database: data/werkruf.db"), "{}", server.output);
     let key = server.key();
     assert!(key.starts_with("wk_"));
     assert_eq!((list_tools(&server, &key), list_tools(&server, "wk_wrong")), (200, 401));
     server.signal("-TERM");
     assert!(server.ended().success());
-    let again = place.serve(&[]);
-    assert!(!again.said.contains("curl ") && again.said.contains("werkruf keys create"), "{}", again.said);
-    assert_eq!(list_tools(&again, &key), 200, "the first key lives on");
+    let again = folder.serve(&[]);
+    assert!(!again.output.contains("curl ") && again.output.contains("werkruf keys create"), "{}", again.output);
+    assert_eq!(list_tools(&again, &key), 200, "the first key still works");
 }
 
 #[test]
-fn the_note_is_private_and_gone_after_an_interrupt() {
-    let place = testing();
-    let server = place.serve(&[]);
-    let note = place.path().join("data/werkruf.db.lock");
-    assert_eq!(std::fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);
-    let written: Value = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
+fn the_lock_file_is_private_and_removed_after_an_interrupt() {
+    let folder = testing();
+    let server = folder.serve(&[]);
+    let lock_file = folder.path().join("data/werkruf.db.lock");
+    assert_eq!(std::fs::metadata(&lock_file).unwrap().permissions().mode() & 0o777, 0o600);
+    let written: Value = serde_json::from_slice(&std::fs::read(&lock_file).unwrap()).unwrap();
     assert_eq!(written["address"], server.address().as_str());
     assert!(written["token"].is_string() && written["pid"].is_u64());
     server.signal("-INT");
     assert!(server.ended().success());
-    assert!(!note.exists());
+    assert!(!lock_file.exists());
 }
 
 #[test]
 fn one_server_per_database() {
-    let place = testing();
-    let _server = place.serve(&[]);
-    let second = place.run(&["serve", "--listen", "127.0.0.1:0", "--json"]).exits(1);
+    let folder = testing();
+    let _server = folder.serve(&[]);
+    let second = folder.run(&["serve", "--listen", "127.0.0.1:0", "--json"]).exits(1);
     assert_eq!(second.error()["code"], "database_in_use");
-    let told = place.run(&["serve", "--listen", "127.0.0.1:0"]).exits(1);
-    assert!(told.stderr.contains("database_in_use"), "{told:?}");
+    let text = folder.run(&["serve", "--listen", "127.0.0.1:0"]).exits(1);
+    assert!(text.stderr.contains("database_in_use"), "{text:?}");
 }
 
 #[test]
-fn a_killed_server_leaves_a_note_nobody_believes() {
-    let place = testing();
-    let server = place.serve(&[]);
+fn the_lock_file_of_a_killed_server_is_ignored() {
+    let folder = testing();
+    let server = folder.serve(&[]);
     server.signal("-KILL");
     assert!(!server.ended().success());
-    assert!(place.path().join("data/werkruf.db.lock").exists());
-    assert!(names(&place.run(&["tools", "list", "--json"]).exits(0).json()).contains(&"test_echo"));
-    let _again = place.serve(&[]);
+    assert!(folder.path().join("data/werkruf.db.lock").exists());
+    assert!(names(&folder.run(&["tools", "list", "--json"]).exits(0).json()).contains(&"test_echo"));
+    let _again = folder.serve(&[]);
 }
 
 #[test]
 fn tools_are_called_with_and_without_a_server() {
-    let place = testing();
+    let folder = testing();
     let call = ["tools", "call", "test_echo", "--input", "{\"value\": \"hallo\"}", "--json"];
-    let alone = place.run(&call).exits(0).json();
-    let server = place.serve(&[]);
-    let beside = place.run(&call).exits(0).json();
-    assert_eq!((&alone["status"], &alone["data"]), (&beside["status"], &beside["data"]));
-    assert!(alone["data"].to_string().contains("hallo"), "{alone}");
-    let calls = place.run(&["calls", "list", "--tool", "test_echo", "--json"]).exits(0).json();
-    assert_eq!(calls["tool_calls"].as_array().unwrap().len(), 2, "both are in the same registry: {calls}");
+    let local = folder.run(&call).exits(0).json();
+    let server = folder.serve(&[]);
+    let remote = folder.run(&call).exits(0).json();
+    assert_eq!((&local["status"], &local["data"]), (&remote["status"], &remote["data"]));
+    assert!(local["data"].to_string().contains("hallo"), "{local}");
+    let calls = folder.run(&["calls", "list", "--tool", "test_echo", "--json"]).exits(0).json();
+    assert_eq!(calls["tool_calls"].as_array().unwrap().len(), 2, "both are in the same database: {calls}");
     drop(server);
-    assert!(place.run(&["tools", "schema", "test_echo"]).exits(0).json()["properties"]["value"].is_object());
-    place.run(&["tools", "schema", "nothing"]).exits(1);
-    place.run(&["tools", "call", "test_echo", "--input", "{"]).exits(2);
-    assert_eq!(place.run(&["tools", "call", "nothing", "--json"]).exits(1).error()["code"], "unknown_tool");
+    assert!(folder.run(&["tools", "schema", "test_echo"]).exits(0).json()["properties"]["value"].is_object());
+    folder.run(&["tools", "schema", "nothing"]).exits(1);
+    folder.run(&["tools", "call", "test_echo", "--input", "{"]).exits(2);
+    assert_eq!(folder.run(&["tools", "call", "nothing", "--json"]).exits(1).error()["code"], "unknown_tool");
 }
 
 #[test]
 fn a_failed_call_is_listed_explained_and_retried() {
-    let place = testing();
-    let _server = place.serve(&[]);
-    let failed = place.run(&["tools", "call", "test_panic", "--json"]).exits(1).json();
+    let folder = testing();
+    let _server = folder.serve(&[]);
+    let failed = folder.run(&["tools", "call", "test_panic", "--json"]).exits(1).json();
     assert_eq!(failed["error"]["code"], "tool_panicked");
-    let calls = place.run(&["calls", "list", "--status", "failed", "--json"]).exits(0).json();
+    let calls = folder.run(&["calls", "list", "--status", "failed", "--json"]).exits(0).json();
     let id = calls["tool_calls"][0]["id"].as_str().unwrap().to_owned();
-    // All but the last letter: long enough to be unique, and no whole id.
+    // All but the last character: long enough to be unique, but not the full id.
     let prefix = &id[..id.len() - 1];
-    assert_eq!(place.run(&["calls", "show", prefix, "--json"]).exits(0).json()["id"], id.as_str());
-    let told = place.run(&["explain", prefix, "--json"]).exits(0).json();
+    assert_eq!(folder.run(&["calls", "show", prefix, "--json"]).exits(0).json()["id"], id.as_str());
+    let explanation = folder.run(&["explain", prefix, "--json"]).exits(0).json();
     for field in ["message", "model_answer", "raw_arguments", "repairs", "arguments", "permission", "attempts", "outcome", "events"] {
-        assert!(told.get(field).is_some(), "{field} is missing: {told}");
+        assert!(explanation.get(field).is_some(), "{field} is missing: {explanation}");
     }
-    assert!(place.run(&["explain", &id]).exits(0).stdout.contains("Outcome\n  status: failed"));
-    let retried = place.run(&["calls", "retry", prefix, "--json"]).exits(0).json();
+    assert!(folder.run(&["explain", &id]).exits(0).stdout.contains("Outcome\n  status: failed"));
+    let retried = folder.run(&["calls", "retry", prefix, "--json"]).exits(0).json();
     assert_ne!(retried["job_id"], id.as_str());
-    assert_eq!(place.run(&["calls", "show", "ffffffff", "--json"]).exits(1).error()["code"], "not_found");
-    assert!(place.run(&["calls", "list"]).exits(0).stdout.contains("tool_panicked"));
+    assert_eq!(folder.run(&["calls", "show", "ffffffff", "--json"]).exits(1).error()["code"], "not_found");
+    assert!(folder.run(&["calls", "list"]).exits(0).stdout.contains("tool_panicked"));
 }
 
 #[test]
 fn keys_are_made_listed_used_and_deleted() {
-    let place = testing();
-    let server = place.serve(&[]);
-    let made = place
+    let folder = testing();
+    let server = folder.serve(&[]);
+    let made = folder
         .run(&["keys", "create", "--tenant", "demo", "--user", "3", "--scopes", "chat,read,tools", "--name", "c", "--json"])
         .exits(0)
         .json();
     let key = made["key"].as_str().unwrap();
     assert_eq!((&made["user_id"], list_tools(&server, key)), (&json!("3"), 200));
-    let listed = place.run(&["keys", "list", "--json"]).exits(0).json();
+    let listed = folder.run(&["keys", "list", "--json"]).exits(0).json();
     assert!(listed["keys"].as_array().unwrap().iter().any(|row| row["id"] == made["id"]), "{listed}");
     assert!(!listed.to_string().contains(key), "a key is shown once");
     let id = made["id"].as_str().unwrap();
-    place.run(&["keys", "delete", &id[..35]]).exits(0);
+    folder.run(&["keys", "delete", &id[..35]]).exits(0);
     assert_eq!(list_tools(&server, key), 401);
-    place.run(&["keys", "delete", id]).exits(1);
+    folder.run(&["keys", "delete", id]).exits(1);
 }
 
 #[test]
-fn another_server_is_spoken_to_with_a_key() {
-    let place = testing();
-    let server = place.serve(&[]);
-    let elsewhere = Place::new().with("WERKRUF_SERVER", &server.address()).with("WERKRUF_KEY", &server.key());
-    assert!(names(&elsewhere.run(&["tools", "list", "--json"]).exits(0).json()).contains(&"test_echo"));
-    assert!(elsewhere.run(&["tools", "call", "test_echo", "--input", "{\"value\": \"da\"}"]).exits(0).stdout.contains("da"));
-    assert!(!elsewhere.path().join("data").exists(), "no database is made beside a named server");
-    let stranger = Place::new().with("WERKRUF_SERVER", &server.address()).with("WERKRUF_KEY", "wk_wrong");
-    stranger.run(&["tools", "list"]).exits(1);
+fn another_server_is_used_with_a_key() {
+    let folder = testing();
+    let server = folder.serve(&[]);
+    let client = TestFolder::new().with("WERKRUF_SERVER", &server.address()).with("WERKRUF_KEY", &server.key());
+    assert!(names(&client.run(&["tools", "list", "--json"]).exits(0).json()).contains(&"test_echo"));
+    assert!(client.run(&["tools", "call", "test_echo", "--input", "{\"value\": \"da\"}"]).exits(0).stdout.contains("da"));
+    assert!(!client.path().join("data").exists(), "no database is made for a named server");
+    let wrong_key = TestFolder::new().with("WERKRUF_SERVER", &server.address()).with("WERKRUF_KEY", "wk_wrong");
+    wrong_key.run(&["tools", "list"]).exits(1);
 }
 
 #[test]
-fn a_hangup_reads_the_tools_again() {
-    let place = Place::new();
-    place.file("werkruf.toml", "");
-    let server = place.serve(&[]);
-    let listed = || place.run(&["tools", "list", "--json"]).exits(0).json();
+fn a_hangup_reloads_the_tools() {
+    let folder = TestFolder::new();
+    folder.file("werkruf.toml", "");
+    let server = folder.serve(&[]);
+    let listed = || folder.run(&["tools", "list", "--json"]).exits(0).json();
     assert!(!names(&listed()).contains(&"fresh"));
-    place.file(
+    folder.file(
         "werkruf.toml",
         "[[tools]]\nname = 'fresh'\ndescription = 'F.'\nurl = 'http://127.0.0.1:9/'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n",
     );
     server.signal("-HUP");
-    // A hangup is not answered; the list is asked until it has arrived.
-    let arrived = (0..200).any(|_| names(&listed()).contains(&"fresh"));
-    assert!(arrived);
+    // A signal has no response; the list is polled until it has changed.
+    let reloaded = (0..200).any(|_| names(&listed()).contains(&"fresh"));
+    assert!(reloaded);
 }
 
 #[test]
-fn sample_people_come_with_a_new_database_unless_decided_otherwise() {
+fn a_new_database_has_sample_data_unless_configured_otherwise() {
     let call = ["tools", "call", "test_echo", "--input", "{\"value\": \"x\"}", "--user", "6", "--json"];
-    let by_itself = testing();
-    by_itself.run(&call).exits(0);
+    let by_default = testing();
+    by_default.run(&call).exits(0);
     let off = testing().with("WERKRUF_SAMPLE_DATA", "off");
     assert_eq!(off.run(&call).exits(1).error()["code"], "unknown_user");
     let configured = testing();

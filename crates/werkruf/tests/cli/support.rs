@@ -1,4 +1,4 @@
-//! Runs the real binary in a folder of its own, with an environment of its own.
+//! Runs the real binary in its own folder, with its own environment.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Nothing here takes longer unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A test that takes longer than this hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder in which commands run.
-pub struct Place {
+pub struct TestFolder {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// What a command left behind.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Done {
+impl CommandOutput {
     pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
@@ -42,14 +42,14 @@ impl Done {
         serde_json::from_str::<Value>(line).unwrap()["error"].clone()
     }
 
-    /// The same, if the exit code is this one.
+    /// Asserts the exit code.
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         self
     }
 }
 
-impl Place {
+impl TestFolder {
     pub fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
@@ -74,60 +74,60 @@ impl Place {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Done {
-        Done::of(&self.command(arguments).stdin(Stdio::null()).output().unwrap())
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
-    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Done {
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut child = self.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Done::of(&child.wait_with_output().unwrap())
+        CommandOutput::of(&child.wait_with_output().unwrap())
     }
 
-    /// A command that runs beside the test.
+    /// Starts a command in the background.
     pub fn start(&self, arguments: &[&str]) -> Child {
         self.command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// A server that has said where it listens.
+    /// Starts a server and waits until it has printed its address.
     pub fn serve(&self, arguments: &[&str]) -> Server {
         self.serve_at("127.0.0.1:0", arguments)
     }
 
-    /// The same, at this address.
+    /// Starts a server at this address.
     pub fn serve_at(&self, address: &str, arguments: &[&str]) -> Server {
         let mut all = vec!["serve", "--listen", address];
         all.extend(arguments);
         let mut child = self.command(&all).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        // The line about the key is the last of the start.
-        while !said.contains("curl ") && !said.contains("\nKey: ") {
+        let mut output = String::new();
+        // The line about the key is the last one at the start.
+        while !output.contains("curl ") && !output.contains("\nKey: ") {
             let mut line = String::new();
-            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the server ended: {said}");
-            said.push_str(&line);
+            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the server ended: {output}");
+            output.push_str(&line);
         }
-        Server { child, said, _stdout: lines }
+        Server { child, output, _stdout: lines }
     }
 }
 
-/// A running server; killed with the test.
+/// A running server; dropping it kills the process.
 pub struct Server {
     child: Child,
-    pub said: String,
-    /// Kept open: a server must not meet a closed pipe.
+    pub output: String,
+    /// Kept open so that the server does not write to a closed pipe.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
     pub fn address(&self) -> String {
-        let start = self.said.find("http://").unwrap();
-        self.said[start..].split_whitespace().next().unwrap().to_owned()
+        let start = self.output.find("http://").unwrap();
+        self.output[start..].split_whitespace().next().unwrap().to_owned()
     }
 
     /// The key in the printed curl line.
     pub fn key(&self) -> String {
-        let rest = self.said.split("Bearer ").nth(1).unwrap();
+        let rest = self.output.split("Bearer ").nth(1).unwrap();
         rest.split('\'').next().unwrap().to_owned()
     }
 
@@ -136,15 +136,15 @@ impl Server {
         assert!(status.success());
     }
 
-    /// Waits for the end, but not for ever.
+    /// Waits for the end, with a timeout.
     pub fn ended(mut self) -> ExitStatus {
         let (sender, receiver) = mpsc::channel();
         let id = self.child.id();
         std::thread::scope(|scope| {
             scope.spawn(|| sender.send(self.child.wait().unwrap()).unwrap());
-            receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            receiver.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
                 let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
-                panic!("the server does not end")
+                panic!("the server did not end")
             })
         })
     }

@@ -1,4 +1,4 @@
-//! Bodies of requests that do not come, before the whole house.
+//! Request bodies that arrive late or not at all, on the complete API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use crate::house::{PATIENCE, Porch, bounds};
-use crate::support::{ADMIN, House};
+use crate::listener::{TIMEOUT, TestListener, bounds};
+use crate::support::{ADMIN, TestServer};
 use werkruf::api;
 use werkruf::listen::Bounds;
 
 const GAP: Duration = Duration::from_millis(400);
 
-async fn open() -> (House, Porch) {
-    let house = House::open().await;
-    let porch = Porch::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&house.app)), Arc::default()).await;
-    (house, porch)
+async fn open() -> (TestServer, TestListener) {
+    let server = TestServer::open().await;
+    let listener = TestListener::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&server.app)), Arc::default()).await;
+    (server, listener)
 }
 
 fn head(key: &str, length: usize) -> String {
@@ -33,53 +33,53 @@ fn assert_timeout(answer: &str) {
 
 #[tokio::test]
 async fn a_body_that_stops_is_refused_and_its_connection_closed() {
-    let (house, porch) = open().await;
+    let (server, listener) = open().await;
     for sent in ["", r#"{"message": "#] {
-        let mut client = porch.connect().await;
+        let mut client = listener.connect().await;
         client.send(&head(ADMIN, 100)).await;
         client.send(sent).await;
         assert_timeout(&client.rest().await);
     }
-    assert_eq!(house.model.requests().len(), 0);
+    assert_eq!(server.model.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn a_byte_now_and_then_buys_no_time() {
-    let (_house, porch) = open().await;
-    let mut client = porch.connect().await;
+async fn a_slow_trickle_of_bytes_does_not_extend_the_deadline() {
+    let (_server, listener) = open().await;
+    let mut client = listener.connect().await;
     client.send(&head(ADMIN, 100_000)).await;
     let trickle = async {
-        // Never a pause as long as the gap, and still over soon.
-        while client.hears_nothing_for(GAP / 20).await {
+        // No pause is as long as the limit, but the request ends anyway.
+        while client.receives_nothing_for(GAP / 20).await {
             if client.0.write_all(b"x").await.is_err() {
                 break;
             }
         }
     };
-    timeout(PATIENCE / 3, trickle).await.unwrap();
+    timeout(TIMEOUT / 3, trickle).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_body_in_pieces_is_taken() {
-    let (house, porch) = open().await;
+async fn a_body_in_pieces_is_accepted() {
+    let (server, listener) = open().await;
     let body = r#"{"message": "in pieces"}"#;
-    let mut client = porch.connect().await;
+    let mut client = listener.connect().await;
     client.send(&head(ADMIN, body.len())).await;
     for piece in body.as_bytes().chunks(9) {
-        assert!(client.hears_nothing_for(GAP / 20).await);
+        assert!(client.receives_nothing_for(GAP / 20).await);
         client.0.write_all(piece).await.unwrap();
     }
     assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
-    assert_eq!(house.model.requests().len(), 1);
-    // A connection whose body was read whole serves the next request.
+    assert_eq!(server.model.requests().len(), 1);
+    // A connection whose body was completely read serves the next request.
     client.get("/healthz").await;
     assert!(client.until("\r\n\r\n").await.contains("HTTP/1.1 200"));
 }
 
 #[tokio::test]
-async fn without_a_key_nobody_is_waited_for() {
-    let (_house, porch) = open().await;
-    let mut client = porch.connect().await;
-    client.send(&head("nobody", 100_000)).await;
+async fn without_a_key_the_body_is_not_awaited() {
+    let (_server, listener) = open().await;
+    let mut client = listener.connect().await;
+    client.send(&head("wrong-key", 100_000)).await;
     assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 401"));
 }

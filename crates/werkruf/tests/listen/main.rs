@@ -1,15 +1,15 @@
-//! The listener on real sockets, with clients that behave as badly as they can.
+//! The listener on real sockets, with misbehaving clients.
 //!
-//! `cfg(test)` on the modules tells the lints that their helpers are tests too.
+//! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
 mod bodies;
 #[cfg(test)]
+mod connections;
+#[cfg(test)]
 mod heads;
 #[cfg(test)]
-mod house;
-#[cfg(test)]
-mod places;
+mod listener;
 #[cfg(test)]
 mod shutdown;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The whole house on a free port, with a scripted model and a database of its own.
+//! A complete server on a free port, with a scripted model and its own database.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub const ADMIN: &str = "operator-key-for-tests-0123456789";
 
 const FILE: &str = "[safety.careful]\ntools_denied = ['test_sleep']\n";
 
-/// A running server. Its tasks end with the test's runtime.
-pub struct House {
+/// A running server. Its tasks end with the runtime of the test.
+pub struct TestServer {
     pub app: Arc<App>,
     pub model: FakeModel,
     address: SocketAddr,
@@ -28,24 +28,24 @@ pub struct House {
     pub folder: TempDir,
 }
 
-impl House {
-    /// Opens the house with the sample people.
+impl TestServer {
+    /// Starts a server with the sample data.
     pub async fn open() -> Self {
         Self::open_with(FILE).await
     }
 
-    /// Opens the house with this configuration file.
+    /// Starts a server with this configuration file.
     pub async fn open_with(text: &str) -> Self {
         Self::open_in(text, &[]).await
     }
 
-    /// The same, with these variables beside the usual ones.
+    /// Starts a server with this configuration file and these additional environment variables.
     pub async fn open_in(text: &str, variables: &[(&str, &str)]) -> Self {
-        Self::move_in(text, variables, tempfile::tempdir().unwrap()).await
+        Self::open_in_folder(text, variables, tempfile::tempdir().unwrap()).await
     }
 
-    /// The same, in a folder that may hold a database already.
-    pub async fn move_in(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
+    /// Like [`Self::open_in`], in a folder that may already have a database.
+    pub async fn open_in_folder(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
         let model = FakeModel::start().await;
         let file = folder.path().join("werkruf.toml");
         std::fs::write(&file, text).unwrap();
@@ -80,7 +80,7 @@ impl House {
         self.client.request(method, format!("http://{}{path}", self.address))
     }
 
-    /// A request of the operator for nobody.
+    /// A request of the operator without a user.
     pub fn operator(&self, method: Method, path: &str) -> RequestBuilder {
         self.bare(method, path).bearer_auth(ADMIN)
     }
@@ -102,17 +102,17 @@ impl House {
         body(made).await["key"].as_str().unwrap().to_owned()
     }
 
-    /// A chat whose answer is JSON.
+    /// A chat with a JSON response.
     pub async fn chat(&self, user: i64, request: Value) -> Response {
         self.as_user(user, Method::POST, "/api/chat").header("accept", "application/json").json(&request).send().await.unwrap()
     }
 
-    /// A chat whose answer is a stream.
+    /// A chat with an event stream as the response.
     pub async fn stream(&self, user: i64, request: Value) -> Stream {
         Stream::new(self.as_user(user, Method::POST, "/api/chat").json(&request).send().await.unwrap())
     }
 
-    /// A conversation of this user with one message in it; its id.
+    /// Makes a conversation of this user with one turn; returns its id.
     pub async fn conversation(&self, user: i64) -> String {
         let answered = self.chat(user, json!({"message": "hello"})).await;
         assert_eq!(answered.status(), 200);
@@ -131,7 +131,7 @@ pub async fn refusal(response: Response) -> (u16, String) {
     assert_eq!(response.headers()["content-type"], "application/json");
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     let error = body(response).await;
-    // OpenAI's shape has no place for it; the header has it everywhere.
+    // OpenAI's error format has no field for the request id; every response has it in a header.
     if error["error"].get("param").is_none() {
         assert_eq!(error["error"]["request_id"], id);
     }
@@ -175,7 +175,7 @@ impl Stream {
         }
     }
 
-    /// Events up to and with the first of this name.
+    /// Events up to and including the first with this name.
     pub async fn until(&mut self, name: &str) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -187,7 +187,7 @@ impl Stream {
         panic!("the stream ended without {name}: {events:?}");
     }
 
-    /// Everything to the end.
+    /// All events to the end of the stream.
     pub async fn rest(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {

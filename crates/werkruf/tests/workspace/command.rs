@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::binary::Place;
+use crate::binary::TestFolder;
 
 const OFFICE: &str = r#"{
   "tenant": "acme",
@@ -15,28 +15,28 @@ const OFFICE: &str = r#"{
 
 #[test]
 fn a_file_is_imported_with_and_without_a_server() {
-    let place = Place::new();
-    place.file("office.json", OFFICE);
-    let first = place.run(&["workspace", "import", "office.json", "--json"]).exits(0).json();
+    let folder = TestFolder::new();
+    folder.file("office.json", OFFICE);
+    let first = folder.run(&["workspace", "import", "office.json", "--json"]).exits(0).json();
     assert_eq!(first["written"], json!({"branches": 1, "users": 1, "tasks": 1}));
-    let told = place.run_with_input(&["workspace", "import", "-"], OFFICE).exits(0);
-    assert!(told.stdout.contains("Imported into acme") && told.stdout.contains("tasks"), "{told:?}");
-    let _server = place.serve(&[]);
-    let again = place.run(&["workspace", "import", "office.json", "--json"]).exits(0).json();
+    let text = folder.run_with_input(&["workspace", "import", "-"], OFFICE).exits(0);
+    assert!(text.stdout.contains("Imported into acme") && text.stdout.contains("tasks"), "{text:?}");
+    let _server = folder.serve(&[]);
+    let again = folder.run(&["workspace", "import", "office.json", "--json"]).exits(0).json();
     assert_eq!(again["tenant_id"], first["tenant_id"], "the same tenant, through the server");
 }
 
 #[test]
 fn each_fault_is_a_line_with_the_files_own_line_number() {
-    let place = Place::new();
-    place.file("status.json", &OFFICE.replace("\"open\"", "\"opened\""));
-    place.file("shape.json", &OFFICE.replace("\"tasks\"", "\"taks\""));
-    let value = place.run(&["workspace", "import", "status.json"]).exits(1);
+    let folder = TestFolder::new();
+    folder.file("status.json", &OFFICE.replace("\"open\"", "\"opened\""));
+    folder.file("shape.json", &OFFICE.replace("\"tasks\"", "\"taks\""));
+    let value = folder.run(&["workspace", "import", "status.json"]).exits(1);
     assert!(value.stderr.contains("/tasks/0/status (line 6): "), "{value:?}");
-    let shape = place.run(&["workspace", "import", "shape.json", "--json"]).exits(1).error();
+    let shape = folder.run(&["workspace", "import", "shape.json", "--json"]).exits(1).error();
     assert_eq!(shape["code"], "import_invalid");
     assert_eq!((&shape["details"][0]["path"], &shape["details"][0]["line"]), (&json!("/taks"), &json!(5)));
-    place.run(&["workspace", "import", "missing.json"]).exits(1);
-    place.run(&["workspace", "import", "status.json", "--tenant", "demo"]).exits(2);
-    place.run(&["workspace", "import"]).exits(2);
+    folder.run(&["workspace", "import", "missing.json"]).exits(1);
+    folder.run(&["workspace", "import", "status.json", "--tenant", "demo"]).exits(2);
+    folder.run(&["workspace", "import"]).exits(2);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use werkruf_contract::{Scope, Uuid};
 use werkruf_store::{DateSpan, RowScope, Target, WorkQuery};
 
-use crate::support::{House, body, refusal};
+use crate::support::{TestServer, body, refusal};
 
 const PATH: &str = "/api/workspace/import";
 
@@ -21,33 +21,33 @@ fn office(tenant: &str) -> Value {
     })
 }
 
-async fn titles(house: &House, tenant: Uuid) -> Vec<String> {
+async fn titles(server: &TestServer, tenant: Uuid) -> Vec<String> {
     let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
     let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 50 };
-    house.app.store.requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
+    server.app.store.requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
 }
 
 #[tokio::test]
-async fn an_office_is_imported_and_its_people_can_be_named() {
-    let house = House::open().await;
-    let answer = house.operator(Method::POST, PATH).json(&office("acme")).send().await.unwrap();
+async fn an_office_is_imported_and_its_users_can_act() {
+    let server = TestServer::open().await;
+    let answer = server.operator(Method::POST, PATH).json(&office("acme")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let answer = body(answer).await;
     assert_eq!(answer["written"], json!({"branches": 1, "roles": 1, "users": 1, "requests": 1}));
     let tenant: Uuid = answer["tenant_id"].as_str().unwrap().parse().unwrap();
-    assert_eq!(titles(&house, tenant).await, ["Stuhl"]);
-    let tools = house.as_user(1, Method::GET, "/api/tools").header("x-tenant-id", "acme").send().await.unwrap();
-    assert_eq!(tools.status(), 200, "the new person can be acted for");
+    assert_eq!(titles(&server, tenant).await, ["Stuhl"]);
+    let tools = server.as_user(1, Method::GET, "/api/tools").header("x-tenant-id", "acme").send().await.unwrap();
+    assert_eq!(tools.status(), 200, "requests can be made for the new user");
     let change = json!({"tenant": tenant, "requests": [{"id": 1, "title": "Tisch", "status": "done", "requester_id": 1, "branch_id": 1}]});
-    let again = body(house.operator(Method::POST, PATH).json(&change).send().await.unwrap()).await;
+    let again = body(server.operator(Method::POST, PATH).json(&change).send().await.unwrap()).await;
     assert_eq!(again, json!({"tenant_id": tenant, "written": {"requests": 1}}));
-    assert_eq!(titles(&house, tenant).await, ["Tisch"]);
+    assert_eq!(titles(&server, tenant).await, ["Tisch"]);
 }
 
 #[tokio::test]
 async fn faults_have_path_and_line_and_write_nothing() {
-    let house = House::open().await;
-    let import = async |text: String| house.operator(Method::POST, PATH).body(text).send().await.unwrap();
+    let server = TestServer::open().await;
+    let import = async |text: String| server.operator(Method::POST, PATH).body(text).send().await.unwrap();
     let mut wrong = office("acme");
     wrong["requests"][0]["status"] = json!("opened");
     wrong["requests"][0]["requester_id"] = json!(7);
@@ -57,7 +57,7 @@ async fn faults_have_path_and_line_and_write_nothing() {
     assert_eq!((&error["type"], &error["code"]), (&json!("VALIDATION"), &json!("import_invalid")));
     let text = format!("{wrong:#}");
     let line = |needle: &str| text.lines().position(|line| line.contains(needle)).unwrap() + 1;
-    let places: Vec<(&str, u64)> = error["details"]
+    let faults: Vec<(&str, u64)> = error["details"]
         .as_array()
         .unwrap()
         .iter()
@@ -65,8 +65,8 @@ async fn faults_have_path_and_line_and_write_nothing() {
         .collect();
     let status = ("/requests/0/status", u64::try_from(line("opened")).unwrap());
     let requester = ("/requests/0/requester_id", u64::try_from(line("requester_id")).unwrap());
-    assert_eq!(places, [status, requester]);
-    assert_eq!(house.operator(Method::GET, "/api/tools").header("x-tenant-id", "acme").send().await.unwrap().status(), 404);
+    assert_eq!(faults, [status, requester]);
+    assert_eq!(server.operator(Method::GET, "/api/tools").header("x-tenant-id", "acme").send().await.unwrap().status(), 404);
     for (text, path, line) in [("{\n\"tenant\": }", "", 2), ("{\"tenant\": \"acme\",\n\n \"taskz\": []}", "/taskz", 3)] {
         let error = body(import(text.to_owned()).await).await["error"].clone();
         assert_eq!((&error["code"], &error["details"][0]["path"]), (&json!("import_invalid"), &json!(path)), "{error}");
@@ -75,23 +75,23 @@ async fn faults_have_path_and_line_and_write_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_imports_into_its_own_tenant_alone() {
-    let house = House::open().await;
-    let admin = house.key(None, &["admin"]).await;
-    let reader = house.key(Some(1), &["chat", "read", "tools"]).await;
-    let send = async |key: &str, batch: Value| house.with_key(key, Method::POST, PATH).json(&batch).send().await.unwrap();
+async fn a_key_imports_only_into_its_own_tenant() {
+    let server = TestServer::open().await;
+    let admin = server.key(None, &["admin"]).await;
+    let reader = server.key(Some(1), &["chat", "read", "tools"]).await;
+    let send = async |key: &str, batch: Value| server.with_key(key, Method::POST, PATH).json(&batch).send().await.unwrap();
     assert_eq!(refusal(send(&reader, office("demo")).await).await, (403, "forbidden".to_owned()));
     assert_eq!(refusal(send(&admin, office("acme")).await).await, (404, "unknown_tenant".to_owned()));
-    assert_eq!(refusal(house.bare(Method::POST, PATH).json(&office("demo")).send().await.unwrap()).await.0, 401);
+    assert_eq!(refusal(server.bare(Method::POST, PATH).json(&office("demo")).send().await.unwrap()).await.0, 401);
     let article = json!({"tenant": "demo", "cerebro_articles": [{"id": 50, "title": "Neu", "content": "x", "tags": []}]});
     assert_eq!(send(&admin, article).await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_body_larger_than_others_may_be_is_taken() {
-    let house = House::open().await;
+async fn an_import_may_be_larger_than_other_bodies() {
+    let server = TestServer::open().await;
     let article = json!({"id": 60, "title": "Lang", "content": "Wort ".repeat(1_000_000), "tags": []});
     let batch = json!({"tenant": "demo", "cerebro_articles": [article]});
-    let answer = house.operator(Method::POST, PATH).json(&batch).send().await.unwrap();
+    let answer = server.operator(Method::POST, PATH).json(&batch).send().await.unwrap();
     assert_eq!(answer.status(), 200);
 }

@@ -1,20 +1,20 @@
-//! What the person sees of a turn. Pure: events go in, the text to write comes out.
+//! Renders a turn for the user. It does no I/O: events go in, the text to write comes out.
 //!
-//! Text is written as it comes. When it turns out to be something else, a terminal has it replaced; in a pipe the whole
-//! text follows once at the end.
+//! Text is written as it arrives. If the final text differs, a terminal replaces the shown text; a pipe gets the complete
+//! text once more at the end.
 
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::frames::Heard;
-use super::{short, word};
+use super::frames::ServerEvent;
+use super::{short, text};
 use crate::cli::print;
 
 pub(super) const LOST: &str = "  … the connection broke; waiting for the server";
 
-/// Where it is shown.
+/// How the turn is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum OutputMode {
     /// One event per line.
     Json,
     Pipe,
@@ -24,53 +24,53 @@ pub(super) enum Look {
 }
 
 pub(super) struct Screen {
-    look: Look,
-    /// The text of the current step as far as it is written; it begins at the start of a line.
+    mode: OutputMode,
+    /// The part of the current step's text that is written; it begins at the start of a line.
     shown: String,
     step: u64,
-    /// What comes next does not continue what is shown.
+    /// Whether the next tokens do not continue the shown text.
     stale: bool,
-    /// Calls whose lines are the last on the terminal.
+    /// The calls whose lines are the last ones on the terminal.
     calls: Vec<String>,
-    /// The notice of a broken connection is the last line.
+    /// Whether the notice of a broken connection is the last line.
     lost: bool,
     /// Columns and rows of the terminal.
     size: fn() -> Option<(usize, usize)>,
 }
 
 impl Screen {
-    pub(super) fn new(look: Look) -> Self {
-        Self { look, shown: String::new(), step: 0, stale: false, calls: Vec::new(), lost: false, size: terminal_size }
+    pub(super) fn new(mode: OutputMode) -> Self {
+        Self { mode, shown: String::new(), step: 0, stale: false, calls: Vec::new(), lost: false, size: terminal_size }
     }
 
-    pub(super) const fn look(&self) -> Look {
-        self.look
+    pub(super) const fn mode(&self) -> OutputMode {
+        self.mode
     }
 
-    /// What an event changes; `code` says why a call failed.
-    pub(super) fn hear(&mut self, heard: &Heard, code: Option<&str>) -> String {
-        if self.look == Look::Json {
-            return format!("{}\n", heard.line());
+    /// The text that an event adds; `code` is the error code of a failed call.
+    pub(super) fn render(&mut self, event: &ServerEvent, code: Option<&str>) -> String {
+        if self.mode == OutputMode::Json {
+            return format!("{}\n", event.line());
         }
-        let data = &heard.data;
-        match heard.event.as_str() {
+        let data = &event.data;
+        match event.event.as_str() {
             "assistant_token" => self.token(data),
             "assistant_snapshot" => self.snapshot(data),
             "assistant_reset" => self.reset(),
             "tool_started" => self.started(data),
             "tool_finished" => self.finished(data, code),
             "approval_required" => {
-                let (tool, approval) = (self.clean(word(data, "tool")), word(data, "approval_id"));
+                let (tool, approval) = (self.clean(text(data, "tool")), text(data, "approval_id"));
                 let line = format!("  ‖ {tool} waits for approval: werkruf approvals approve {approval}\n");
-                let out = self.settle();
-                self.calls.push(word(data, "approval_id").to_owned());
+                let out = self.finish_text();
+                self.calls.push(text(data, "approval_id").to_owned());
                 out + &line
             }
             "final" => self.ended(data),
             "error" => {
-                let mut out = self.settle();
+                let mut out = self.finish_text();
                 self.calls.clear();
-                if word(data, "code") == "canceled" {
+                if text(data, "code") == "canceled" {
                     out.push_str(&self.paint("2", "  stopped"));
                     out.push('\n');
                 }
@@ -86,14 +86,14 @@ impl Screen {
         format!("{}{}", self.line_end(), self.paint("2", LOST))
     }
 
-    /// The server is heard again: the notice goes. What it says now may begin anywhere.
-    pub(super) fn back(&mut self) -> String {
+    /// The connection is back: removes the notice. The next tokens may begin anywhere in the text.
+    pub(super) fn reconnected(&mut self) -> String {
         self.stale = !self.shown.is_empty();
         if !std::mem::take(&mut self.lost) {
             return String::new();
         }
-        let text = format!("{}{}{LOST}", self.clean(&self.shown), self.line_end());
-        match self.erase(&text) {
+        let written = format!("{}{}{LOST}", self.clean(&self.shown), self.line_end());
+        match self.erase(&written) {
             Some(erased) => erased + &self.clean(&self.shown),
             None => {
                 self.shown.clear();
@@ -107,27 +107,27 @@ impl Screen {
         let step = data["step"].as_u64().unwrap_or(self.step);
         let mut out = String::new();
         if step != self.step {
-            out = self.settle();
+            out = self.finish_text();
             self.step = step;
         }
         if !self.stale {
-            out.push_str(&self.write(word(data, "content")));
+            out.push_str(&self.write(text(data, "content")));
         }
         out
     }
 
     fn snapshot(&mut self, data: &Value) -> String {
-        let content = word(data, "content");
+        let content = text(data, "content");
         let mut out = String::new();
         let step = data["step"].as_u64().unwrap_or(self.step);
         if step != self.step {
-            out = self.settle();
+            out = self.finish_text();
             self.step = step;
         }
         if let Some(rest) = content.strip_prefix(self.shown.as_str()) {
             self.stale = false;
             out.push_str(&self.write(rest));
-        } else if self.look == Look::Pipe {
+        } else if self.mode == OutputMode::Pipe {
             self.stale = true;
         } else {
             out.push_str(&self.replace(content));
@@ -136,7 +136,7 @@ impl Screen {
     }
 
     fn reset(&mut self) -> String {
-        if self.look == Look::Pipe {
+        if self.mode == OutputMode::Pipe {
             self.stale |= !self.shown.is_empty();
             return String::new();
         }
@@ -144,31 +144,31 @@ impl Screen {
     }
 
     fn started(&mut self, data: &Value) -> String {
-        let out = self.settle();
-        if self.look == Look::Pipe {
+        let out = self.finish_text();
+        if self.mode == OutputMode::Pipe {
             return out;
         }
-        self.calls.push(word(data, "job_id").to_owned());
-        let line = format!("  ⚙ {} …", self.clean(word(data, "tool")));
+        self.calls.push(text(data, "job_id").to_owned());
+        let line = format!("  ⚙ {} …", self.clean(text(data, "tool")));
         format!("{out}{}\n", self.paint("2", &line))
     }
 
     fn finished(&mut self, data: &Value, code: Option<&str>) -> String {
-        let (tool, status, took) = (self.clean(word(data, "tool")), word(data, "status"), data["took_ms"].as_u64().unwrap_or(0));
-        let cached = if data["cache_hit"] == true { " (known already)" } else { "" };
+        let (tool, status, took) = (self.clean(text(data, "tool")), text(data, "status"), data["took_ms"].as_u64().unwrap_or(0));
+        let cached = if data["cache_hit"] == true { " (cached)" } else { "" };
         let line = if status == "succeeded" {
             format!("  {} {tool} {took} ms{cached}", self.paint("32", "✓"))
         } else {
             format!("  {} {tool} {} {took} ms{cached}", self.paint("31", "✗"), code.unwrap_or(status))
         };
-        let job = word(data, "job_id");
+        let job = text(data, "job_id");
         let up = self.calls.iter().position(|call| call == job).map(|at| self.calls.len() - at);
         let rows = (self.size)().map_or(0, |(_, rows)| rows);
         match up {
             Some(up) if up < rows => format!("\x1b[{up}A\r\x1b[2K{line}\x1b[{up}B\r"),
             Some(_) | None => {
-                let out = self.settle();
-                // It is one more of the last lines; the others' places are counted from the end.
+                let out = self.finish_text();
+                // The new line is one more of the last lines; the positions of the others are counted from the end.
                 self.calls.push(job.to_owned());
                 format!("{out}{line}\n")
             }
@@ -176,18 +176,18 @@ impl Screen {
     }
 
     fn ended(&mut self, data: &Value) -> String {
-        let content = word(&data["message"], "content");
+        let content = text(&data["message"], "content");
         let mut out = String::new();
         if self.shown != content {
-            if self.look == Look::Pipe {
-                out = self.settle();
+            if self.mode == OutputMode::Pipe {
+                out = self.finish_text();
                 out.push_str(&self.write(content));
             } else {
                 out = self.replace(content);
             }
         }
-        out.push_str(&self.settle());
-        let line = format!("  {} tokens · {}", data["usage"]["total_tokens"].as_i64().unwrap_or(0), short(word(data, "conversation_id")));
+        out.push_str(&self.finish_text());
+        let line = format!("  {} tokens · {}", data["usage"]["total_tokens"].as_i64().unwrap_or(0), short(text(data, "conversation_id")));
         out.push_str(&self.paint("2", &line));
         out.push('\n');
         self.step = 0;
@@ -204,17 +204,17 @@ impl Screen {
         self.clean(text)
     }
 
-    /// Puts this in the place of the text that is shown.
+    /// Replaces the shown text.
     fn replace(&mut self, text: &str) -> String {
         let shown = self.clean(&self.shown);
-        let gone = if shown.is_empty() { String::new() } else { self.erase(&shown).unwrap_or_else(|| self.line_end().to_owned()) };
+        let erased = if shown.is_empty() { String::new() } else { self.erase(&shown).unwrap_or_else(|| self.line_end().to_owned()) };
         self.shown.clear();
         self.stale = false;
-        gone + &self.write(text)
+        erased + &self.write(text)
     }
 
-    /// What is shown stays; the next thing begins on a line of its own.
-    fn settle(&mut self) -> String {
+    /// Keeps the shown text; the next output begins on a new line.
+    fn finish_text(&mut self) -> String {
         let end = self.line_end().to_owned();
         if !self.shown.is_empty() {
             self.calls.clear();
@@ -228,23 +228,23 @@ impl Screen {
         if self.shown.is_empty() || self.shown.ends_with('\n') { "" } else { "\n" }
     }
 
-    /// Takes text off the terminal that was written last; none when part of it has scrolled away.
+    /// Erases the text that was written last from the terminal; `None` if part of it has scrolled away.
     fn erase(&self, text: &str) -> Option<String> {
         let (columns, rows) = (self.size)()?;
-        let taken: usize = text.split('\n').map(|line| line.width().div_ceil(columns.max(1)).max(1)).sum();
-        if taken > rows {
+        let used_rows: usize = text.split('\n').map(|line| line.width().div_ceil(columns.max(1)).max(1)).sum();
+        if used_rows > rows {
             return None;
         }
-        Some(if taken > 1 { format!("\x1b[{}A\r\x1b[J", taken - 1) } else { "\r\x1b[J".to_owned() })
+        Some(if used_rows > 1 { format!("\x1b[{}A\r\x1b[J", used_rows - 1) } else { "\r\x1b[J".to_owned() })
     }
 
-    /// Text that cannot steer the terminal. A pipe gets it as it is.
+    /// Removes control characters, which could control the terminal. A pipe gets the text unchanged.
     fn clean(&self, text: &str) -> String {
-        if self.look == Look::Pipe { text.to_owned() } else { print::harmless(text) }
+        if self.mode == OutputMode::Pipe { text.to_owned() } else { print::harmless(text) }
     }
 
     fn paint(&self, style: &str, text: &str) -> String {
-        if self.look == (Look::Terminal { color: true }) { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.mode == (OutputMode::Terminal { color: true }) { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One turn as the person who asked sees it: sent, followed, gone on with after a break, stopped.
+//! One turn as a client sees it: sends the message, reads the events, resumes after a broken connection, cancels on Ctrl-C.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 use tokio::signal::unix::Signal;
 use werkruf_contract::{Clock, Deadline};
 
-use super::frames::{Frames, Heard};
-use super::screen::{self, Look, Screen};
-use super::{short, word};
-use crate::cli::backend::{Backend, Broken, Pieces};
+use super::frames::{Frames, ServerEvent};
+use super::screen::{self, OutputMode, Screen};
+use super::{short, text};
+use crate::cli::backend::{Backend, ByteStream, StreamError};
 use crate::cli::error::CliError;
 use crate::cli::print;
 
-/// How long a server may be away.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two knocks at its door.
-const PAUSE: Duration = Duration::from_millis(250);
-/// A living server says something every 15 s.
-const SILENCE: Duration = Duration::from_secs(50);
+/// How long a server may be unreachable.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two attempts to connect.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// A running server sends something every 15 s. A stream that is silent for longer than this is broken.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// How a turn ended that did not fail.
+/// How a turn ended, if it did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Answered,
-    /// A person must approve first; the turn goes on later.
+    /// A call needs an approval first; the turn continues later.
     Waits,
     /// Ctrl-C.
     Stopped,
-    /// Ctrl-C twice: nobody waits for the end.
+    /// Ctrl-C twice: the command does not wait for the end.
     Left,
 }
 
@@ -39,17 +39,19 @@ pub(super) struct Turn<'a> {
     screen: &'a mut Screen,
     interrupts: &'a mut Signal,
     body: Value,
+    /// The idempotency key of the message.
     key: String,
     conversation: Option<String>,
     id: Option<String>,
-    /// The last number heard.
+    /// The number of the last received event.
     last: i64,
-    /// The server has been heard, so it is worth waiting for.
+    /// The server has answered before, so the command waits for it to come back.
     reached: bool,
-    /// Since the connection broke.
-    away: Option<Deadline>,
-    /// Another turn of the conversation still runs, and events without a turn are its.
-    behind: bool,
+    /// Until when to wait for a reconnect, if the connection is broken.
+    reconnect_until: Option<Deadline>,
+    /// Another turn of the conversation still runs; events without a turn id belong to that turn.
+    queued: bool,
+    /// The last event of the turn was a required approval.
     waits: bool,
     stopping: bool,
 }
@@ -67,30 +69,30 @@ impl<'a> Turn<'a> {
             id: None,
             last: 0,
             reached,
-            away: None,
-            behind: false,
+            reconnect_until: None,
+            queued: false,
             waits: false,
             stopping: false,
         }
     }
 
-    /// The conversation, once known, and whether the server was there.
-    pub(super) fn into_place(self) -> (Option<String>, bool) {
+    /// The conversation, if known, and whether the server has answered.
+    pub(super) fn into_conversation(self) -> (Option<String>, bool) {
         (self.conversation, self.reached)
     }
 
-    /// Until its end; an error when it failed.
+    /// Runs until the turn has ended; an error if the turn failed.
     pub(super) async fn run(&mut self) -> Result<End, CliError> {
         loop {
             let Some(connected) = self.connect().await else { return Ok(End::Left) };
             match connected {
-                Ok(pieces) => {
-                    if let Some(end) = self.follow(pieces).await? {
+                Ok(stream) => {
+                    if let Some(end) = self.follow(stream).await? {
                         return Ok(end);
                     }
                 }
-                Err(Broken::Refused { status, place, error }) => self.refused(status, place, error).await?,
-                Err(Broken::Gone { sent, error }) => {
+                Err(StreamError::Refused { status, location, error }) => self.refused(status, location, error).await?,
+                Err(StreamError::Unreachable { sent, error }) => {
                     if !sent && !self.reached {
                         return Err(error);
                     }
@@ -102,8 +104,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Sends the message, or listens again from the last number on. None when the person left meanwhile.
-    async fn connect(&mut self) -> Option<Result<Pieces, Broken>> {
+    /// Sends the message, or subscribes again after the last received event. `None` if the user pressed Ctrl-C twice.
+    async fn connect(&mut self) -> Option<Result<ByteStream, StreamError>> {
         let backend = &*self.backend;
         let (id, conversation, last, body, key) = (&self.id, &self.conversation, self.last, &self.body, &self.key);
         let connecting = async {
@@ -128,19 +130,19 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Reads until the turn has ended, or the connection has.
-    async fn follow(&mut self, mut pieces: Pieces) -> Result<Option<End>, CliError> {
-        if let (Some(id), Some(_)) = (&self.id, self.away) {
+    /// Reads events until the turn or the connection has ended.
+    async fn follow(&mut self, mut stream: ByteStream) -> Result<Option<End>, CliError> {
+        if let (Some(id), Some(_)) = (&self.id, self.reconnect_until) {
             let turn = self.backend.get(&format!("/api/turns/{id}")).await;
-            self.behind = turn.is_ok_and(|turn| turn["status"] == "accepted");
+            self.queued = turn.is_ok_and(|turn| turn["status"] == "accepted");
         }
         if self.stopping {
             self.stop().await;
         }
         let mut frames = Frames::default();
         loop {
-            let piece = tokio::select! {
-                piece = tokio::time::timeout(SILENCE, pieces.next()) => piece,
+            let received = tokio::select! {
+                received = tokio::time::timeout(IDLE_TIMEOUT, stream.next()) => received,
                 _ = self.interrupts.recv() => {
                     if std::mem::replace(&mut self.stopping, true) {
                         return Ok(Some(End::Left));
@@ -149,86 +151,86 @@ impl<'a> Turn<'a> {
                     continue;
                 }
             };
-            let Ok(Some(Ok(bytes))) = piece else { return Ok(self.waits.then_some(End::Waits)) };
+            let Ok(Some(Ok(bytes))) = received else { return Ok(self.waits.then_some(End::Waits)) };
             self.reached = true;
-            if self.away.take().is_some() {
-                print::piece(&self.screen.back());
+            if self.reconnect_until.take().is_some() {
+                print::piece(&self.screen.reconnected());
             }
-            for heard in frames.push(&bytes) {
-                if let Some(end) = self.hear(&heard).await? {
+            for event in frames.push(&bytes) {
+                if let Some(end) = self.receive(&event).await? {
                     return Ok(Some(end));
                 }
             }
         }
     }
 
-    async fn hear(&mut self, heard: &Heard) -> Result<Option<End>, CliError> {
-        self.last = heard.id.unwrap_or(self.last);
-        let turn = heard.data["turn_id"].as_str();
-        if self.id.is_none() && heard.event == "init" {
+    async fn receive(&mut self, event: &ServerEvent) -> Result<Option<End>, CliError> {
+        self.last = event.id.unwrap_or(self.last);
+        let turn = event.data["turn_id"].as_str();
+        if self.id.is_none() && event.event == "init" {
             self.id = turn.map(str::to_owned);
-            self.conversation = heard.data["conversation_id"].as_str().map(str::to_owned);
+            self.conversation = event.data["conversation_id"].as_str().map(str::to_owned);
             if self.stopping {
                 self.stop().await;
             }
         }
         let foreign = turn.is_some_and(|turn| self.id.as_deref() != Some(turn));
         if foreign {
-            // Turns of a conversation run one after another.
-            self.behind &= !heard.ends_turn();
+            // The turns of a conversation run one after another, so the end of another turn may be the start of this one.
+            self.queued &= !event.ends_turn();
         }
-        if foreign || (turn.is_none() && self.behind) {
+        if foreign || (turn.is_none() && self.queued) {
             return Ok(None);
         }
-        self.waits = heard.event == "approval_required";
-        let code = self.error_code(heard).await;
-        print::piece(&self.screen.hear(heard, code.as_deref()));
-        Ok(match heard.event.as_str() {
+        self.waits = event.event == "approval_required";
+        let code = self.error_code(event).await;
+        print::piece(&self.screen.render(event, code.as_deref()));
+        Ok(match event.event.as_str() {
             "final" => Some(End::Answered),
-            "error" if self.stopping && word(&heard.data, "code") == "canceled" => Some(End::Stopped),
-            "error" => return Err(CliError::refused(word(&heard.data, "code"), word(&heard.data, "message"))),
+            "error" if self.stopping && text(&event.data, "code") == "canceled" => Some(End::Stopped),
+            "error" => return Err(CliError::refused(text(&event.data, "code"), text(&event.data, "message"))),
             _ => None,
         })
     }
 
-    /// Why a call failed; the event itself says only that it did.
-    async fn error_code(&self, heard: &Heard) -> Option<String> {
-        let failed = heard.event == "tool_finished" && heard.data["status"] != "succeeded";
-        if !failed || self.screen.look() == Look::Json {
+    /// The error code of a failed call; the event itself has only the status.
+    async fn error_code(&self, event: &ServerEvent) -> Option<String> {
+        let failed = event.event == "tool_finished" && event.data["status"] != "succeeded";
+        if !failed || self.screen.mode() == OutputMode::Json {
             return None;
         }
-        let call = self.backend.get(&format!("/api/tool-calls/{}", word(&heard.data, "job_id"))).await.ok()?;
+        let call = self.backend.get(&format!("/api/tool-calls/{}", text(&event.data, "job_id"))).await.ok()?;
         call["error_code"].as_str().map(str::to_owned)
     }
 
-    /// Asks the turn to stop, once it is known. It says itself when it has.
+    /// Requests cancellation of the turn if its id is known. The turn's own events report when it has stopped.
     async fn stop(&mut self) {
         let Some(id) = &self.id else { return };
-        // Refused means that it has ended already, and its end is on the way.
+        // A refusal means that the turn has already ended; its last event is on the way.
         let _ = self.backend.post(&format!("/api/turns/{id}/cancel"), &json!({})).await;
     }
 
-    /// Whether a refusal is worth another try.
-    async fn refused(&mut self, status: u16, place: Option<String>, error: CliError) -> Result<(), CliError> {
-        match (status, place) {
-            // The message arrived the first time, and its turn runs.
-            (409, Some(place)) if place.starts_with("/api/turns/") => self.adopt(&place).await,
-            // A server that just started has another token, and one that stops takes nothing new.
-            (401, _) if self.reached && self.backend.is_beside_server() => Ok(()),
+    /// Decides whether to try again after a refusal.
+    async fn refused(&mut self, status: u16, location: Option<String>, error: CliError) -> Result<(), CliError> {
+        match (status, location) {
+            // The message had arrived before, and its turn runs.
+            (409, Some(location)) if location.starts_with("/api/turns/") => self.adopt(&location).await,
+            // A restarted server has a new token, and a stopping server accepts no new requests.
+            (401, _) if self.reached && self.backend.found_by_lock_file() => Ok(()),
             (500.., _) if self.reached => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// Takes the turn over that an earlier copy of the message began.
-    async fn adopt(&mut self, place: &str) -> Result<(), CliError> {
-        let turn = self.backend.get(place).await?;
-        let (id, conversation) = (word(&turn, "id").to_owned(), word(&turn, "conversation_id").to_owned());
+    /// Continues with the turn that an earlier request with the same message started.
+    async fn adopt(&mut self, location: &str) -> Result<(), CliError> {
+        let turn = self.backend.get(location).await?;
+        let (id, conversation) = (text(&turn, "id").to_owned(), text(&turn, "conversation_id").to_owned());
         let mut after = 0;
         loop {
             let page = self.backend.get(&format!("/api/conversations/{conversation}/events?after={after}&limit=1000")).await?;
-            let ours = page["events"].as_array().into_iter().flatten().find(|event| event["turn_id"] == id.as_str());
-            if let Some(first) = ours.and_then(|event| event["seq"].as_i64()) {
+            let own = page["events"].as_array().into_iter().flatten().find(|event| event["turn_id"] == id.as_str());
+            if let Some(first) = own.and_then(|event| event["seq"].as_i64()) {
                 self.last = first - 1;
                 break;
             }
@@ -239,29 +241,28 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// A moment of patience with a server that is away.
+    /// Pauses before the next attempt to connect; an error if the server has been unreachable for too long.
     async fn wait_for_server(&mut self) -> Result<Option<End>, CliError> {
-        let away = match self.away {
-            Some(away) => away,
+        let deadline = match self.reconnect_until {
+            Some(deadline) => deadline,
             None => {
-                match self.screen.look() {
-                    Look::Terminal { .. } => print::piece(&self.screen.lost()),
-                    Look::Pipe | Look::Json => print::error_line(screen::LOST),
+                match self.screen.mode() {
+                    OutputMode::Terminal { .. } => print::piece(&self.screen.lost()),
+                    OutputMode::Pipe | OutputMode::Json => print::error_line(screen::LOST),
                 }
-                *self.away.insert(Deadline::after(PATIENCE))
+                *self.reconnect_until.insert(Deadline::after(RECONNECT_TIMEOUT))
             }
         };
-        if away.passed() {
-            let place =
-                self.conversation.as_deref().map(|id| format!("; `werkruf conversations show {}` shows what came of it", short(id)));
-            let message = format!("the server did not come back within {} s{}", PATIENCE.as_secs(), place.unwrap_or_default());
+        if deadline.passed() {
+            let hint = self.conversation.as_deref().map(|id| format!("; `werkruf conversations show {}` shows the result", short(id)));
+            let message = format!("the server did not come back within {} s{}", RECONNECT_TIMEOUT.as_secs(), hint.unwrap_or_default());
             return Err(CliError::refused("connection_lost", message));
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(RETRY_PAUSE) => {}
             _ = self.interrupts.recv() => return Ok(Some(End::Left)),
         }
-        self.backend.renew();
+        self.backend.reread_lock_file();
         Ok(None)
     }
 }

@@ -1,13 +1,13 @@
-//! A conversation as people read it: who said what and when, with calls and their results in their places.
+//! Formats a conversation for reading: the messages in order, with tool calls and their results.
 
 use serde_json::Value;
 
 use crate::cli::print;
 
-/// More of a result than this is for `explain`.
+/// Longer results are cut; `explain` shows them whole.
 const RESULT_CHARS: usize = 300;
 
-/// For a terminal.
+/// Plain text, for a terminal.
 pub(super) fn plain(conversation: &Value, messages: &[Value]) -> String {
     let mut lines = vec![heading(conversation)];
     for message in messages {
@@ -24,7 +24,7 @@ pub(super) fn plain(conversation: &Value, messages: &[Value]) -> String {
     lines.join("\n")
 }
 
-/// For a file.
+/// Markdown, for a file.
 pub(super) fn markdown(conversation: &Value, messages: &[Value]) -> String {
     let title = text(conversation, "title").replace('\n', " ");
     let mut out = format!("# {title}\n\n{}\n", heading(conversation));
@@ -69,7 +69,7 @@ fn mark(message: &Value) -> &'static str {
     }
 }
 
-/// A block that its own contents cannot close.
+/// A code block with a fence that does not occur in the text.
 fn fenced(text: &str) -> String {
     let mut fence = "```".to_owned();
     while text.contains(&fence) {
@@ -86,7 +86,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// To the second; the rest is for programs.
+/// A time to the second.
 fn time(row: &Value, field: &str) -> String {
     text(row, field).get(..19).map(|time| time.replace('T', " ")).unwrap_or_default()
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_stand_in_their_places() {
+    fn calls_and_results_are_shown_in_order() {
         let (conversation, messages) = example();
         let expected = "0197 · user 1 · web · default · 2026-11-15 08:00:00\n\n2026-11-15 08:00:01 user\n  wo ist\n  A-7?\n\n\
             2026-11-15 08:00:01 assistant\n  ⚙ find {\"n\":7}\n  ✗ find a ``` b\n\n2026-11-15 08:00:01 assistant\n  Hier.";
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_is_not_broken_by_what_it_holds() {
+    fn markdown_is_not_broken_by_its_contents() {
         let (conversation, messages) = example();
         let text = markdown(&conversation, &messages);
         assert!(text.starts_with("# wo ist A-7?\n\n0197 · user 1"), "{text}");

@@ -1,4 +1,4 @@
-//! `werkruf knowledge eval FOLDER`: nDCG@10, recall@20, MRR@10 and latency on somebody's own questions.
+//! `werkruf knowledge eval FOLDER`: nDCG@10, recall@20, MRR@10 and latency on the user's own questions.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use werkruf_contract::Clock;
 
-use super::{BATCH, Sum, send};
+use super::{BATCH, Totals, send};
 use crate::cli::backend::Backend;
 use crate::cli::error::CliError;
 use crate::cli::{encode, print};
 
 const TOP: u32 = 50;
-/// How often the vectors are looked after.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval at which the number of missing vectors is polled.
+const POLL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Eval {
@@ -47,20 +47,20 @@ impl Eval {
         let judged = judgements(&self.folder.join("qrels.tsv"))?;
         let name = self.folder.canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
         let collection = format!("eval-{}", name.unwrap_or_default());
-        let mut sum = Sum::default();
+        let mut totals = Totals::default();
         for part in corpus.chunks(BATCH) {
             let mut batch = part.iter().map(|row| json!({"id": row.id, "title": row.title, "text": row.text})).collect();
-            send(backend, &collection, &mut batch, &mut sum).await?;
+            send(backend, &collection, &mut batch, &mut totals).await?;
         }
         if self.mode == "hybrid" && !self.no_wait {
-            wait(backend, &collection).await?;
+            wait_for_vectors(backend, &collection).await?;
         }
         let (mut runs, mut spans) = (HashMap::new(), Vec::new());
         let clock = Clock::system(0);
         for query in queries.iter().filter(|query| judged.contains_key(&query.id)) {
-            let asked = json!({"query": query.text, "collection": collection, "top_k": TOP, "mode": self.mode});
+            let request = json!({"query": query.text, "collection": collection, "top_k": TOP, "mode": self.mode});
             let before = clock.now();
-            let answer = backend.post("/api/knowledge/search", &asked).await?;
+            let answer = backend.post("/api/knowledge/search", &request).await?;
             spans.push(clock.now().duration_since(before).as_secs_f64() * 1_000.0);
             runs.insert(query.id.as_str(), documents(&answer));
         }
@@ -75,9 +75,9 @@ fn documents(answer: &Value) -> Vec<String> {
     ids.filter(|id| seen.insert(*id)).map(str::to_owned).collect()
 }
 
-async fn wait(backend: &Backend, collection: &str) -> Result<(), CliError> {
-    if !backend.is_beside_server() {
-        // No server, nobody who makes vectors.
+async fn wait_for_vectors(backend: &Backend, collection: &str) -> Result<(), CliError> {
+    if !backend.found_by_lock_file() {
+        // Only a server makes vectors.
         return Ok(());
     }
     loop {
@@ -85,7 +85,7 @@ async fn wait(backend: &Backend, collection: &str) -> Result<(), CliError> {
         if row["embedding_model"].is_null() || row["pending"].as_i64().unwrap_or(0) <= 0 {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     }
 }
 
@@ -113,17 +113,17 @@ fn show(judged: &Judgements, runs: &HashMap<&str, Vec<String>>, mut spans: Vec<f
 
 /// nDCG@10 with linear gain, recall@20, MRR@10.
 fn score(gains: &HashMap<String, f64>, run: &[String]) -> [f64; 3] {
-    let discount = |place: usize| f64::from(u32::try_from(place + 2).unwrap_or(u32::MAX)).log2();
+    let discount = |rank: usize| f64::from(u32::try_from(rank + 2).unwrap_or(u32::MAX)).log2();
     let gain = |id: &String| gains.get(id).copied().unwrap_or(0.0);
-    let found: f64 = run.iter().take(10).enumerate().map(|(place, id)| gain(id) / discount(place)).sum();
+    let actual: f64 = run.iter().take(10).enumerate().map(|(rank, id)| gain(id) / discount(rank)).sum();
     let mut ideal: Vec<f64> = gains.values().copied().collect();
     ideal.sort_by(|a, b| b.total_cmp(a));
-    let best: f64 = ideal.iter().take(10).enumerate().map(|(place, gain)| gain / discount(place)).sum();
+    let best: f64 = ideal.iter().take(10).enumerate().map(|(rank, gain)| gain / discount(rank)).sum();
     let relevant = gains.values().filter(|gain| **gain > 0.0).count();
     let hits = run.iter().take(20).filter(|id| gain(id) > 0.0).count();
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let first = run.iter().take(10).position(|id| gain(id) > 0.0);
-    [if best > 0.0 { found / best } else { 0.0 }, share(hits, relevant), first.map_or(0.0, |place| share(1, place + 1))]
+    [if best > 0.0 { actual / best } else { 0.0 }, share(hits, relevant), first.map_or(0.0, |rank| share(1, rank + 1))]
 }
 
 fn rows<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, CliError> {
@@ -142,7 +142,7 @@ fn judgements(path: &Path) -> Result<Judgements, CliError> {
             return Err(CliError::Usage(format!("{} line {}: three fields, separated by tabs, are needed", path.display(), at + 1)));
         };
         let gain =
-            gain.trim().parse().map_err(|_| CliError::Usage(format!("{} line {}: `{gain}` is no number", path.display(), at + 1)))?;
+            gain.trim().parse().map_err(|_| CliError::Usage(format!("{} line {}: `{gain}` is not a number", path.display(), at + 1)))?;
         judged.entry((*query).to_owned()).or_default().insert((*document).to_owned(), gain);
     }
     Ok(judged)

@@ -1,4 +1,4 @@
-//! Files as documents.
+//! Finds and reads files as documents.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,16 @@ use serde_json::{Value, json};
 use super::{html, pdf};
 use crate::cli::error::CliError;
 
-/// More text is no document; the API takes 16 MiB at once.
-pub(super) const LARGEST_TEXT: u64 = 12 * 1024 * 1024;
+/// Larger texts are refused; the API accepts requests up to 16 MiB.
+pub(super) const MAX_TEXT_BYTES: u64 = 12 * 1024 * 1024;
 
-/// What there is to read, in a fixed order, and what there is not.
+/// The files to read, sorted, and the paths that were skipped.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundFiles {
     pub(super) files: Vec<PathBuf>,
     pub(super) skipped: Vec<String>,
 }
 
-/// The kinds that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -35,12 +34,12 @@ fn kind(path: &Path) -> Option<Kind> {
     }
 }
 
-/// Walks folders; a file that was named and cannot be read is told, one that lies beside others is passed over.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
-    let mut found = Found::default();
+/// Finds files, also in folders. A named file of an unknown kind is reported as skipped; such a file in a folder is ignored.
+pub(super) fn find(paths: &[PathBuf]) -> Result<FoundFiles, CliError> {
+    let mut found = FoundFiles::default();
     for path in paths {
-        let about = std::fs::metadata(path).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
-        if about.is_dir() {
+        let metadata = std::fs::metadata(path).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
+        if metadata.is_dir() {
             walk(path, &mut found);
         } else if kind(path).is_some() {
             found.files.push(path.clone());
@@ -53,19 +52,19 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
     Ok(found)
 }
 
-fn walk(folder: &Path, found: &mut Found) {
+fn walk(folder: &Path, found: &mut FoundFiles) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => return found.skipped.push(format!("{}: {error}", folder.display())),
     };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());
-        // A link may lead round in a circle; a hidden file is no document.
-        let Ok(about) = entry.file_type() else { continue };
-        if name.to_string_lossy().starts_with('.') || about.is_symlink() {
+        // Links may form a cycle, and hidden files are not documents.
+        let Ok(metadata) = entry.file_type() else { continue };
+        if name.to_string_lossy().starts_with('.') || metadata.is_symlink() {
             continue;
         }
-        if about.is_dir() {
+        if metadata.is_dir() {
             walk(&path, found);
         } else if kind(&path).is_some() {
             found.files.push(path);
@@ -73,7 +72,7 @@ fn walk(folder: &Path, found: &mut Found) {
     }
 }
 
-/// A file as the API takes it. A PDF is read by `program`, which is this binary.
+/// Reads a file as a document of the API. `program`, this binary, reads PDFs in its own process.
 pub(super) async fn read(program: &Path, path: &Path) -> Result<Value, String> {
     let (title, text) = match kind(path) {
         Some(Kind::Html) => html::text(&plain(path)?),
@@ -84,7 +83,7 @@ pub(super) async fn read(program: &Path, path: &Path) -> Result<Value, String> {
         Some(Kind::Text) | None => (None, plain(path)?),
     };
     if text.trim().is_empty() {
-        return Err("it holds no text".to_owned());
+        return Err("it contains no text".to_owned());
     }
     let first_heading = || text.lines().find_map(|line| line.strip_prefix("# ")).map(|heading| heading.trim().to_owned());
     let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -94,9 +93,9 @@ pub(super) async fn read(program: &Path, path: &Path) -> Result<Value, String> {
 }
 
 fn plain(path: &Path) -> Result<String, String> {
-    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if about.len() > LARGEST_TEXT {
-        return Err(format!("it is larger than {} MiB; split it", LARGEST_TEXT >> 20));
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if metadata.len() > MAX_TEXT_BYTES {
+        return Err(format!("it is larger than {} MiB; split it", MAX_TEXT_BYTES >> 20));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8; save it as UTF-8".to_owned())?;
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn folders_are_walked_in_order_and_strangers_passed_over() {
+    async fn folders_are_walked_in_order_and_other_files_ignored() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
         for (name, text) in [("z.md", "# Title\n\nText"), ("b/a.txt", "Plain"), (".hidden.md", "x"), ("c.bin", "x"), ("d.pdf", "x")] {
@@ -118,13 +117,13 @@ mod tests {
         let names: Vec<_> =
             found.files.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["b/a.txt", "d.pdf", "z.md"]);
-        assert!(found.skipped.is_empty(), "a stranger in a folder is nobody's mistake");
-        let stranger = find(&[folder.path().join("c.bin")]).unwrap();
-        assert_eq!((stranger.files.len(), stranger.skipped.len()), (0, 1), "one that was named is told");
-        let nobody = Path::new("no-program");
-        let document = read(nobody, &folder.path().join("z.md")).await.unwrap();
+        assert!(found.skipped.is_empty(), "an unknown file in a folder is ignored");
+        let unknown = find(&[folder.path().join("c.bin")]).unwrap();
+        assert_eq!((unknown.files.len(), unknown.skipped.len()), (0, 1), "a named one is reported");
+        let no_program = Path::new("no-program");
+        let document = read(no_program, &folder.path().join("z.md")).await.unwrap();
         assert_eq!((document["title"].as_str(), document["text"].as_str()), (Some("Title"), Some("# Title\n\nText")));
-        assert_eq!(read(nobody, &folder.path().join("b/a.txt")).await.unwrap()["title"], "a");
+        assert_eq!(read(no_program, &folder.path().join("b/a.txt")).await.unwrap()["title"], "a");
         assert!(find(&[folder.path().join("none")]).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! The text of an HTML page, as Markdown as far as chunks need it: headings, paragraphs, lists.
+//! Extracts the text of an HTML page as simple Markdown: headings, paragraphs, lists.
 //!
-//! No parser of the standard's size: what is looked for is text between tags, and a broken page only costs some of it.
+//! This is not a full HTML parser: it collects the text between tags. A malformed page loses some of its text.
 
-/// Tags whose content nobody reads.
-const SILENT: [&str; 7] = ["script", "style", "noscript", "template", "svg", "nav", "head"];
+/// Tags whose content is not text for readers.
+const SKIPPED: [&str; 7] = ["script", "style", "noscript", "template", "svg", "nav", "head"];
 /// Tags that end a paragraph.
 const BLOCKS: [&str; 22] = [
     "p",
@@ -30,7 +30,7 @@ const BLOCKS: [&str; 22] = [
     "summary",
 ];
 
-/// The title, and the text.
+/// The title and the text.
 pub(super) fn text(page: &str) -> (Option<String>, String) {
     let title = between(page, "<title", "</title").map(|title| decode(&title).split_whitespace().collect::<Vec<_>>().join(" "));
     let mut out = String::with_capacity(page.len() / 2);
@@ -46,7 +46,7 @@ pub(super) fn text(page: &str) -> (Option<String>, String) {
         let (name, closing) = tag(&rest[1..end]);
         let self_closed = rest[..end].ends_with('/');
         rest = &rest[end + 1..];
-        if SILENT.contains(&name.as_str()) && !closing && !self_closed {
+        if SKIPPED.contains(&name.as_str()) && !closing && !self_closed {
             rest = after_close(rest, &name);
             continue;
         }
@@ -81,9 +81,9 @@ fn tag(inside: &str) -> (String, bool) {
 }
 
 fn after_close<'a>(rest: &'a str, name: &str) -> &'a str {
-    let wanted = format!("</{name}");
+    let end_tag = format!("</{name}");
     let lower = rest.to_ascii_lowercase();
-    lower.find(&wanted).and_then(|at| rest[at..].find('>').map(|end| &rest[at + end + 1..])).unwrap_or("")
+    lower.find(&end_tag).and_then(|at| rest[at..].find('>').map(|end| &rest[at + end + 1..])).unwrap_or("")
 }
 
 fn between(page: &str, open: &str, close: &str) -> Option<String> {
@@ -94,7 +94,7 @@ fn between(page: &str, open: &str, close: &str) -> Option<String> {
     Some(page[start..end].to_owned())
 }
 
-/// Texts with one blank between them, as a browser shows them.
+/// Appends words with one space between them, as a browser shows them.
 fn push_words(out: &mut String, text: &str) {
     let leads = text.starts_with(char::is_whitespace);
     for (nth, word) in text.split_whitespace().enumerate() {
@@ -121,7 +121,7 @@ fn tidy(text: &str) -> String {
     out.trim().to_owned()
 }
 
-/// The entities people use; others stay as they are.
+/// Replaces the common entities; others stay unchanged.
 fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -189,7 +189,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn a_page_as_its_reader_sees_it() {
+    fn a_page_becomes_markdown() {
         let page = "<!doctype html><html><head><title>Meilen &amp; mehr</title><style>p{}</style></head><body><script>var x = '<p>no</p>';</script>\
             <h1>Verfall</h1><p>Meilen verfallen\n nach <b>36</b> Monaten.</p><!-- <p>hidden</p> --><ul><li>Gold</li><li>Silber</li></ul>\
             <table><tr><td>A</td><td>B</td></tr></table>Gr&uuml;&szlig;e &unknown; &#8364;</body></html>";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_page_costs_only_itself() {
+    fn a_malformed_page_does_not_panic() {
         for page in ["<", "<p", "a < b", "<script>never closed", "</", "&", "<title>", "<!-- x"] {
             let _ = text(page);
         }

@@ -1,8 +1,8 @@
-//! The text of a PDF file.
+//! Extracts the text of a PDF file.
 //!
-//! A PDF is a program somebody else wrote: reading one may fail in every way a program can, also by eating all memory or never ending.
-//! So a second process of this very binary reads it (`werkruf knowledge read-pdf`), within bounds of memory and time. Whatever becomes of
-//! that process, the files after it are read, and the person is told what to do with this one.
+//! A PDF is untrusted input: reading one may crash, use all memory or never end. So a second process of this binary reads it
+//! (`werkruf knowledge read-pdf`), with limits on memory and time. If that process fails, the error says what to do with the
+//! file, and the other files are still read.
 
 mod joining;
 mod layout;
@@ -19,75 +19,75 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use super::files::LARGEST_TEXT;
+use super::files::MAX_TEXT_BYTES;
 
 /// Pictures make a PDF large, not its text.
-pub(super) const LARGEST: u64 = 64 * 1024 * 1024;
-/// What reading one may take of memory, the file itself included.
-const MOST_MEMORY: u64 = 1024 * 1024 * 1024;
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Text as JSON; every letter may be escaped.
-const LONGEST_ANSWER: u64 = 6 * LARGEST_TEXT + 64 * 1024;
+pub(super) const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// The memory limit of the reading process, the file itself included.
+const MAX_MEMORY: u64 = 1024 * 1024 * 1024;
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The output is text as JSON, in which every character may be escaped.
+const MAX_OUTPUT_BYTES: u64 = 6 * MAX_TEXT_BYTES + 64 * 1024;
 
-/// What a PDF says.
+/// The text of a PDF.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PdfText {
-    /// As its author named it.
+    /// The title in the metadata.
     pub(super) title: Option<String>,
-    /// Paragraphs with a blank line between them; a page ends one.
+    /// Paragraphs with a blank line between them. A paragraph never spans two pages.
     pub(super) text: String,
 }
 
-/// Why there is no text, and what to do about it.
+/// Why no text could be read. The messages say what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PdfFault {
     #[error("{0}")]
     Unreadable(String),
-    #[error("it is larger than {} MiB; split it, or make its pictures smaller", LARGEST >> 20)]
+    #[error("it is larger than {} MiB; split it, or make its pictures smaller", MAX_FILE_BYTES >> 20)]
     TooLarge,
-    #[error("it is no PDF, or a damaged one; open it, save it anew (or `qpdf IN.pdf OUT.pdf`) and add that")]
+    #[error("it is not a PDF, or damaged; open it, save it again (or `qpdf IN.pdf OUT.pdf`) and add that")]
     Broken,
-    #[error("its end is missing; fetch it again, it was not copied as a whole")]
+    #[error("its end is missing; copy or download it again")]
     CutOff,
     #[error("it is protected by a password; save it without one (or `qpdf --decrypt --password=… IN.pdf OUT.pdf`) and add that")]
     Encrypted,
-    #[error("its pages are pictures without text; let a text recognition read them (such as `ocrmypdf IN.pdf OUT.pdf`) and add that")]
+    #[error("its pages are pictures without text; run text recognition on it (such as `ocrmypdf IN.pdf OUT.pdf`) and add that")]
     NoText,
-    #[error("its fonts do not say which letters they draw; let a text recognition read it (such as `ocrmypdf --force-ocr IN.pdf OUT.pdf`)")]
+    #[error("its fonts do not say which characters they draw; run text recognition on it (such as `ocrmypdf --force-ocr IN.pdf OUT.pdf`)")]
     NoLetters,
-    #[error("it holds more than {} MiB of text; split it", LARGEST_TEXT >> 20)]
+    #[error("it contains more than {} MiB of text; split it", MAX_TEXT_BYTES >> 20)]
     TooMuchText,
-    #[error("reading it takes more than {} seconds; split it, or save it anew (`qpdf IN.pdf OUT.pdf`)", PATIENCE.as_secs())]
+    #[error("reading it takes more than {} seconds; split it, or save it again (`qpdf IN.pdf OUT.pdf`)", TIMEOUT.as_secs())]
     TooSlow,
-    #[error("reading it takes more than {} MiB of memory, or ended badly; save it anew (`qpdf IN.pdf OUT.pdf`) or split it", MOST_MEMORY >> 20)]
+    #[error("reading it takes more than {} MiB of memory, or crashed; save it again (`qpdf IN.pdf OUT.pdf`) or split it", MAX_MEMORY >> 20)]
     TooHeavy,
 }
 
-/// What the reading process says.
+/// The output of the reading process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Read {
+enum ReaderOutput {
     Text(PdfText),
     Fault(PdfFault),
 }
 
-/// Has `program`, this binary, read a PDF.
+/// Reads a PDF in a process of `program`, which is this binary.
 pub(super) async fn text(program: &Path, file: &Path) -> Result<PdfText, PdfFault> {
-    text_within(PATIENCE, program, file).await
+    text_within(TIMEOUT, program, file).await
 }
 
-async fn text_within(patience: Duration, program: &Path, file: &Path) -> Result<PdfText, PdfFault> {
+async fn text_within(timeout: Duration, program: &Path, file: &Path) -> Result<PdfText, PdfFault> {
     let unreadable = |error: std::io::Error| PdfFault::Unreadable(error.to_string());
-    if std::fs::metadata(file).map_err(unreadable)?.len() > LARGEST {
+    if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_FILE_BYTES {
         return Err(PdfFault::TooLarge);
     }
     let mut child = Command::new(program)
         .args(["knowledge", "read-pdf", "--"])
         .arg(file)
-        // It needs no secret, and its last words are for nobody.
+        // The process needs no secrets.
         .env_clear()
-        // In KiB. The allocator reserves a whole gibibyte at once otherwise, and the bound on memory would count it.
+        // In KiB. Otherwise the allocator reserves 1 GiB at once, which would count against the memory limit.
         .env("MIMALLOC_ARENA_RESERVE", "32768")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -95,36 +95,36 @@ async fn text_within(patience: Duration, program: &Path, file: &Path) -> Result<
         .kill_on_drop(true)
         .spawn()
         .map_err(unreadable)?;
-    let mut answer = Vec::new();
-    let listening = async {
+    let mut output = Vec::new();
+    let reading = async {
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+            stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
         }
         child.wait().await
     };
-    // Dropped with the child, which dies with it.
-    let Ok(ended) = tokio::time::timeout(patience, listening).await else { return Err(PdfFault::TooSlow) };
+    // On a timeout the future drops the child, which kills the process.
+    let Ok(ended) = tokio::time::timeout(timeout, reading).await else { return Err(PdfFault::TooSlow) };
     ended.map_err(unreadable)?;
-    match serde_json::from_slice(&answer) {
-        Ok(Read::Text(text)) => Ok(text),
-        Ok(Read::Fault(fault)) => Err(fault),
-        // It did not come to an answer.
+    match serde_json::from_slice(&output) {
+        Ok(ReaderOutput::Text(text)) => Ok(text),
+        Ok(ReaderOutput::Fault(fault)) => Err(fault),
+        // The process ended without complete output.
         Err(_) => Err(PdfFault::TooHeavy),
     }
 }
 
-/// The reading process: its answer as JSON.
-pub(super) fn answer(file: &Path) -> String {
+/// The main function of the reading process: its output as JSON.
+pub(super) fn reader_output(file: &Path) -> String {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, Rlimit, setrlimit};
-        let bound = |most| Rlimit { current: Some(most), maximum: Some(most) };
-        // Where they cannot be set the machine's own limits hold. A process that is meant to die leaves no image of its memory.
-        let _ = setrlimit(Resource::Data, bound(MOST_MEMORY));
-        let _ = setrlimit(Resource::Core, bound(0));
+        let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+        // If the limits cannot be set, those of the system apply. The process may be killed on purpose, so it writes no core dump.
+        let _ = setrlimit(Resource::Data, limit(MAX_MEMORY));
+        let _ = setrlimit(Resource::Core, limit(0));
     }
     let read = std::fs::read(file).map_err(|error| PdfFault::Unreadable(error.to_string())).and_then(pages::read);
-    let read = read.map_or_else(Read::Fault, Read::Text);
+    let read = read.map_or_else(ReaderOutput::Fault, ReaderOutput::Text);
     serde_json::to_string(&read).unwrap_or_default()
 }
 
@@ -134,21 +134,21 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a reading process that does this.
+    /// Runs a reading process that executes this script.
     async fn with_reader(script: &str, size: u64) -> Result<PdfText, PdfFault> {
         let folder = tempfile::tempdir().unwrap();
         let (program, file) = (folder.path().join("reader"), folder.path().join("a.pdf"));
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         std::fs::File::create(&file).unwrap().set_len(size).unwrap();
-        // Long enough for a busy machine; only one of the readers uses it up.
+        // Long enough for a busy machine; only the sleeping script uses the whole time.
         text_within(Duration::from_secs(if script.contains("sleep") { 1 } else { 60 }), &program, &file).await
     }
 
     #[tokio::test]
-    async fn whatever_becomes_of_the_reader_there_is_an_answer() {
-        let said = r#"printf '{"text":{"title":null,"text":"%s"}}' "$1 $2""#;
-        assert_eq!(with_reader(said, 9).await.unwrap().text, "knowledge read-pdf");
+    async fn every_failure_of_the_reader_is_reported() {
+        let working = r#"printf '{"text":{"title":null,"text":"%s"}}' "$1 $2""#;
+        assert_eq!(with_reader(working, 9).await.unwrap().text, "knowledge read-pdf");
         for (script, fault) in [
             ("kill -9 $$", PdfFault::TooHeavy),
             ("echo '{\"text\":'; exit 101", PdfFault::TooHeavy),
@@ -158,8 +158,8 @@ mod tests {
         ] {
             assert_eq!(with_reader(script, 9).await.unwrap_err(), fault, "{script}");
         }
-        assert_eq!(with_reader(said, LARGEST + 1).await.unwrap_err(), PdfFault::TooLarge);
-        let nobody = text(Path::new("/no/such/program"), Path::new("/no/such/file.pdf")).await;
-        assert!(matches!(nobody, Err(PdfFault::Unreadable(_))), "{nobody:?}");
+        assert_eq!(with_reader(working, MAX_FILE_BYTES + 1).await.unwrap_err(), PdfFault::TooLarge);
+        let missing = text(Path::new("/no/such/program"), Path::new("/no/such/file.pdf")).await;
+        assert!(matches!(missing, Err(PdfFault::Unreadable(_))), "{missing:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! The Responses door.
+//! The Responses endpoints.
 
 mod answers;
+mod client;
 mod client_tools;
-mod kept;
 mod requests;
 mod resumed;
-mod talk;
+mod stored;

@@ -1,4 +1,4 @@
-//! Bodies as clients really send them. They lie beside the project and are replayed where they are.
+//! Recorded request bodies of real clients. They are outside the repository and are replayed if they exist.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::Reply;
 
-use super::talk::ask;
-use crate::support::{House, Stream, body};
+use super::client::send;
+use crate::support::{Stream, TestServer, body};
 
 #[tokio::test]
 async fn no_recorded_request_is_refused() {
@@ -17,19 +17,19 @@ async fn no_recorded_request_is_refused() {
     names.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("responses-"));
     names.sort();
     assert!(names.len() > 50);
-    let house = House::open().await;
-    house.model.script_fn(|_| Reply::text("Well."));
+    let server = TestServer::open().await;
+    server.model.script_fn(|_| Reply::text("Well."));
     for path in names {
         let mut request: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let stateful = request.get("previous_response_id").or_else(|| request.get("conversation")).is_some_and(|name| !name.is_null());
         if stateful {
-            assert_eq!(ask(&house, 3, request.clone()).await.status(), 404, "{} names what we never had", path.display());
+            assert_eq!(send(&server, 3, request.clone()).await.status(), 404, "{} names an unknown response", path.display());
             request["previous_response_id"] = Value::Null;
             request["conversation"] = Value::Null;
         }
-        let response = ask(&house, 3, request.clone()).await;
+        let response = send(&server, 3, request.clone()).await;
         if request["input"] == json!([]) {
-            assert_eq!(response.status(), 400, "{}: without the past there is no question in it", path.display());
+            assert_eq!(response.status(), 400, "{}: without a history it has no message", path.display());
             continue;
         }
         assert_eq!(response.status(), 200, "{}", path.display());

@@ -1,9 +1,9 @@
-//! One line after the other, as they were before somebody set them.
+//! Joins the lines of a paragraph and undoes hyphenation.
 
-/// Texts before which a hyphen stays one: "Hin- und Rückflug", "pre- and postpaid".
+/// Words before which a hyphen is kept: "Hin- und Rückflug", "pre- and postpaid".
 const PAIRING: [&str; 12] = ["und", "oder", "bzw.", "beziehungsweise", "sowie", "bis", "and", "or", "to", "y", "o", "u"];
 
-/// Puts a line behind a paragraph. A word that was divided becomes one again.
+/// Appends a line to a paragraph and rejoins a hyphenated word.
 pub(super) fn join(paragraph: &mut String, line: &str) {
     let before = paragraph.strip_suffix('-').and_then(|word| word.chars().next_back()).filter(|letter| letter.is_alphanumeric());
     let begins = line.chars().next().filter(|letter| letter.is_alphanumeric());
@@ -12,7 +12,7 @@ pub(super) fn join(paragraph: &mut String, line: &str) {
         (Some(end), Some(begin)) if end.is_alphabetic() && begin.is_lowercase() => {
             paragraph.pop();
         }
-        // "Nord-Süd", "LH-441": the hyphen belongs to the word.
+        // "Nord-Süd", "LH-441": the hyphen is part of the word.
         (Some(_), Some(_)) => {}
         _ => paragraph.push(' '),
     }
@@ -24,7 +24,7 @@ mod tests {
     use super::join;
 
     #[test]
-    fn divided_words_become_one() {
+    fn hyphenated_words_are_rejoined() {
         for (lines, whole) in [
             (["Die Meilen ver-", "fallen bald."], "Die Meilen verfallen bald."),
             (["Hin-", "und Rückflug"], "Hin- und Rückflug"),

@@ -1,51 +1,51 @@
-//! Lines as paragraphs.
+//! Groups lines into paragraphs.
 //!
-//! What belongs together is seen by what a reader sees it by: distance, size of the letters, indents, short last lines. A break too many
-//! costs little, because short paragraphs are put into one chunk again; a break too few glues strangers together.
+//! The criteria are the line distance, the font size, indents and short last lines. One break too many costs little, because
+//! short paragraphs end up in one chunk anyway; a missing break joins unrelated text.
 
 use super::joining::join;
 use super::page::Line;
 
-/// Letters of another size begin another paragraph; in shares of the smaller.
+/// A larger ratio of font sizes begins a new paragraph.
 const SIZE: f64 = 1.15;
-/// A larger step than the page's usual one.
+/// A larger ratio to the page's usual line distance begins a new paragraph.
 const STEP: f64 = 1.3;
-/// In sizes of the letter.
+// The following are multiples of the font size.
 const SAME_ROW: f64 = 0.4;
 const INDENT: f64 = 0.8;
 const DEEPEST_INDENT: f64 = 6.0;
 const WIDEST_STEP: f64 = 2.2;
 const USUAL_STEP: f64 = 1.25;
-/// A line of less than this share of the page's width was ended on purpose.
+/// A line shorter than this share of the page's width was ended on purpose.
 const SHORT: f64 = 0.65;
 const FULL: f64 = 0.9;
 
-/// How a line stands to the one before it.
+/// How a line relates to the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// It goes on.
-    Goes,
-    /// A line of its own in the same paragraph.
+enum Relation {
+    /// The line continues the previous one.
+    Continues,
+    /// A new line in the same paragraph.
     Line,
     Paragraph,
 }
 
-/// What is usual on a page.
+/// The typical measures of a page.
 struct Usual {
-    /// From line to line, in sizes of the letter.
+    /// The distance between lines, as a multiple of the font size.
     step: f64,
     width: f64,
 }
 
-/// The paragraphs of a page. Inside one, a line break is one that was meant.
+/// The paragraphs of a page. A line break inside a paragraph is an intended one.
 pub(super) fn paragraphs(lines: &[Line]) -> Vec<String> {
     let usual = Usual::of(lines);
     let mut done: Vec<String> = Vec::new();
     let mut before: Option<&Line> = None;
     for line in lines {
-        match (before.map(|before| next(before, line, &usual)), done.last_mut()) {
-            (Some(Next::Goes), Some(paragraph)) => join(paragraph, &line.text),
-            (Some(Next::Line), Some(paragraph)) => {
+        match (before.map(|before| relation(before, line, &usual)), done.last_mut()) {
+            (Some(Relation::Continues), Some(paragraph)) => join(paragraph, &line.text),
+            (Some(Relation::Line), Some(paragraph)) => {
                 paragraph.push('\n');
                 paragraph.push_str(&line.text);
             }
@@ -56,52 +56,52 @@ pub(super) fn paragraphs(lines: &[Line]) -> Vec<String> {
     done
 }
 
-fn next(before: &Line, line: &Line, usual: &Usual) -> Next {
+fn relation(before: &Line, line: &Line, usual: &Usual) -> Relation {
     let size = before.size.max(line.size);
-    if before.toward.dot(line.toward) < 0.99 || size > SIZE * before.size.min(line.size) {
-        return Next::Paragraph;
+    if before.direction.dot(line.direction) < 0.99 || size > SIZE * before.size.min(line.size) {
+        return Relation::Paragraph;
     }
-    let step = line.foot - before.foot;
+    let step = line.baseline - before.baseline;
     if step.abs() <= SAME_ROW * size {
-        // The cells of a row, in any order.
-        return Next::Goes;
+        // The cells of a table row, in any order.
+        return Relation::Continues;
     }
     let ended = before.text.ends_with(['.', '!', '?', ':', '…', ')', '"', '”', '“', '»']);
     if step < 0.0 {
-        // A new column; the sentence may go on in it.
-        let goes_on = !ended && line.text.starts_with(char::is_lowercase);
-        return if goes_on { Next::Goes } else { Next::Paragraph };
+        // A new column; the sentence may continue in it.
+        let continues = !ended && line.text.starts_with(char::is_lowercase);
+        return if continues { Relation::Continues } else { Relation::Paragraph };
     }
     if step > STEP * usual.step * size {
-        return Next::Paragraph;
+        return Relation::Paragraph;
     }
     if is_item(&line.text) {
-        return Next::Line;
+        return Relation::Line;
     }
     let hyphen = before.text.ends_with('-');
     let short = before.right - before.left < usual.width * SHORT;
     let indent = line.left - before.left;
     if ended && (before.right - before.left < usual.width * FULL || (INDENT * size..DEEPEST_INDENT * size).contains(&indent)) {
-        return Next::Paragraph;
+        return Relation::Paragraph;
     }
-    if short && !hyphen { Next::Line } else { Next::Goes }
+    if short && !hyphen { Relation::Line } else { Relation::Continues }
 }
 
 impl Usual {
     fn of(lines: &[Line]) -> Self {
         let steps = lines.windows(2).filter_map(|two| {
-            let step = (two[1].foot - two[0].foot) / two[0].size.max(two[1].size);
+            let step = (two[1].baseline - two[0].baseline) / two[0].size.max(two[1].size);
             (SAME_ROW..WIDEST_STEP).contains(&step).then_some(step)
         });
-        let step = at_share(steps.collect(), 0.5).unwrap_or(USUAL_STEP);
-        // Not the widest: one line may be off the page.
-        let width = at_share(lines.iter().map(|line| line.right - line.left).collect(), 0.9).unwrap_or(0.0);
+        let step = quantile(steps.collect(), 0.5).unwrap_or(USUAL_STEP);
+        // The 90th percentile instead of the maximum: a single line may extend beyond the page.
+        let width = quantile(lines.iter().map(|line| line.right - line.left).collect(), 0.9).unwrap_or(0.0);
         Self { step, width }
     }
 }
 
-/// The number that so many of them lie below.
-fn at_share(mut numbers: Vec<f64>, share: f64) -> Option<f64> {
+/// The quantile of these numbers.
+fn quantile(mut numbers: Vec<f64>, share: f64) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     let last = numbers.len().checked_sub(1)?;
     numbers.get((last as f64 * share).round() as usize).copied()

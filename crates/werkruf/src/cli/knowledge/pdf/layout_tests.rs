@@ -2,15 +2,15 @@ use hayro_interpret::kurbo::Vec2;
 
 use super::*;
 
-/// Lines of 10 points: where they begin and end, and how far down.
+/// Lines of 10 points, each with its left and right end and its baseline.
 fn lines(given: &[(f64, f64, f64, &str)]) -> Vec<Line> {
-    let line = |(left, right, foot, text): &(f64, f64, f64, &str)| Line {
+    let line = |(left, right, baseline, text): &(f64, f64, f64, &str)| Line {
         text: (*text).to_owned(),
         left: *left,
         right: *right,
-        foot: *foot,
+        baseline: *baseline,
         size: 10.0,
-        toward: Vec2::new(1.0, 0.0),
+        direction: Vec2::new(1.0, 0.0),
     };
     given.iter().map(line).collect()
 }
@@ -68,7 +68,7 @@ fn lists_rows_and_columns() {
 }
 
 #[test]
-fn other_letters_begin_anew_and_nothing_is_nothing() {
+fn another_font_size_begins_a_paragraph_and_no_lines_give_none() {
     let mut page = lines(&[(50.0, 200.0, 100.0, "Überschrift"), (50.0, 350.0, 114.0, "Der Text darunter.")]);
     page[0].size = 14.0;
     assert_eq!(paragraphs(&page), ["Überschrift", "Der Text darunter."]);

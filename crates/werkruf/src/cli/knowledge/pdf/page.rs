@@ -1,53 +1,53 @@
-//! What is drawn on a page, as lines of text.
+//! Turns the drawing operations of a page into lines of text.
 //!
-//! A PDF knows neither words nor lines, only letters at places. They are taken in the order in which they are drawn, which is the order
-//! they were written in; where the next letter stands says whether the word, the line or something else goes on.
+//! A PDF has no words and lines, only letters at positions. Letters are read in drawing order, which is the order of writing.
+//! The position of the next letter decides whether it continues the word, continues the line or begins a new line.
 
 use hayro_interpret::font::{Glyph, GlyphRun, PositionedGlyph};
 use hayro_interpret::hayro_cmap::BfString;
 use hayro_interpret::kurbo::{Affine, BezPath, Point, Vec2};
 use hayro_interpret::{BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask};
 
-/// Letters are drawn in thousandths of the font's size.
+/// Glyph coordinates are in thousandths of the font size.
 const UNITS: f64 = 1_000.0;
-/// In sizes of the letter: how far the foot of a letter may be off the line's (for footnote numbers), how far back it may reach (for accents
-/// and overprints), and from which gap on it begins a new word.
+/// Multiples of the font size: how far a letter's baseline may be off the line's (for footnote numbers), how far back a letter
+/// may start (for accents and overprints), and which gap begins a new word.
 const LIFT: f64 = 0.4;
 const BACK: f64 = 0.9;
 const BLANK: f64 = 0.15;
-/// Letters drawn twice so close to one another are one, made bold.
+/// The same letter drawn again within this distance is one letter in fake bold.
 const TWICE: f64 = 0.15;
 
-/// A line of text. Places are measured along its direction, and across it downwards.
+/// A line of text. `left` and `right` are measured along its direction, `baseline` downwards across it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Line {
     pub(super) text: String,
     pub(super) left: f64,
     pub(super) right: f64,
-    pub(super) foot: f64,
+    pub(super) baseline: f64,
     pub(super) size: f64,
-    pub(super) toward: Vec2,
+    pub(super) direction: Vec2,
 }
 
-/// A letter at its place.
+/// A letter at its position.
 #[derive(Debug, Clone, PartialEq)]
 struct Letter {
     text: String,
     left: f64,
     right: f64,
-    foot: f64,
+    baseline: f64,
     size: f64,
-    toward: Vec2,
+    direction: Vec2,
 }
 
-/// Listens to a page being drawn.
+/// A drawing device that collects text.
 #[derive(Debug, Default)]
 pub(super) struct PageText {
     lines: Vec<Line>,
-    /// What was drawn last, to see when it is drawn again.
+    /// The letters of the last run, to detect fake bold.
     last: Vec<Letter>,
     drawn: usize,
-    named: usize,
+    decoded: usize,
 }
 
 impl PageText {
@@ -56,12 +56,12 @@ impl PageText {
         self.drawn
     }
 
-    /// How many of them are known.
-    pub(super) const fn named(&self) -> usize {
-        self.named
+    /// How many of the drawn letters have a known character.
+    pub(super) const fn decoded(&self) -> usize {
+        self.decoded
     }
 
-    /// What is written on the page, in the order it was written in.
+    /// The lines of the page in drawing order.
     pub(super) fn into_lines(self) -> Vec<Line> {
         let mut lines = self.lines;
         for line in &mut lines {
@@ -73,33 +73,35 @@ impl PageText {
 
     fn put(&mut self, letter: &Letter) {
         let blank = letter.text.chars().all(char::is_whitespace);
-        if let Some(line) = self.lines.last_mut().filter(|line| line.goes_on_with(letter)) {
+        if let Some(line) = self.lines.last_mut().filter(|line| line.continues_with(letter)) {
             let gap = letter.left - line.right > BLANK * letter.size.min(line.size);
             if (gap || blank) && !line.text.ends_with(' ') {
                 line.text.push(' ');
             }
             if !blank {
                 line.text.push_str(&letter.text);
-                // A footnote's number does not make its line small.
+                // The number of a footnote must not reduce the font size of its line.
                 line.size = line.size.max(letter.size);
             }
             line.right = line.right.max(letter.right);
         } else if !blank {
-            let Letter { text, left, right, foot, size, toward } = letter.clone();
-            self.lines.push(Line { text, left, right, foot, size, toward });
+            let Letter { text, left, right, baseline, size, direction } = letter.clone();
+            self.lines.push(Line { text, left, right, baseline, size, direction });
         }
     }
 }
 
 impl Line {
-    fn goes_on_with(&self, letter: &Letter) -> bool {
+    fn continues_with(&self, letter: &Letter) -> bool {
         let size = self.size.max(letter.size);
-        self.toward.dot(letter.toward) > 0.99 && (letter.foot - self.foot).abs() <= LIFT * size && letter.left >= self.right - BACK * size
+        self.direction.dot(letter.direction) > 0.99
+            && (letter.baseline - self.baseline).abs() <= LIFT * size
+            && letter.left >= self.right - BACK * size
     }
 }
 
 impl Letter {
-    /// Where it stands; `None` where that is no place.
+    /// The letter's position; `None` if the numbers are not finite.
     fn at(glyph: &PositionedGlyph<'_>, transform: Affine, text: String) -> Option<Self> {
         let placed = transform * glyph.transform();
         let (origin, along) = (placed * Point::ORIGIN, placed * Point::new(UNITS, 0.0) - placed * Point::ORIGIN);
@@ -108,17 +110,17 @@ impl Letter {
             Glyph::Outline(outline) => outline.advance_width(),
             Glyph::Type3(drawn) => drawn.advance_width(),
         };
-        // Half of its height where a letter does not know its width.
+        // Half of the height for a letter without a width.
         let width = advance.map_or(0.5 * along.hypot(), |width| f64::from(width) / UNITS * along.hypot());
-        let toward = along.normalize();
-        let (left, foot) = (origin.to_vec2().dot(toward), Vec2::new(-toward.y, toward.x).dot(origin.to_vec2()));
-        let sound = [left, foot, width, size].iter().all(|number| number.is_finite()) && size > 0.0;
-        sound.then(|| Self { text, left, right: left + width.max(0.0), foot, size, toward })
+        let direction = along.normalize();
+        let (left, baseline) = (origin.to_vec2().dot(direction), Vec2::new(-direction.y, direction.x).dot(origin.to_vec2()));
+        let valid = [left, baseline, width, size].iter().all(|number| number.is_finite()) && size > 0.0;
+        valid.then(|| Self { text, left, right: left + width.max(0.0), baseline, size, direction })
     }
 
-    fn is_again(&self, other: &Self) -> bool {
+    fn is_same_letter(&self, other: &Self) -> bool {
         let near = TWICE * self.size;
-        self.text == other.text && (self.left - other.left).abs() < near && (self.foot - other.foot).abs() < near
+        self.text == other.text && (self.left - other.left).abs() < near && (self.baseline - other.baseline).abs() < near
     }
 }
 
@@ -127,12 +129,12 @@ impl<'a> Device<'a> for PageText {
         let mut letters = Vec::with_capacity(run.glyphs().len());
         for glyph in run.glyphs() {
             self.drawn += 1;
-            let Some(text) = glyph.as_unicode().map(spelled) else { continue };
-            self.named += 1;
+            let Some(text) = glyph.as_unicode().map(plain_characters) else { continue };
+            self.decoded += 1;
             letters.extend(Letter::at(glyph, props.transform, text));
         }
-        let again = letters.len() == self.last.len() && letters.iter().zip(&self.last).all(|(new, old)| new.is_again(old));
-        if !again {
+        let repeated = letters.len() == self.last.len() && letters.iter().zip(&self.last).all(|(new, old)| new.is_same_letter(old));
+        if !repeated {
             letters.iter().for_each(|letter| self.put(letter));
             self.last = letters;
         }
@@ -146,8 +148,8 @@ impl<'a> Device<'a> for PageText {
     fn pop_transparency_group(&mut self) {}
 }
 
-/// The letters somebody would type: ligatures apart, nothing that cannot be seen.
-fn spelled(letters: BfString) -> String {
+/// The characters as typed: without ligatures and invisible characters.
+fn plain_characters(letters: BfString) -> String {
     let mut text = String::new();
     let mut push = |letter: char| match letter {
         'ﬀ' => text.push_str("ff"),

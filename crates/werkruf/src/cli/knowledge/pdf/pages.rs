@@ -1,4 +1,4 @@
-//! A whole document: pages one after the other, without what stands on every one of them.
+//! Reads a whole document: its pages in order, with headers and footers kept only once.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, TransformE
 use super::layout::paragraphs;
 use super::page::PageText;
 use super::{PdfFault, PdfText};
-use crate::cli::knowledge::files::LARGEST_TEXT;
+use crate::cli::knowledge::files::MAX_TEXT_BYTES;
 
-/// A PDF says where it ends in its last lines.
+/// A PDF has its end marker within its last bytes.
 const TAIL: usize = 2_048;
-/// So many pages with the same first or last lines, and at least half of all, make them a header or a footer.
-const FEWEST_REPEATS: usize = 3;
+/// A first or last line on at least this many pages, and on at least half of all pages, is a header or a footer.
+const MIN_REPEATS: usize = 3;
 
-/// The text of these bytes.
+/// The text of a PDF file.
 pub(super) fn read(bytes: Vec<u8>) -> Result<PdfText, PdfFault> {
     if !bytes.iter().take(TAIL).copied().collect::<Vec<u8>>().windows(5).any(|five| five == b"%PDF-") {
         return Err(PdfFault::Broken);
     }
     let used = bytes.iter().rposition(|byte| !byte.is_ascii_whitespace() && *byte != 0).map_or(0, |last| last + 1);
     if !bytes[used.saturating_sub(TAIL)..used].windows(5).any(|five| five == b"%%EOF") {
-        // What is left could be read, and would be taken for all there is.
+        // The rest could be read, but would look like the complete document.
         return Err(PdfFault::CutOff);
     }
     let pdf = Pdf::new(bytes).map_err(|error| match error {
@@ -31,27 +31,27 @@ pub(super) fn read(bytes: Vec<u8>) -> Result<PdfText, PdfFault> {
         LoadPdfError::Invalid => PdfFault::Broken,
     })?;
     let cache = InterpreterCache::new();
-    let (mut pages, mut size, mut drawn, mut named) = (Vec::new(), 0, 0, 0);
+    let (mut pages, mut size, mut drawn, mut decoded) = (Vec::new(), 0, 0, 0);
     for page in pdf.pages().iter() {
         let transform = page.initial_transform(true).to_kurbo();
         let (width, height) = page.render_dimensions();
         let bounds = Rect::new(0.0, 0.0, width.into(), height.into());
         let mut context = Context::new(transform, bounds, &cache, pdf.xref(), InterpreterSettings::default());
-        let mut heard = PageText::default();
-        interpret_page(page, &mut context, &mut heard);
-        drawn += heard.drawn();
-        named += heard.named();
-        let found = paragraphs(&heard.into_lines());
-        size += found.iter().map(String::len).sum::<usize>();
-        if size as u64 > LARGEST_TEXT {
+        let mut page_text = PageText::default();
+        interpret_page(page, &mut context, &mut page_text);
+        drawn += page_text.drawn();
+        decoded += page_text.decoded();
+        let paragraphs = paragraphs(&page_text.into_lines());
+        size += paragraphs.iter().map(String::len).sum::<usize>();
+        if size as u64 > MAX_TEXT_BYTES {
             return Err(PdfFault::TooMuchText);
         }
-        pages.push(found);
+        pages.push(paragraphs);
     }
     if pages.is_empty() {
         return Err(PdfFault::Broken);
     }
-    if named * 2 < drawn {
+    if decoded * 2 < drawn {
         return Err(PdfFault::NoLetters);
     }
     leave_out_repeats(&mut pages);
@@ -62,30 +62,30 @@ pub(super) fn read(bytes: Vec<u8>) -> Result<PdfText, PdfFault> {
     Ok(PdfText { title: pdf.metadata().title.as_deref().and_then(title), text })
 }
 
-/// Headers and footers are said once: on every page they would be found by every question.
+/// Keeps headers and footers only once: on every page they would match too many searches.
 fn leave_out_repeats(pages: &mut [Vec<String>]) {
-    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut counts: HashMap<String, usize> = HashMap::new();
     for page in &*pages {
         for line in ends(page) {
-            *seen.entry(line).or_default() += 1;
+            *counts.entry(line).or_default() += 1;
         }
     }
-    let (mut said, enough) = (Vec::new(), FEWEST_REPEATS.max(pages.len().div_ceil(2)));
+    let (mut kept, enough) = (Vec::new(), MIN_REPEATS.max(pages.len().div_ceil(2)));
     for page in pages {
         let ends = ends(page);
         page.retain(|paragraph| {
             let line = without_numbers(paragraph);
-            let repeats = ends.contains(&line) && seen.get(&line).is_some_and(|count| *count >= enough);
-            let again = repeats && said.contains(&line);
-            if repeats && !again {
-                said.push(line);
+            let repeats = ends.contains(&line) && counts.get(&line).is_some_and(|count| *count >= enough);
+            let repeated = repeats && kept.contains(&line);
+            if repeats && !repeated {
+                kept.push(line);
             }
-            !again
+            !repeated
         });
     }
 }
 
-/// What stands first and last on a page, each once.
+/// The first and the last paragraph of a page, without duplicates.
 fn ends(page: &[String]) -> Vec<String> {
     let mut ends: Vec<String> = [page.first(), page.last()].into_iter().flatten().map(|line| without_numbers(line)).collect();
     ends.dedup();
@@ -96,7 +96,7 @@ fn without_numbers(line: &str) -> String {
     line.chars().filter(|letter| !letter.is_numeric()).collect()
 }
 
-/// UTF-16 where it says so, UTF-8 where it is, else as Latin-1, which is what the rest mostly is. Names of files are no titles.
+/// Decodes the title: UTF-16 with a byte order mark, else UTF-8 if valid, else Latin-1. File names do not count as titles.
 fn title(bytes: &[u8]) -> Option<String> {
     let wide = |from: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes[2..].as_chunks::<2>().0.iter().map(|two| from(*two)).collect();

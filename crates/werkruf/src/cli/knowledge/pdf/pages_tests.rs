@@ -8,7 +8,7 @@ fn text(pages: &[Vec<u8>]) -> String {
 }
 
 #[test]
-fn paragraphs_lines_and_divided_words() {
+fn paragraphs_lines_and_hyphenated_words() {
     let page = drawn(&[
         (72, 780, "Verfall der Prämien"),
         (72, 740, "Meilen verfallen, wenn sie nicht in sechs-"),
@@ -24,7 +24,7 @@ fn paragraphs_lines_and_divided_words() {
 }
 
 #[test]
-fn a_page_ends_a_paragraph_and_what_stands_on_every_page_is_said_once() {
+fn a_page_ends_a_paragraph_and_headers_are_kept_once() {
     let page = |number: usize, words: &str| {
         drawn(&[(72, 800, "Handbuch der Bonuspunkte"), (72, 700, words), (280, 40, &format!("Seite {number} von 4"))])
     };
@@ -39,21 +39,21 @@ fn a_page_ends_a_paragraph_and_what_stands_on_every_page_is_said_once() {
 }
 
 #[test]
-fn words_are_seen_by_their_distance() {
-    // Kerned by the writer, the second gap is a blank nobody wrote; then the same drawn again, a little aside, for bold letters.
+fn words_are_separated_by_their_distance() {
+    // The first gap is kerning, the second is wide enough for a space. Then the same text is drawn again, slightly moved, as fake bold.
     let page = b"BT /F 12 Tf 72 700 Td [(Bo) 20 (nus) -300 (punkte)] TJ 0.3 0 Td [(Bo) 20 (nus) -300 (punkte)] TJ ET".to_vec();
     assert_eq!(text(&[page]), "Bonus punkte");
 }
 
 #[test]
-fn a_turned_page_reads_the_same() {
+fn a_rotated_page_is_read_like_others() {
     let page = b"BT /F 12 Tf 0 1 -1 0 300 100 Tm (Quer gesetzt,) Tj 0 1 -1 0 314 100 Tm (zwei Zeilen.) Tj ET".to_vec();
     let read = text(&[page]);
     assert!(["Quer gesetzt, zwei Zeilen.", "Quer gesetzt,\nzwei Zeilen."].contains(&read.as_str()), "{read:?}");
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn unreadable_files_have_a_reason() {
     let whole = pdf(&[drawn(&[(72, 700, "Ein Satz.")])]);
     let picture = pdf(&[b"q 100 0 0 100 0 0 cm Q".to_vec()]);
     let locked = with_trailer(
@@ -81,11 +81,11 @@ fn what_cannot_be_read_says_why() {
 }
 
 #[test]
-fn fonts_without_names_for_their_letters() {
+fn fonts_without_character_names() {
     let nameless =
         "/ToUnicode 9 0 R /Encoding << /Differences [65 /g1 /g2 /g3 /g4] >> /FirstChar 65 /LastChar 68 /Widths [500 500 500 500]";
     let bytes = with_trailer(&[drawn(&[(72, 700, "ABCDABCD")])], nameless, "");
-    // The first of two encodings counts for some readers, the second for others: without the first there is only the nameless one.
+    // Some readers use the first of two encodings, some the second. Without the first, only the one without names is left.
     let bytes = String::from_utf8(bytes).unwrap().replacen("/Encoding /WinAnsiEncoding ", "", 1).into_bytes();
     assert_eq!(read(bytes).unwrap_err(), PdfFault::NoLetters);
 }
@@ -106,7 +106,7 @@ fn titles() {
     }
 }
 
-/// A file somebody damaged here and there.
+/// A file with random damage.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let lines = [(72, 700, "Ein Satz mit Umlauten: äöü."), (72, 686, "Noch einer.")];
     let whole = with_trailer(&[drawn(&lines), drawn(&lines)], "", "/Info << /Title (T) >>");
@@ -116,7 +116,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
         for (at, byte) in faults {
             bytes[at] = byte;
         }
-        // Every other one lacks a piece in the middle.
+        // Half of the files lack a piece in the middle.
         if cut % 2 == 0 {
             bytes.drain(cut / 2..cut);
         }
@@ -128,18 +128,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_bring_it_down(inside in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+    fn random_bytes_do_not_panic(inside in proptest::collection::vec(any::<u8>(), 0..2_000)) {
         let mut framed = b"%PDF-1.5\n".to_vec();
         framed.extend(&inside);
         framed.extend(b"\n%%EOF\n");
         let _ = read(inside.clone());
         let _ = read(framed);
-        // As what is drawn on a page.
+        // The bytes as the drawing operations of a page.
         let _ = read(pdf(&[inside]));
     }
 
     #[test]
-    fn no_damage_brings_it_down(bytes in damaged()) {
+    fn damaged_files_do_not_panic(bytes in damaged()) {
         let _ = read(bytes);
     }
 }

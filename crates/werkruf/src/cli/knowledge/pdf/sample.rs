@@ -1,11 +1,11 @@
 //! PDF files for tests, written by hand: one font, one stream per page, no compression.
 
-/// A file with these pages, each the drawing instructions of its text.
+/// A file with these pages, each given as drawing operations.
 pub(super) fn pdf(pages: &[Vec<u8>]) -> Vec<u8> {
     with_trailer(pages, "", "/Info << /Title (Bonusmeilen) >>")
 }
 
-/// The same, and an object more and what the trailer says of it.
+/// Like [`pdf`], with extra entries in the font and in the trailer.
 pub(super) fn with_trailer(pages: &[Vec<u8>], font_extra: &str, trailer: &str) -> Vec<u8> {
     let kids: Vec<String> = (0..pages.len()).map(|at| format!("{} 0 R", 4 + 2 * at)).collect();
     let mut objects: Vec<Vec<u8>> = vec![
@@ -24,21 +24,21 @@ pub(super) fn with_trailer(pages: &[Vec<u8>], font_extra: &str, trailer: &str) -
         content.extend(b"\nendstream");
         objects.push(content);
     }
-    let (mut file, mut places) = (b"%PDF-1.4\n".to_vec(), Vec::new());
+    let (mut file, mut offsets) = (b"%PDF-1.4\n".to_vec(), Vec::new());
     for (at, object) in objects.iter().enumerate() {
-        places.push(file.len());
+        offsets.push(file.len());
         file.extend(format!("{} 0 obj\n", at + 1).bytes());
         file.extend(object);
         file.extend(b"\nendobj\n");
     }
     let start = file.len();
-    file.extend(format!("xref\n0 {}\n0000000000 65535 f \n", places.len() + 1).bytes());
-    places.iter().for_each(|place| file.extend(format!("{place:010} 00000 n \n").bytes()));
-    file.extend(format!("trailer\n<< /Size {} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n", places.len() + 1).bytes());
+    file.extend(format!("xref\n0 {}\n0000000000 65535 f \n", offsets.len() + 1).bytes());
+    offsets.iter().for_each(|offset| file.extend(format!("{offset:010} 00000 n \n").bytes()));
+    file.extend(format!("trailer\n<< /Size {} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n", offsets.len() + 1).bytes());
     file
 }
 
-/// Draws lines of 12 points, each at its place from the left and from the bottom. Letters as Windows writes them.
+/// Draws lines of 12 points, each at its distance from the left and from the bottom, in Windows-1252.
 pub(super) fn drawn(lines: &[(i32, i32, &str)]) -> Vec<u8> {
     let mut content = b"BT /F 12 Tf\n".to_vec();
     for (left, bottom, text) in lines {
@@ -49,7 +49,7 @@ pub(super) fn drawn(lines: &[(i32, i32, &str)]) -> Vec<u8> {
                 '€' => content.push(0x80),
                 '–' => content.push(0x96),
                 '•' => content.push(0x95),
-                // Latin-1 is the rest of it.
+                // The other characters are the same in Latin-1.
                 letter => content.push(u8::try_from(u32::from(letter)).unwrap()),
             }
         }

@@ -4,19 +4,19 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
-use crate::support::{House, Stream, body, refusal};
+use crate::support::{Stream, TestServer, body, refusal};
 
 #[tokio::test]
 async fn lists_are_paged_both_ways() {
-    let house = House::open().await;
+    let server = TestServer::open().await;
     let mut made = Vec::new();
     for _ in 0..3 {
-        made.push(house.conversation(3).await);
+        made.push(server.conversation(3).await);
     }
-    house.conversation(4).await;
-    let key = house.key(Some(3), &["read"]).await;
+    server.conversation(4).await;
+    let key = server.key(Some(3), &["read"]).await;
     let list =
-        async |query: &str| body(house.with_key(&key, Method::GET, &format!("/api/conversations{query}")).send().await.unwrap()).await;
+        async |query: &str| body(server.with_key(&key, Method::GET, &format!("/api/conversations{query}")).send().await.unwrap()).await;
     let ids = |page: &Value| -> Vec<String> {
         page["conversations"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
     };
@@ -27,24 +27,24 @@ async fn lists_are_paged_both_ways() {
     assert_eq!((ids(&second), &second["next_after"]), (made[2..].to_vec(), &json!(null)));
     assert_eq!(ids(&list("?order=desc&limit=1").await), made[2..]);
     for query in ["?limit=0", "?limit=1001", "?order=up", "?after=x", "?limit=1&limit=2"] {
-        let response = house.with_key(&key, Method::GET, &format!("/api/conversations{query}")).send().await.unwrap();
+        let response = server.with_key(&key, Method::GET, &format!("/api/conversations{query}")).send().await.unwrap();
         assert_eq!(refusal(response).await, (400, "invalid_request".to_owned()), "{query}");
     }
-    let all = body(house.operator(Method::GET, "/api/conversations").send().await.unwrap()).await;
+    let all = body(server.operator(Method::GET, "/api/conversations").send().await.unwrap()).await;
     assert_eq!(ids(&all).len(), 4);
-    let four = body(house.operator(Method::GET, "/api/conversations?user_id=4").send().await.unwrap()).await;
+    let four = body(server.operator(Method::GET, "/api/conversations?user_id=4").send().await.unwrap()).await;
     assert_eq!(ids(&four).len(), 1);
-    let other = house.with_key(&key, Method::GET, "/api/conversations?user_id=4").send().await.unwrap();
+    let other = server.with_key(&key, Method::GET, "/api/conversations?user_id=4").send().await.unwrap();
     assert_eq!(refusal(other).await.0, 403);
 }
 
 #[tokio::test]
 async fn messages_have_every_column_and_json_as_json() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1})).with_id("call_x")]), Reply::text("One.")]);
-    let turn = body(house.chat(3, json!({"message": "one?"})).await).await;
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1})).with_id("call_x")]), Reply::text("One.")]);
+    let turn = body(server.chat(3, json!({"message": "one?"})).await).await;
     let path = format!("/api/conversations/{}/messages", turn["conversation_id"].as_str().unwrap());
-    let page = body(house.as_user(3, Method::GET, &format!("{path}?format=native")).send().await.unwrap()).await;
+    let page = body(server.as_user(3, Method::GET, &format!("{path}?format=native")).send().await.unwrap()).await;
     let messages = page["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
@@ -56,52 +56,52 @@ async fn messages_have_every_column_and_json_as_json() {
         assert!(message["metadata"].is_object());
         assert!(message["created_at"].as_str().unwrap().ends_with('Z'));
     }
-    let other = house.as_user(3, Method::GET, &format!("{path}?format=xml")).send().await.unwrap();
+    let other = server.as_user(3, Method::GET, &format!("{path}?format=xml")).send().await.unwrap();
     assert_eq!(refusal(other).await, (400, "invalid_request".to_owned()));
 }
 
 #[tokio::test]
-async fn state_is_merged_and_null_clears() {
-    let house = House::open().await;
-    let id = house.conversation(3).await;
+async fn state_is_merged_and_null_deletes_a_key() {
+    let server = TestServer::open().await;
+    let id = server.conversation(3).await;
     let path = format!("/api/conversations/{id}/state");
-    let patch = async |patch: Value| house.as_user(3, Method::PATCH, &path).json(&patch).send().await.unwrap();
+    let patch = async |patch: Value| server.as_user(3, Method::PATCH, &path).json(&patch).send().await.unwrap();
     assert_eq!(body(patch(json!({"a": 1, "b": {"x": 1}})).await).await, json!({"a": 1, "b": {"x": 1}}));
     assert_eq!(body(patch(json!({"a": null, "b": {"y": 2}})).await).await, json!({"b": {"y": 2}}));
-    assert_eq!(body(house.as_user(3, Method::GET, &path).send().await.unwrap()).await, json!({"b": {"y": 2}}));
+    assert_eq!(body(server.as_user(3, Method::GET, &path).send().await.unwrap()).await, json!({"b": {"y": 2}}));
     assert_eq!(refusal(patch(json!([1])).await).await, (400, "invalid_request".to_owned()));
 }
 
 #[tokio::test]
-async fn a_running_conversation_is_not_deleted_a_quiet_one_is_gone() {
-    let house = House::open().await;
+async fn a_conversation_is_deleted_only_while_no_turn_runs() {
+    let server = TestServer::open().await;
     let gate = Gate::before_head();
-    house.model.script(vec![Reply::text("x").gate(gate.clone())]);
-    let mut stream = house.stream(3, json!({"message": "x"})).await;
+    server.model.script(vec![Reply::text("x").gate(gate.clone())]);
+    let mut stream = server.stream(3, json!({"message": "x"})).await;
     let init = stream.next().await.unwrap();
     gate.reached().await;
     let path = format!("/api/conversations/{}", init.data["conversation_id"].as_str().unwrap());
-    let busy = house.as_user(3, Method::DELETE, &path).send().await.unwrap();
+    let busy = server.as_user(3, Method::DELETE, &path).send().await.unwrap();
     assert_eq!(refusal(busy).await, (409, "turn_running".to_owned()));
     gate.open();
     stream.rest().await;
-    assert_eq!(house.as_user(3, Method::DELETE, &path).send().await.unwrap().status(), 204);
-    assert_eq!(refusal(house.as_user(3, Method::GET, &path).send().await.unwrap()).await.0, 404);
+    assert_eq!(server.as_user(3, Method::DELETE, &path).send().await.unwrap().status(), 204);
+    assert_eq!(refusal(server.as_user(3, Method::GET, &path).send().await.unwrap()).await.0, 404);
 }
 
 #[tokio::test]
-async fn events_resume_anywhere_without_a_gap_or_a_repeat() {
-    let house = House::open().await;
+async fn events_resume_at_every_position_without_gap_or_repeat() {
+    let server = TestServer::open().await;
     let gate = Gate::before_head();
-    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Good day.").gate(gate.clone())]);
-    let mut first = house.stream(3, json!({"message": "x"})).await;
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Good day.").gate(gate.clone())]);
+    let mut first = server.stream(3, json!({"message": "x"})).await;
     let init = first.next().await.unwrap();
     gate.reached().await;
     first.until("tool_finished").await;
     let path = format!("/api/conversations/{}/events", init.data["conversation_id"].as_str().unwrap());
     let mut streams = Vec::new();
     for after in 0..=3 {
-        let request = house.as_user(3, Method::GET, &format!("{path}?after={after}")).header("accept", "text/event-stream");
+        let request = server.as_user(3, Method::GET, &format!("{path}?after={after}")).header("accept", "text/event-stream");
         streams.push(Stream::new(request.send().await.unwrap()));
     }
     gate.open();
@@ -113,7 +113,7 @@ async fn events_resume_anywhere_without_a_gap_or_a_repeat() {
             events.iter().filter(|event| event.name == "assistant_token").map(|event| event.data["content"].as_str().unwrap()).collect();
         assert_eq!(text, "Good day.");
     }
-    let list = async |query: &str| house.as_user(3, Method::GET, &format!("{path}{query}")).send().await.unwrap();
+    let list = async |query: &str| server.as_user(3, Method::GET, &format!("{path}{query}")).send().await.unwrap();
     let page = body(list("?after=1&limit=2").await).await;
     let numbers: Vec<&Value> = page["events"].as_array().unwrap().iter().map(|event| &event["seq"]).collect();
     assert_eq!((numbers, &page["next_after"]), (vec![&json!(2), &json!(3)], &json!(3)));
@@ -123,6 +123,6 @@ async fn events_resume_anywhere_without_a_gap_or_a_repeat() {
     for bad in ["?after=x", "?after=-1"] {
         assert_eq!(refusal(list(bad).await).await, (400, "invalid_request".to_owned()));
     }
-    let bad = house.as_user(3, Method::GET, &path).header("last-event-id", "seven").send().await.unwrap();
+    let bad = server.as_user(3, Method::GET, &path).header("last-event-id", "seven").send().await.unwrap();
     assert_eq!(refusal(bad).await, (400, "invalid_request".to_owned()));
 }

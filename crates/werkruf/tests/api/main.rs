@@ -1,6 +1,6 @@
-//! The HTTP door, driven from outside: the whole app on a socket, a scripted model behind it.
+//! The HTTP API over a socket: the whole server with a scripted model.
 //!
-//! `cfg(test)` on the modules tells the lints that their helpers are tests too.
+//! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
 mod auth;
@@ -25,9 +25,9 @@ mod idempotency;
 #[cfg(test)]
 mod invoke;
 #[cfg(test)]
-mod keeping;
+mod maintenance;
 #[cfg(test)]
-mod provided;
+mod provider_items;
 #[cfg(test)]
 mod responses_model;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A listener with small bounds before a router made for tests.
+//! A listener with small limits and a router for tests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,53 +21,53 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use werkruf::listen::{Bounds, Listener};
 
-/// Nothing here takes longer unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// A test that takes longer than this hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Small times, roomy counts.
+/// A short time for heads, and high limits for the rest.
 pub fn bounds() -> Bounds {
-    let (head, long) = (Duration::from_millis(200), 2 * PATIENCE);
+    let (head, long) = (Duration::from_millis(200), 2 * TIMEOUT);
     Bounds { head, body: long, idle: long, stall: long, peer: long, connections: 1_000, per_address: 1_000 }
 }
 
-/// What the test's routes share.
+/// The state of the test routes.
 #[derive(Default)]
-pub struct Inside {
-    /// Bodies under way.
+pub struct RouteState {
+    /// The number of bodies being sent.
     pub floods: AtomicUsize,
     /// Lets `/held` answer.
     pub gate: Notify,
-    /// `/held` was asked.
-    pub asked: Notify,
+    /// `/held` was requested.
+    pub requested: Notify,
 }
 
 /// A running listener.
-pub struct Porch {
+pub struct TestListener {
     pub address: SocketAddr,
-    pub inside: Arc<Inside>,
+    pub state: Arc<RouteState>,
     pub stop: CancellationToken,
     pub serving: JoinHandle<()>,
     pub tasks: TaskTracker,
 }
 
-impl Porch {
+impl TestListener {
     pub async fn open(bounds: Bounds) -> Self {
-        let inside = Arc::new(Inside::default());
+        let state = Arc::new(RouteState::default());
         let router = Router::new()
             .route("/", get(|| async { "here" }))
             .route("/held", get(held))
             .route("/flood", get(flood))
-            .with_state(Arc::clone(&inside));
-        Self::open_with(bounds, router, inside).await
+            .with_state(Arc::clone(&state));
+        Self::open_with(bounds, router, state).await
     }
 
-    pub async fn open_with(bounds: Bounds, router: Router, inside: Arc<Inside>) -> Self {
+    pub async fn open_with(bounds: Bounds, router: Router, state: Arc<RouteState>) -> Self {
         let tasks = TaskTracker::new();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), bounds, tasks.clone()).await.unwrap();
         let address = listener.address().unwrap();
         let stop = CancellationToken::new();
         let serving = tasks.spawn(listener.serve(router, stop.clone()));
-        Self { address, inside, stop, serving, tasks }
+        Self { address, state, stop, serving, tasks }
     }
 
     pub async fn connect(&self) -> Client {
@@ -75,23 +75,23 @@ impl Porch {
     }
 }
 
-async fn held(State(inside): State<Arc<Inside>>) -> &'static str {
-    inside.asked.notify_one();
-    inside.gate.notified().await;
+async fn held(State(state): State<Arc<RouteState>>) -> &'static str {
+    state.requested.notify_one();
+    state.gate.notified().await;
     "at last"
 }
 
-/// A body without an end, as fast as it is taken.
-async fn flood(State(inside): State<Arc<Inside>>) -> Body {
-    inside.floods.fetch_add(1, Ordering::SeqCst);
-    let flood = Flood(inside);
+/// An endless body, as fast as the client reads.
+async fn flood(State(state): State<Arc<RouteState>>) -> Body {
+    state.floods.fetch_add(1, Ordering::SeqCst);
+    let flood = Flood(state);
     Body::from_stream(stream::unfold(flood, |flood| async move {
         let chunk = Bytes::from(vec![b'x'; 8 * 1024]);
         Some((Ok::<_, Infallible>(chunk), flood))
     }))
 }
 
-struct Flood(Arc<Inside>);
+struct Flood(Arc<RouteState>);
 
 impl Drop for Flood {
     fn drop(&mut self) {
@@ -99,7 +99,7 @@ impl Drop for Flood {
     }
 }
 
-/// A client that writes bytes and not requests.
+/// A client that writes raw bytes.
 pub struct Client(pub TcpStream);
 
 impl Client {
@@ -111,28 +111,28 @@ impl Client {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n")).await;
     }
 
-    /// Everything up to the end of the connection; a reset is an end as well.
+    /// Everything up to the end of the connection; a reset counts as the end.
     pub async fn rest(&mut self) -> String {
         let mut text = Vec::new();
-        let _ = timeout(PATIENCE, self.0.read_to_end(&mut text)).await.unwrap();
+        let _ = timeout(TIMEOUT, self.0.read_to_end(&mut text)).await.unwrap();
         String::from_utf8(text).unwrap()
     }
 
-    /// What comes, up to and with these words.
-    pub async fn until(&mut self, words: &str) -> String {
+    /// Reads up to and including this text.
+    pub async fn until(&mut self, expected: &str) -> String {
         let mut text = Vec::new();
         let reading = async {
-            while !String::from_utf8_lossy(&text).contains(words) {
+            while !String::from_utf8_lossy(&text).contains(expected) {
                 let read = self.0.read_buf(&mut text).await.unwrap();
-                assert_ne!(read, 0, "ended before {words:?}: {}", String::from_utf8_lossy(&text));
+                assert_ne!(read, 0, "ended before {expected:?}: {}", String::from_utf8_lossy(&text));
             }
         };
-        timeout(PATIENCE, reading).await.unwrap();
+        timeout(TIMEOUT, reading).await.unwrap();
         String::from_utf8(text).unwrap()
     }
 
-    /// Whether nothing at all comes for this long, not even the end.
-    pub async fn hears_nothing_for(&mut self, time: Duration) -> bool {
+    /// Whether nothing arrives for this long, not even the end of the connection.
+    pub async fn receives_nothing_for(&mut self, time: Duration) -> bool {
         timeout(time, self.0.read_u8()).await.is_err()
     }
 }

@@ -1,110 +1,110 @@
-//! Who gets in, and as whom.
+//! Authentication, and the user and tenant of a request.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_store::{KeyDigest, NewKey, Scopes};
 
-use crate::support::{ADMIN, House, body, refusal};
+use crate::support::{ADMIN, TestServer, body, refusal};
 
-/// Every operation of the document as method and path, with ids that belong to nobody.
+/// Every operation of the API document as method and path, with ids that do not exist.
 fn operations() -> Vec<(Method, String)> {
     let document: Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
-    let mut found = Vec::new();
+    let mut operations = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let path = path.replace("{id}", "00000000-0000-7000-8000-00000000ffff").replace("{name}", "test_echo");
-            found.push((method.to_ascii_uppercase().parse().unwrap(), path));
+            operations.push((method.to_ascii_uppercase().parse().unwrap(), path));
         }
     }
-    found
+    operations
 }
 
-const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
+const PUBLIC: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
 #[tokio::test]
-async fn nothing_but_health_answers_without_a_key_and_no_scope_opens_nothing() {
-    let house = House::open().await;
-    let scopeless = house.key(Some(3), &["act_as"]).await;
+async fn only_public_routes_answer_without_a_key_and_every_other_route_needs_a_scope() {
+    let server = TestServer::open().await;
+    let scopeless = server.key(Some(3), &["act_as"]).await;
     let operations = operations();
     assert!(operations.len() > 20);
     for (method, path) in operations {
-        let response = house.bare(method.clone(), &path).send().await.unwrap();
-        if OPEN.contains(&path.as_str()) {
+        let response = server.bare(method.clone(), &path).send().await.unwrap();
+        if PUBLIC.contains(&path.as_str()) {
             assert_eq!(response.status(), 200, "{path}");
             continue;
         }
         assert_eq!(refusal(response).await, (401, "unauthorized".to_owned()), "{method} {path}");
-        let response = house.with_key(&scopeless, method.clone(), &path).send().await.unwrap();
+        let response = server.with_key(&scopeless, method.clone(), &path).send().await.unwrap();
         assert_eq!(refusal(response).await, (403, "forbidden".to_owned()), "{method} {path}");
     }
-    let unknown = house.bare(Method::GET, "/api/nothing").send().await.unwrap();
+    let unknown = server.bare(Method::GET, "/api/nothing").send().await.unwrap();
     assert_eq!(refusal(unknown).await.0, 401);
 }
 
 #[tokio::test]
 async fn unknown_routes_and_methods_are_json() {
-    let house = House::open().await;
-    let unknown = house.operator(Method::GET, "/api/nothing").send().await.unwrap();
+    let server = TestServer::open().await;
+    let unknown = server.operator(Method::GET, "/api/nothing").send().await.unwrap();
     assert_eq!(refusal(unknown).await, (404, "unknown_route".to_owned()));
-    let wrong = house.operator(Method::DELETE, "/api/chat").send().await.unwrap();
+    let wrong = server.operator(Method::DELETE, "/api/chat").send().await.unwrap();
     assert_eq!(refusal(wrong).await, (405, "method_not_allowed".to_owned()));
-    let wrong = house.bare(Method::POST, "/healthz").send().await.unwrap();
+    let wrong = server.bare(Method::POST, "/healthz").send().await.unwrap();
     assert_eq!(refusal(wrong).await.0, 405);
-    let echoed = house.operator(Method::GET, "/api/tools").header("x-request-id", "mine-1").send().await.unwrap();
+    let echoed = server.operator(Method::GET, "/api/tools").header("x-request-id", "mine-1").send().await.unwrap();
     assert_eq!(echoed.headers()["x-request-id"], "mine-1");
-    let bad = house.operator(Method::GET, "/api/tools").header("x-request-id", "a b\"c").send().await.unwrap();
+    let bad = server.operator(Method::GET, "/api/tools").header("x-request-id", "a b\"c").send().await.unwrap();
     assert_ne!(bad.headers()["x-request-id"], "a b\"c");
 }
 
 #[tokio::test]
 async fn the_operator_names_tenant_and_user() {
-    let house = House::open().await;
+    let server = TestServer::open().await;
     let chat = |request: reqwest::RequestBuilder| async move { request.json(&json!({"message": "x"})).send().await.unwrap() };
-    let nobody = chat(house.operator(Method::POST, "/api/chat")).await;
-    assert_eq!(refusal(nobody).await, (403, "user_required".to_owned()));
-    let unknown = chat(house.as_user(999, Method::POST, "/api/chat")).await;
+    let without_user = chat(server.operator(Method::POST, "/api/chat")).await;
+    assert_eq!(refusal(without_user).await, (403, "user_required".to_owned()));
+    let unknown = chat(server.as_user(999, Method::POST, "/api/chat")).await;
     assert_eq!(refusal(unknown).await, (403, "unknown_user".to_owned()));
-    let stranger = chat(house.operator(Method::POST, "/api/chat").header("x-user-id", "ext:stranger")).await;
-    assert_eq!(refusal(stranger).await, (403, "unknown_user".to_owned()));
-    let nonsense = chat(house.operator(Method::POST, "/api/chat").header("x-user-id", "three")).await;
+    let external = chat(server.operator(Method::POST, "/api/chat").header("x-user-id", "ext:stranger")).await;
+    assert_eq!(refusal(external).await, (403, "unknown_user".to_owned()));
+    let nonsense = chat(server.operator(Method::POST, "/api/chat").header("x-user-id", "three")).await;
     assert_eq!(refusal(nonsense).await, (400, "invalid_request".to_owned()));
-    let nowhere = chat(house.as_user(1, Method::POST, "/api/chat").header("x-tenant-id", "nowhere")).await;
+    let nowhere = chat(server.as_user(1, Method::POST, "/api/chat").header("x-tenant-id", "nowhere")).await;
     assert_eq!(refusal(nowhere).await, (404, "unknown_tenant".to_owned()));
-    let by_id = chat(house.as_user(1, Method::POST, "/api/chat").header("x-tenant-id", "00000000-0000-7000-8000-000000000001")).await;
+    let by_id = chat(server.as_user(1, Method::POST, "/api/chat").header("x-tenant-id", "00000000-0000-7000-8000-000000000001")).await;
     assert_eq!(by_id.status(), 200);
-    let apikey = house.bare(Method::GET, "/api/tools").header("apikey", ADMIN).send().await.unwrap();
+    let apikey = server.bare(Method::GET, "/api/tools").header("apikey", ADMIN).send().await.unwrap();
     assert_eq!(apikey.status(), 200);
 }
 
 #[tokio::test]
 async fn a_key_is_its_user_unless_it_may_act_as_others() {
-    let house = House::open().await;
-    let own = house.key(Some(3), &["chat", "read"]).await;
-    let other = house.with_key(&own, Method::GET, "/api/conversations").header("x-user-id", "1").send().await.unwrap();
+    let server = TestServer::open().await;
+    let own = server.key(Some(3), &["chat", "read"]).await;
+    let other = server.with_key(&own, Method::GET, "/api/conversations").header("x-user-id", "1").send().await.unwrap();
     assert_eq!(refusal(other).await, (403, "forbidden".to_owned()));
-    let same = house.with_key(&own, Method::GET, "/api/conversations").header("x-user-id", "3").send().await.unwrap();
+    let same = server.with_key(&own, Method::GET, "/api/conversations").header("x-user-id", "3").send().await.unwrap();
     assert_eq!(same.status(), 200);
-    let backend = house.key(None, &["chat", "read", "act_as"]).await;
-    let nobody = house.with_key(&backend, Method::GET, "/api/conversations").send().await.unwrap();
-    assert_eq!(refusal(nobody).await, (403, "user_required".to_owned()));
-    let request = house.with_key(&backend, Method::POST, "/api/chat").header("x-user-id", "4").header("accept", "application/json");
+    let backend = server.key(None, &["chat", "read", "act_as"]).await;
+    let without_user = server.with_key(&backend, Method::GET, "/api/conversations").send().await.unwrap();
+    assert_eq!(refusal(without_user).await, (403, "user_required".to_owned()));
+    let request = server.with_key(&backend, Method::POST, "/api/chat").header("x-user-id", "4").header("accept", "application/json");
     assert_eq!(request.json(&json!({"message": "x"})).send().await.unwrap().status(), 200);
-    let four = house.with_key(&backend, Method::GET, "/api/conversations").header("x-user-id", "4").send().await.unwrap();
+    let four = server.with_key(&backend, Method::GET, "/api/conversations").header("x-user-id", "4").send().await.unwrap();
     let four = body(four).await;
     assert_eq!(four["conversations"].as_array().unwrap().len(), 1);
     assert_eq!(four["conversations"][0]["user_id"], "4");
-    let reader = house.key(Some(3), &["read"]).await;
-    let chat = house.with_key(&reader, Method::POST, "/api/chat").json(&json!({"message": "x"})).send().await.unwrap();
+    let reader = server.key(Some(3), &["read"]).await;
+    let chat = server.with_key(&reader, Method::POST, "/api/chat").json(&json!({"message": "x"})).send().await.unwrap();
     assert_eq!(refusal(chat).await, (403, "forbidden".to_owned()));
 }
 
 #[tokio::test]
-async fn what_belongs_to_others_is_not_there() {
-    let house = House::open().await;
-    let foreign = house.conversation(1).await;
-    let key = house.key(Some(3), &["chat", "read", "tools"]).await;
+async fn rows_of_other_users_are_not_found() {
+    let server = TestServer::open().await;
+    let foreign = server.conversation(1).await;
+    let key = server.key(Some(3), &["chat", "read", "tools"]).await;
     let turn = {
-        let events = house.operator(Method::GET, &format!("/api/conversations/{foreign}/events")).send().await.unwrap();
+        let events = server.operator(Method::GET, &format!("/api/conversations/{foreign}/events")).send().await.unwrap();
         body(events).await["events"][0]["turn_id"].as_str().unwrap().to_owned()
     };
     let nowhere = "00000000-0000-7000-8000-00000000ffff";
@@ -118,32 +118,32 @@ async fn what_belongs_to_others_is_not_there() {
         (Method::GET, "/api/turns/TURN"),
         (Method::POST, "/api/turns/TURN/cancel"),
     ] {
-        let ask = async |id: &str, turn: &str| {
+        let send = async |id: &str, turn: &str| {
             let path = path.replace("ID", id).replace("TURN", turn);
-            let request = house.with_key(&key, method.clone(), &path).header("x-request-id", "same");
+            let request = server.with_key(&key, method.clone(), &path).header("x-request-id", "same");
             let response = request.json(&json!({"a": 1})).send().await.unwrap();
             (response.status().as_u16(), response.text().await.unwrap())
         };
-        let hidden = ask(&foreign, &turn).await;
+        let hidden = send(&foreign, &turn).await;
         assert_eq!(hidden.0, 404, "{method} {path}");
-        assert_eq!(hidden, ask(nowhere, nowhere).await, "{method} {path}");
+        assert_eq!(hidden, send(nowhere, nowhere).await, "{method} {path}");
     }
-    let chat = house.with_key(&key, Method::POST, "/api/chat").json(&json!({"message": "x", "conversation_id": foreign})).send().await;
+    let chat = server.with_key(&key, Method::POST, "/api/chat").json(&json!({"message": "x", "conversation_id": foreign})).send().await;
     assert_eq!(refusal(chat.unwrap()).await, (404, "not_found".to_owned()));
-    let seen = house.as_user(3, Method::GET, &format!("/api/conversations/{foreign}")).send().await.unwrap();
-    assert_eq!(seen.status(), 200, "scope admin sees all");
+    let visible = server.as_user(3, Method::GET, &format!("/api/conversations/{foreign}")).send().await.unwrap();
+    assert_eq!(visible.status(), 200, "scope admin can read every row");
 }
 
 #[tokio::test]
 async fn keys_are_made_listed_deleted_and_expire() {
-    let house = House::open().await;
-    let make = async |request: Value| house.operator(Method::POST, "/api/keys").json(&request).send().await.unwrap();
+    let server = TestServer::open().await;
+    let make = async |request: Value| server.operator(Method::POST, "/api/keys").json(&request).send().await.unwrap();
     let made =
         body(make(json!({"user_id": 3, "scopes": ["chat", "read"], "name": "laptop", "expires_at": "2999-01-01T00:00:00Z"})).await).await;
     let key = made["key"].as_str().unwrap();
     assert_eq!((key.len(), &key[..3]), (46, "wk_"));
     assert_eq!((&made["user_id"], &made["scopes"]), (&json!("3"), &json!(["chat", "read"])));
-    let listed = body(house.operator(Method::GET, "/api/keys").send().await.unwrap()).await;
+    let listed = body(server.operator(Method::GET, "/api/keys").send().await.unwrap()).await;
     assert_eq!(listed["keys"][0]["id"], made["id"]);
     assert!(!listed.to_string().contains(key), "a key is shown once");
     assert_eq!(refusal(make(json!({"scopes": ["chef"]})).await).await, (400, "invalid_request".to_owned()));
@@ -152,20 +152,20 @@ async fn keys_are_made_listed_deleted_and_expire() {
     assert_eq!(refusal(make(json!({"scopes": ["read"], "user_id": 999})).await).await, (404, "unknown_user".to_owned()));
     assert_eq!(refusal(make(json!({"scopes": ["read"], "expires_at": "1999-01-01T00:00:00Z"})).await).await.0, 400);
     let path = format!("/api/keys/{}", made["id"].as_str().unwrap());
-    assert_eq!(house.with_key(key, Method::GET, "/api/conversations").send().await.unwrap().status(), 200);
-    assert_eq!(house.operator(Method::DELETE, &path).send().await.unwrap().status(), 204);
-    assert_eq!(refusal(house.operator(Method::DELETE, &path).send().await.unwrap()).await.0, 404);
-    assert_eq!(refusal(house.with_key(key, Method::GET, "/api/conversations").send().await.unwrap()).await.0, 401);
+    assert_eq!(server.with_key(key, Method::GET, "/api/conversations").send().await.unwrap().status(), 200);
+    assert_eq!(server.operator(Method::DELETE, &path).send().await.unwrap().status(), 204);
+    assert_eq!(refusal(server.operator(Method::DELETE, &path).send().await.unwrap()).await.0, 404);
+    assert_eq!(refusal(server.with_key(key, Method::GET, "/api/conversations").send().await.unwrap()).await.0, 401);
 }
 
 #[tokio::test]
-async fn an_expired_key_is_no_key() {
-    let house = House::open().await;
-    let demo = house.app.people().tenant("demo".to_owned()).await.unwrap().unwrap().id;
-    let now = house.app.clock.now();
+async fn an_expired_key_is_refused() {
+    let server = TestServer::open().await;
+    let demo = server.app.people().tenant("demo".to_owned()).await.unwrap().unwrap().id;
+    let now = server.app.clock.now();
     for (secret, seconds, status) in [("wk_old", -1, 401), ("wk_new", 3600, 200)] {
         let key = NewKey {
-            id: house.app.clock.new_id(),
+            id: server.app.clock.new_id(),
             tenant_id: demo,
             digest: KeyDigest::of(secret),
             user_id: Some("3".to_owned()),
@@ -174,52 +174,53 @@ async fn an_expired_key_is_no_key() {
             expires_at: Some(now + jiff::SignedDuration::from_secs(seconds)),
             created_at: now,
         };
-        house.app.people().create_key(key).await.unwrap();
-        assert_eq!(house.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");
+        server.app.people().create_key(key).await.unwrap();
+        assert_eq!(server.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");
     }
 }
 
 #[tokio::test]
-async fn another_tenants_rows_are_not_there_even_for_the_operator() {
-    let house = House::open().await;
-    let conversation = house.conversation(1).await;
-    let id = house.app.clock.new_id();
-    house.app.people().ensure_tenant(id, "other".to_owned(), house.app.clock.now()).await.unwrap();
+async fn rows_of_another_tenant_are_not_found_even_by_the_operator() {
+    let server = TestServer::open().await;
+    let conversation = server.conversation(1).await;
+    let id = server.app.clock.new_id();
+    server.app.people().ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
     let path = format!("/api/conversations/{conversation}");
-    let other = house.operator(Method::GET, &path).header("x-tenant-id", "other").send().await.unwrap();
+    let other = server.operator(Method::GET, &path).header("x-tenant-id", "other").send().await.unwrap();
     assert_eq!(refusal(other).await, (404, "not_found".to_owned()));
     let made =
-        house.operator(Method::POST, "/api/keys").json(&json!({"tenant": "other", "scopes": ["admin", "read"]})).send().await.unwrap();
+        server.operator(Method::POST, "/api/keys").json(&json!({"tenant": "other", "scopes": ["admin", "read"]})).send().await.unwrap();
     let made = body(made).await;
     assert_eq!(made["tenant_id"], id.to_string());
     let key = made["key"].as_str().unwrap();
-    assert_eq!(refusal(house.with_key(key, Method::GET, &path).send().await.unwrap()).await.0, 404);
-    let across = house.with_key(key, Method::GET, &path).header("x-tenant-id", "demo").send().await.unwrap();
+    assert_eq!(refusal(server.with_key(key, Method::GET, &path).send().await.unwrap()).await.0, 404);
+    let across = server.with_key(key, Method::GET, &path).header("x-tenant-id", "demo").send().await.unwrap();
     assert_eq!(refusal(across).await, (404, "unknown_tenant".to_owned()));
-    let reach = house.with_key(key, Method::POST, "/api/keys").json(&json!({"tenant": "demo", "scopes": ["read"]})).send().await.unwrap();
-    assert_eq!(refusal(reach).await, (404, "unknown_tenant".to_owned()));
+    let other_tenant =
+        server.with_key(key, Method::POST, "/api/keys").json(&json!({"tenant": "demo", "scopes": ["read"]})).send().await.unwrap();
+    assert_eq!(refusal(other_tenant).await, (404, "unknown_tenant".to_owned()));
 }
 
 #[tokio::test]
-async fn an_unknown_user_becomes_a_guest_where_the_house_says_so() {
-    let house = House::open_with("[auth]\nunknown_users = 'guest'\nguest_role = 'guest'\n").await;
+async fn an_unknown_user_becomes_a_guest_if_configured() {
+    let server = TestServer::open_with("[auth]\nunknown_users = 'guest'\nguest_role = 'guest'\n").await;
     let chat = async |user: &str| {
-        let request = house.operator(Method::POST, "/api/chat").header("x-user-id", user).header("accept", "application/json");
+        let request = server.operator(Method::POST, "/api/chat").header("x-user-id", user).header("accept", "application/json");
         request.json(&json!({"message": "hi"})).send().await.unwrap()
     };
     for user in ["ext:visitor-1", "ext:visitor-1", "77"] {
         assert_eq!(chat(user).await.status(), 200, "{user}");
     }
-    let list = body(house.operator(Method::GET, "/api/conversations").send().await.unwrap()).await;
+    let list = body(server.operator(Method::GET, "/api/conversations").send().await.unwrap()).await;
     let users: Vec<&str> = list["conversations"].as_array().unwrap().iter().map(|row| row["user_id"].as_str().unwrap()).collect();
     assert_eq!((users[0], users[2]), (users[1], "77"), "the same visitor is the same guest");
 }
 
 #[tokio::test]
-async fn a_preflight_needs_no_key_and_only_named_pages_may_read() {
-    let house = House::open().await;
+async fn a_preflight_needs_no_key_and_allows_only_configured_origins() {
+    let server = TestServer::open().await;
     let preflight = async |path: &str, origin: &str| {
-        let request = house.bare(Method::OPTIONS, path).header("origin", origin);
+        let request = server.bare(Method::OPTIONS, path).header("origin", origin);
         request
             .header("access-control-request-method", "POST")
             .header("access-control-request-headers", "authorization,idempotency-key")
@@ -241,33 +242,33 @@ async fn a_preflight_needs_no_key_and_only_named_pages_may_read() {
         assert_eq!((allowed.status().as_u16(), &allowed.headers()["access-control-allow-origin"]), (200, &origin), "{path}");
     }
     assert!(preflight("/api/chat", "https://evil.example").await.headers().get("access-control-allow-origin").is_none());
-    let real = house.operator(Method::GET, "/api/tools").header("origin", "https://app.example").send().await.unwrap();
+    let real = server.operator(Method::GET, "/api/tools").header("origin", "https://app.example").send().await.unwrap();
     let exposed = real.headers()["access-control-expose-headers"].to_str().unwrap();
     assert!(exposed.contains("x-conversation-id") && exposed.contains("x-tool-call-id"));
 }
 
 #[tokio::test]
-async fn ready_says_so_until_the_server_drains() {
-    let house = House::open().await;
-    let ready = body(house.bare(Method::GET, "/readyz").send().await.unwrap()).await;
+async fn the_server_is_ready_until_it_drains() {
+    let server = TestServer::open().await;
+    let ready = body(server.bare(Method::GET, "/readyz").send().await.unwrap()).await;
     assert_eq!((&ready["ready"], &ready["loops"]["writer"]["ok"]), (&json!(true), &json!(true)));
     assert_eq!(ready["loops"]["writer"]["last_progress_ms"], 0);
-    house.app.runtime.drain().await;
-    let draining = house.bare(Method::GET, "/readyz").send().await.unwrap();
+    server.app.runtime.drain().await;
+    let draining = server.bare(Method::GET, "/readyz").send().await.unwrap();
     assert_eq!(draining.status(), 503);
     assert_eq!(body(draining).await["ready"], false);
-    let refused = house.chat(1, json!({"message": "x"})).await;
+    let refused = server.chat(1, json!({"message": "x"})).await;
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(refusal(refused).await, (503, "server_busy".to_owned()));
 }
 
 #[tokio::test]
-async fn a_reload_takes_the_file_or_says_what_is_wrong() {
-    let house = House::open().await;
-    let good = house.operator(Method::POST, "/api/admin/reload").send().await.unwrap();
+async fn a_reload_applies_the_file_or_reports_its_faults() {
+    let server = TestServer::open().await;
+    let good = server.operator(Method::POST, "/api/admin/reload").send().await.unwrap();
     assert_eq!(body(good).await, json!({"reloaded": true}));
-    std::fs::write(house.folder.path().join("werkruf.toml"), "[limits]\nsteps = 'many'\n").unwrap();
-    let bad = house.operator(Method::POST, "/api/admin/reload").send().await.unwrap();
+    std::fs::write(server.folder.path().join("werkruf.toml"), "[limits]\nsteps = 'many'\n").unwrap();
+    let bad = server.operator(Method::POST, "/api/admin/reload").send().await.unwrap();
     assert_eq!(bad.status(), 422);
     let bad = body(bad).await;
     assert_eq!(bad["error"]["code"], "invalid_config");

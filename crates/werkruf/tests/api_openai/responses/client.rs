@@ -1,43 +1,43 @@
-//! What these tests do again and again.
+//! A client of the Responses endpoints.
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::support::{Event, House, Stream, body};
+use crate::support::{Event, Stream, TestServer, body};
 
 pub const PATH: &str = "/v1/responses";
 
-pub async fn ask(house: &House, user: i64, request: Value) -> Response {
-    house.as_user(user, Method::POST, PATH).json(&request).send().await.unwrap()
+pub async fn send(server: &TestServer, user: i64, request: Value) -> Response {
+    server.as_user(user, Method::POST, PATH).json(&request).send().await.unwrap()
 }
 
-/// A response that was answered.
-pub async fn answered(house: &House, request: Value) -> Value {
-    let response = ask(house, 3, request).await;
+/// The body of a successful response.
+pub async fn answered(server: &TestServer, request: Value) -> Value {
+    let response = send(server, 3, request).await;
     assert_eq!(response.status(), 200);
     body(response).await
 }
 
-pub async fn streamed(house: &House, mut request: Value) -> Stream {
+pub async fn streamed(server: &TestServer, mut request: Value) -> Stream {
     request["stream"] = json!(true);
-    Stream::new(ask(house, 3, request).await)
+    Stream::new(send(server, 3, request).await)
 }
 
-pub async fn get(house: &House, user: i64, path: &str) -> Response {
-    house.as_user(user, Method::GET, &format!("{PATH}/{path}")).send().await.unwrap()
+pub async fn get(server: &TestServer, user: i64, path: &str) -> Response {
+    server.as_user(user, Method::GET, &format!("{PATH}/{path}")).send().await.unwrap()
 }
 
-pub async fn resumed(house: &House, id: &str, after: u64) -> Stream {
-    Stream::new(get(house, 3, &format!("{id}?stream=true&starting_after={after}")).await)
+pub async fn resumed(server: &TestServer, id: &str, after: u64) -> Stream {
+    Stream::new(get(server, 3, &format!("{id}?stream=true&starting_after={after}")).await)
 }
 
-/// All texts of a response in one.
+/// The whole text of a response.
 pub fn text(response: &Value) -> String {
     let parts = response["output"].as_array().unwrap().iter().flat_map(|item| item["content"].as_array().cloned().unwrap_or_default());
     parts.map(|part| part["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The data of events whose numbers follow each other from `first` on.
+/// The data of the events, whose numbers must be consecutive from `first`.
 pub fn numbered(events: Vec<Event>, first: u64) -> Vec<Value> {
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.data["sequence_number"], json!(first + at as u64), "{event:?}");
@@ -46,7 +46,7 @@ pub fn numbered(events: Vec<Event>, first: u64) -> Vec<Value> {
     events.into_iter().map(|event| event.data).collect()
 }
 
-/// Status and code of a refusal in OpenAI's shape.
+/// Status and code of an error in OpenAI's format.
 pub async fn refusal(response: Response) -> (u16, String) {
     let status = response.status().as_u16();
     let error = body(response).await["error"].clone();

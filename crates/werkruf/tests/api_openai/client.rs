@@ -1,21 +1,21 @@
-//! How a client of OpenAI speaks to the house.
+//! A client of the Chat Completions endpoint.
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use crate::support::{House, body};
+use crate::support::{TestServer, body};
 
-/// Somebody with a role in the sample data.
+/// A user with a role in the sample data.
 pub const CLARA: i64 = 3;
 
 /// A request for a completion.
-pub fn completion(house: &House) -> RequestBuilder {
-    house.as_user(CLARA, Method::POST, "/v1/chat/completions")
+pub fn completion(server: &TestServer) -> RequestBuilder {
+    server.as_user(CLARA, Method::POST, "/v1/chat/completions")
 }
 
-/// One object, or a panic.
-pub async fn answer(house: &House, request: Value) -> (Value, String) {
-    let response = completion(house).json(&request).send().await.unwrap();
+/// Sends a request; returns the completion and the conversation's id.
+pub async fn answer(server: &TestServer, request: Value) -> (Value, String) {
+    let response = completion(server).json(&request).send().await.unwrap();
     let status = response.status();
     let conversation = response.headers().get("x-conversation-id").map(|id| id.to_str().unwrap().to_owned());
     let answer = body(response).await;
@@ -23,29 +23,29 @@ pub async fn answer(house: &House, request: Value) -> (Value, String) {
     (answer, conversation.unwrap())
 }
 
-/// What the chunks of a stream say.
+/// A stream that was read to its end.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ChunkStream {
     pub chunks: Vec<Value>,
     pub text: String,
     pub done: bool,
 }
 
 /// Reads a stream to its end.
-pub async fn chunks(response: Response) -> Told {
+pub async fn chunks(response: Response) -> ChunkStream {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let mut told = Told::default();
+    let mut stream = ChunkStream::default();
     for line in response.text().await.unwrap().lines().filter_map(|line| line.strip_prefix("data: ")) {
         if line == "[DONE]" {
-            told.done = true;
+            stream.done = true;
             continue;
         }
         let chunk: Value = serde_json::from_str(line).unwrap();
-        told.text.push_str(chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
-        told.chunks.push(chunk);
+        stream.text.push_str(chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+        stream.chunks.push(chunk);
     }
-    told
+    stream
 }
 
 /// A tool the client runs.
@@ -54,7 +54,7 @@ pub fn own_tool(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "description": "Mine", "parameters": parameters}})
 }
 
-/// A person's message.
+/// A user message.
 pub fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }

@@ -1,66 +1,66 @@
-//! Tools, listed and called directly.
+//! Listing tools, and calling them directly.
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::support::{House, body, refusal};
+use crate::support::{TestServer, body, refusal};
 
-async fn invoke(house: &House, tool: &str, headers: &[(&str, &str)], request: Value) -> Response {
+async fn invoke(server: &TestServer, tool: &str, headers: &[(&str, &str)], request: Value) -> Response {
     let path = format!("/api/tools/{tool}/invoke");
-    let built = headers.iter().fold(house.as_user(3, Method::POST, &path), |built, (name, value)| built.header(*name, *value));
+    let built = headers.iter().fold(server.as_user(3, Method::POST, &path), |built, (name, value)| built.header(*name, *value));
     built.json(&request).send().await.unwrap()
 }
 
 #[tokio::test]
 async fn tools_are_listed_with_their_schema() {
-    let house = House::open().await;
-    let list = body(house.operator(Method::GET, "/api/tools").send().await.unwrap()).await;
+    let server = TestServer::open().await;
+    let list = body(server.operator(Method::GET, "/api/tools").send().await.unwrap()).await;
     assert_eq!(list["next_after"], json!(null));
     let echo = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "test_echo").unwrap();
     assert_eq!((&echo["effect"], &echo["permission"], &echo["attempts"]), (&json!("read"), &json!(null), &json!(3)));
     assert_eq!(echo["parameters"]["type"], "object");
-    let one = body(house.operator(Method::GET, "/api/tools/test_echo").send().await.unwrap()).await;
+    let one = body(server.operator(Method::GET, "/api/tools/test_echo").send().await.unwrap()).await;
     assert_eq!(&one, echo);
-    assert_eq!(refusal(house.operator(Method::GET, "/api/tools/none").send().await.unwrap()).await, (404, "unknown_tool".to_owned()));
+    assert_eq!(refusal(server.operator(Method::GET, "/api/tools/none").send().await.unwrap()).await, (404, "unknown_tool".to_owned()));
 }
 
 #[tokio::test]
 async fn every_envelope_is_http_200() {
-    let house = House::open().await;
-    let good = invoke(&house, "test_echo", &[], json!({"input": {"value": [1, 2]}})).await;
+    let server = TestServer::open().await;
+    let good = invoke(&server, "test_echo", &[], json!({"input": {"value": [1, 2]}})).await;
     assert_eq!(good.status(), 200);
     assert!(good.headers().contains_key("x-tool-call-id"));
     let good = body(good).await;
     assert_eq!((&good["status"], &good["input"], &good["data"]), (&json!("ok"), &json!({"value": [1, 2]}), &json!({"value": [1, 2]})));
     for (tool, input, code) in [("test_echo", json!({}), "invalid_arguments"), ("test_panic", json!({}), "tool_panicked")] {
-        let failed = invoke(&house, tool, &[], json!({"input": input})).await;
+        let failed = invoke(&server, tool, &[], json!({"input": input})).await;
         assert_eq!(failed.status(), 200);
         let id = failed.headers()["x-tool-call-id"].to_str().unwrap().to_owned();
         let failed = body(failed).await;
         assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("error"), &json!(code)));
-        let stored = body(house.as_user(3, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap()).await;
+        let stored = body(server.as_user(3, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap()).await;
         assert_eq!((&stored["status"], &stored["error_code"]), (&json!("failed"), &json!(code)));
     }
-    let slow = body(invoke(&house, "test_sleep", &[("x-timeout-ms", "30")], json!({"input": {"ms": 60000}})).await).await;
+    let slow = body(invoke(&server, "test_sleep", &[("x-timeout-ms", "30")], json!({"input": {"ms": 60000}})).await).await;
     assert_eq!(slow["error"]["type"], "TIMEOUT");
 }
 
 #[tokio::test]
-async fn the_cause_is_for_the_operator_only() {
-    let house = House::open().await;
-    let key = house.key(Some(3), &["tools"]).await;
-    let request = house.with_key(&key, Method::POST, "/api/tools/test_panic/invoke").json(&json!({"input": {}}));
+async fn the_cause_is_shown_to_the_operator_only() {
+    let server = TestServer::open().await;
+    let key = server.key(Some(3), &["tools"]).await;
+    let request = server.with_key(&key, Method::POST, "/api/tools/test_panic/invoke").json(&json!({"input": {}}));
     let failed = body(request.send().await.unwrap()).await;
     assert_eq!(failed["error"]["code"], "tool_panicked");
     assert_eq!(failed["error"].get("cause"), None);
 }
 
 #[tokio::test]
-async fn what_is_no_call_is_refused() {
-    let house = House::open().await;
-    assert_eq!(refusal(invoke(&house, "none", &[], json!({"input": {}})).await).await, (404, "unknown_tool".to_owned()));
-    assert_eq!(refusal(invoke(&house, "test_echo", &[], json!({})).await).await, (400, "invalid_request".to_owned()));
-    assert_eq!(refusal(invoke(&house, "test_echo", &[], json!([])).await).await, (400, "invalid_request".to_owned()));
+async fn invalid_calls_are_refused() {
+    let server = TestServer::open().await;
+    assert_eq!(refusal(invoke(&server, "none", &[], json!({"input": {}})).await).await, (404, "unknown_tool".to_owned()));
+    assert_eq!(refusal(invoke(&server, "test_echo", &[], json!({})).await).await, (400, "invalid_request".to_owned()));
+    assert_eq!(refusal(invoke(&server, "test_echo", &[], json!([])).await).await, (400, "invalid_request".to_owned()));
     let bad: [&[(&str, &str)]; 6] = [
         &[("x-run-id", "a"), ("x-ingestion-run-id", "b")],
         &[("x-timeout-ms", "0")],
@@ -70,16 +70,16 @@ async fn what_is_no_call_is_refused() {
         &[("x-safety-mode", "reckless")],
     ];
     for headers in bad {
-        let response = invoke(&house, "test_echo", headers, json!({"input": {"value": 1}})).await;
+        let response = invoke(&server, "test_echo", headers, json!({"input": {"value": 1}})).await;
         assert_eq!(refusal(response).await, (400, "invalid_context".to_owned()), "{headers:?}");
     }
-    let calls = body(house.operator(Method::GET, "/api/tool-calls").send().await.unwrap()).await;
+    let calls = body(server.operator(Method::GET, "/api/tool-calls").send().await.unwrap()).await;
     assert_eq!(calls["tool_calls"], json!([]), "nothing was recorded");
 }
 
 #[tokio::test]
-async fn the_context_is_what_the_headers_say() {
-    let house = House::open().await;
+async fn the_context_comes_from_the_headers() {
+    let server = TestServer::open().await;
     let headers = [
         ("x-trace-id", "trace-1"),
         ("x-request-id", "request-1"),
@@ -95,13 +95,13 @@ async fn the_context_is_what_the_headers_say() {
         ("accept-language", "de-DE,de;q=0.9"),
     ];
     let context = async |headers: &[(&str, &str)], request: Value| {
-        let response = invoke(&house, "test_echo", headers, request).await;
+        let response = invoke(&server, "test_echo", headers, request).await;
         let id = response.headers()["x-tool-call-id"].to_str().unwrap().to_owned();
-        body(house.as_user(3, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap()).await
+        body(server.as_user(3, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap()).await
     };
     let call = context(&headers, json!({"input": {"value": 1}})).await;
-    let found = &call["context"];
-    for (field, wanted) in [
+    let stored = &call["context"];
+    for (field, expected) in [
         ("trace_id", json!("trace-1")),
         ("request_id", json!("request-1")),
         ("ingestion_run_id", json!("ingest_7")),
@@ -115,13 +115,13 @@ async fn the_context_is_what_the_headers_say() {
         ("safety_mode", json!("careful")),
         ("locale", json!("de-DE")),
     ] {
-        assert_eq!(found[field], wanted, "{field}");
+        assert_eq!(stored[field], expected, "{field}");
     }
-    assert_eq!((found.get("run_id"), found.get("auth")), (None, None));
+    assert_eq!((stored.get("run_id"), stored.get("auth")), (None, None));
     assert_eq!((&call["trace_id"], &call["ingestion_run_id"]), (&json!("trace-1"), &json!("ingest_7")));
     let made = context(&[], json!({"input": {"value": 2}, "trace_id": "from-body"})).await;
     assert!(made["run_id"].as_str().unwrap().starts_with("run_"));
     assert_eq!(made["trace_id"], "from-body");
-    let denied = body(invoke(&house, "test_sleep", &[("x-safety-mode", "careful")], json!({"input": {"ms": 1}})).await).await;
+    let denied = body(invoke(&server, "test_sleep", &[("x-safety-mode", "careful")], json!({"input": {"ms": 1}})).await).await;
     assert_eq!(denied["error"]["code"], "permission_denied");
 }

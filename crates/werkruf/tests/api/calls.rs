@@ -1,18 +1,18 @@
-//! Tool calls: listed, shown, explained, stopped, run again.
+//! Tool calls: list, show, explain, cancel, retry.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
 
-use crate::support::{House, body, refusal};
+use crate::support::{TestServer, body, refusal};
 
 #[tokio::test]
 async fn a_call_is_listed_shown_and_explained() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1})).with_id("call_x")]), Reply::text("One.")]);
-    let turn = body(house.chat(3, json!({"message": "one?"})).await).await;
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1})).with_id("call_x")]), Reply::text("One.")]);
+    let turn = body(server.chat(3, json!({"message": "one?"})).await).await;
     let id = turn["tool_results"][0]["job_id"].as_str().unwrap();
-    let get = async |path: &str| body(house.as_user(3, Method::GET, path).send().await.unwrap()).await;
+    let get = async |path: &str| body(server.as_user(3, Method::GET, path).send().await.unwrap()).await;
     for (query, count) in [
         ("", 1),
         ("?tool=test_echo&status=succeeded", 1),
@@ -22,7 +22,7 @@ async fn a_call_is_listed_shown_and_explained() {
     ] {
         assert_eq!(get(&format!("/api/tool-calls{query}")).await["tool_calls"].as_array().unwrap().len(), count, "{query}");
     }
-    let bad = house.as_user(3, Method::GET, "/api/tool-calls?status=lost").send().await.unwrap();
+    let bad = server.as_user(3, Method::GET, "/api/tool-calls?status=lost").send().await.unwrap();
     assert_eq!(refusal(bad).await, (400, "invalid_request".to_owned()));
 
     let shown = get(&format!("/api/tool-calls/{id}")).await;
@@ -35,26 +35,26 @@ async fn a_call_is_listed_shown_and_explained() {
     assert!(shown["took_ms"].is_u64() && shown["context"]["tenant_id"].is_string());
     let random = &id[id.len() - 12..];
     assert_eq!(get(&format!("/api/tool-calls/{}", &id[..id.len() - 2])).await["id"], id, "a unique prefix is enough");
-    let wrong = house.as_user(3, Method::GET, &format!("/api/tool-calls/{random}")).send().await.unwrap();
+    let wrong = server.as_user(3, Method::GET, &format!("/api/tool-calls/{random}")).send().await.unwrap();
     assert_eq!(refusal(wrong).await.0, 404);
 
     let explained = get(&format!("/api/tool-calls/{id}/explain")).await;
     assert_eq!(explained["message"]["content"], "one?");
     assert_eq!(explained["model_answer"]["tool_calls"][0]["id"], "call_x");
     assert_eq!((&explained["arguments"], &explained["outcome"]["status"]), (&json!({"value": 1}), &json!("succeeded")));
-    let key = house.key(Some(4), &["read"]).await;
-    let foreign = house.with_key(&key, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap();
+    let key = server.key(Some(4), &["read"]).await;
+    let foreign = server.with_key(&key, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap();
     assert_eq!(refusal(foreign).await, (404, "not_found".to_owned()));
 }
 
 #[tokio::test]
-async fn only_a_failed_call_is_run_again() {
-    let house = House::open().await;
+async fn only_a_failed_call_can_be_retried() {
+    let server = TestServer::open().await;
     let invoke = async |tool: &str, input: Value| {
-        let request = house.as_user(3, Method::POST, &format!("/api/tools/{tool}/invoke")).json(&json!({"input": input}));
+        let request = server.as_user(3, Method::POST, &format!("/api/tools/{tool}/invoke")).json(&json!({"input": input}));
         request.send().await.unwrap().headers()["x-tool-call-id"].to_str().unwrap().to_owned()
     };
-    let post = async |path: String| house.operator(Method::POST, &path).send().await.unwrap();
+    let post = async |path: String| server.operator(Method::POST, &path).send().await.unwrap();
     let good = invoke("test_echo", json!({"value": 1})).await;
     assert_eq!(post(format!("/api/tool-calls/{good}/retry")).await.status(), 409);
     let ended = post(format!("/api/tool-calls/{good}/cancel")).await;
@@ -64,22 +64,22 @@ async fn only_a_failed_call_is_run_again() {
     assert_eq!(retried.status(), 202);
     let job = body(retried).await["job_id"].as_str().unwrap().to_owned();
     assert_ne!(job, failed);
-    let row = body(house.operator(Method::GET, &format!("/api/tool-calls/{job}")).send().await.unwrap()).await;
+    let row = body(server.operator(Method::GET, &format!("/api/tool-calls/{job}")).send().await.unwrap()).await;
     assert_eq!(row["retry_of"], failed);
     let nowhere = post("/api/tool-calls/00000000-0000-7000-8000-00000000ffff/retry".to_owned()).await;
     assert_eq!(refusal(nowhere).await, (404, "not_found".to_owned()));
 }
 
 #[tokio::test]
-async fn a_running_call_is_stopped() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::calls(vec![call("test_sleep", json!({"ms": 25000}))]), Reply::text("Stopped.")]);
-    let mut stream = house.stream(3, json!({"message": "sleep"})).await;
+async fn a_running_call_can_be_canceled() {
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::calls(vec![call("test_sleep", json!({"ms": 25000}))]), Reply::text("Stopped.")]);
+    let mut stream = server.stream(3, json!({"message": "sleep"})).await;
     let started = stream.until("tool_started").await.pop().unwrap();
     let path = format!("/api/tool-calls/{}/cancel", started.data["job_id"].as_str().unwrap());
-    assert_eq!(house.as_user(3, Method::POST, &path).send().await.unwrap().status(), 202);
+    assert_eq!(server.as_user(3, Method::POST, &path).send().await.unwrap().status(), 202);
     let events = stream.rest().await;
     let finished = events.iter().find(|event| event.name == "tool_finished").unwrap();
     assert_eq!(finished.data["status"], "canceled");
-    assert_eq!(events.last().unwrap().name, "final", "the turn goes on");
+    assert_eq!(events.last().unwrap().name, "final", "the turn continues");
 }

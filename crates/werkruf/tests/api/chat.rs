@@ -1,18 +1,18 @@
-//! Chat: the order of a stream, one JSON answer, errors, cancel.
+//! Chat: event order, JSON responses, errors, cancellation.
 
 use reqwest::Method;
 use serde_json::json;
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
-use crate::support::{House, Stream, body, refusal};
+use crate::support::{Stream, TestServer, body, refusal};
 
 #[tokio::test]
 async fn a_turn_with_one_tool_streams_in_order() {
-    let house = House::open().await;
-    house
+    let server = TestServer::open().await;
+    server
         .model
         .script(vec![Reply::calls(vec![call("test_echo", json!({"value": "tea"})).with_id("call_abc")]), Reply::text("Here is tea.")]);
-    let stream = house.stream(3, json!({"message": "tea please", "unknown": 1})).await;
+    let stream = server.stream(3, json!({"message": "tea please", "unknown": 1})).await;
     let headers = stream.response.headers().clone();
     assert_eq!((&headers["cache-control"], &headers["x-accel-buffering"]), (&"no-cache".parse().unwrap(), &"no".parse().unwrap()));
     let events = stream.rest().await;
@@ -39,14 +39,14 @@ async fn a_turn_with_one_tool_streams_in_order() {
     assert_eq!((&last["status"], &last["usage"]["model_calls"]), (&json!("completed"), &json!(2)));
 }
 
-/// Commits A, B, C and D, and nothing else: what a turn costs is part of what it promises.
+/// Commits A, B, C and D, and nothing else. The number of writes per turn is guaranteed.
 #[tokio::test]
 async fn a_one_call_turn_is_four_commits_and_twenty_row_writes() {
-    let house = House::open().await;
-    let conversation_id = house.conversation(3).await;
-    house.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Done.")]);
-    let before = house.app.store.counts();
-    let answered = house
+    let server = TestServer::open().await;
+    let conversation_id = server.conversation(3).await;
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("CommandOutput.")]);
+    let before = server.app.store.counts();
+    let answered = server
         .as_user(3, Method::POST, "/api/chat")
         .header("accept", "application/json")
         .header("idempotency-key", "counted")
@@ -55,48 +55,48 @@ async fn a_one_call_turn_is_four_commits_and_twenty_row_writes() {
         .await
         .unwrap();
     assert_eq!(answered.status(), 200);
-    let after = house.app.store.counts();
+    let after = server.app.store.counts();
     assert_eq!((after.commits - before.commits, after.row_writes - before.row_writes), (4, 20));
 }
 
 #[tokio::test]
-async fn json_is_what_final_says_at_both_addresses() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::text("Hello Clara."), Reply::text("Again.")]);
-    let first = house.chat(3, json!({"message": "hi"})).await;
+async fn the_json_response_equals_the_final_event_on_both_paths() {
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::text("Hello Clara."), Reply::text("Again.")]);
+    let first = server.chat(3, json!({"message": "hi"})).await;
     assert_eq!(first.status(), 200);
     let named = first.headers()["x-conversation-id"].to_str().unwrap().to_owned();
     let first = body(first).await;
     assert_eq!((&first["conversation_id"], &first["chatId"]), (&json!(named), &json!(named)));
     assert_eq!((&first["created"], &first["message"]["content"]), (&json!(true), &json!("Hello Clara.")));
     assert_eq!((&first["tool_result"], &first["tool_results"], &first["session_state"]), (&json!(null), &json!([]), &json!({})));
-    let request = house.as_user(3, Method::POST, "/functions/v1/chat-rag").header("accept", "application/json");
+    let request = server.as_user(3, Method::POST, "/functions/v1/chat-rag").header("accept", "application/json");
     let second = body(request.json(&json!({"message": "more", "chatId": named})).send().await.unwrap()).await;
     assert_eq!((&second["conversation_id"], &second["created"]), (&json!(named), &json!(false)));
 }
 
 #[tokio::test]
-async fn bad_bodies_say_what_to_do() {
-    let house = House::open().await;
-    let send = async |bytes: Vec<u8>| house.as_user(3, Method::POST, "/api/chat").body(bytes).send().await.unwrap();
+async fn invalid_bodies_are_refused() {
+    let server = TestServer::open().await;
+    let send = async |bytes: Vec<u8>| server.as_user(3, Method::POST, "/api/chat").body(bytes).send().await.unwrap();
     let invalid = (400, "invalid_request".to_owned());
     for bytes in [&b""[..], b"not json", b"[]", br#"{"message": 3}"#, br#"{"message": "  "}"#, b"{}"] {
         assert_eq!(refusal(send(bytes.to_vec()).await).await, invalid, "{}", String::from_utf8_lossy(bytes));
     }
     let large = format!(r#"{{"message": "{}"}}"#, "x".repeat(2 * 1024 * 1024));
     assert_eq!(refusal(send(large.into_bytes()).await).await, invalid);
-    let unknown = house.chat(3, json!({"message": "x", "assistant": "nobody"})).await;
+    let unknown = server.chat(3, json!({"message": "x", "assistant": "nobody"})).await;
     assert_eq!(refusal(unknown).await, invalid);
-    let nowhere = house.chat(3, json!({"message": "x", "conversation_id": "not-an-id"})).await;
+    let nowhere = server.chat(3, json!({"message": "x", "conversation_id": "not-an-id"})).await;
     assert_eq!(refusal(nowhere).await, (404, "not_found".to_owned()));
-    assert_eq!(house.model.requests().len(), 0, "no model was asked");
+    assert_eq!(server.model.requests().len(), 0, "the model got no request");
 }
 
 #[tokio::test]
 async fn a_failed_turn_has_the_status_of_its_error() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::status(400).message("bad request")]);
-    let failed = house.chat(3, json!({"message": "x"})).await;
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::status(400).message("bad request")]);
+    let failed = server.chat(3, json!({"message": "x"})).await;
     let status = failed.status().as_u16();
     assert!(failed.headers().contains_key("x-conversation-id"));
     let failed = body(failed).await;
@@ -111,38 +111,38 @@ async fn a_failed_turn_has_the_status_of_its_error() {
         other => panic!("{other}"),
     };
     assert_eq!(status, expected, "{failed}");
-    let turn = house.as_user(3, Method::GET, &format!("/api/turns/{}", failed["turn_id"].as_str().unwrap())).send().await.unwrap();
+    let turn = server.as_user(3, Method::GET, &format!("/api/turns/{}", failed["turn_id"].as_str().unwrap())).send().await.unwrap();
     let turn = body(turn).await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &failed["error"]["code"]));
 }
 
 #[tokio::test]
-async fn a_background_turn_is_followed_at_its_place() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::text("Done.")]);
-    let accepted = house.chat(3, json!({"message": "x", "background": true})).await;
+async fn a_background_turn_is_read_at_its_location() {
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::text("CommandOutput.")]);
+    let accepted = server.chat(3, json!({"message": "x", "background": true})).await;
     assert_eq!(accepted.status(), 202);
-    let place = accepted.headers()["location"].to_str().unwrap().to_owned();
+    let location = accepted.headers()["location"].to_str().unwrap().to_owned();
     let accepted = body(accepted).await;
-    assert_eq!(place, format!("/api/turns/{}", accepted["turn_id"].as_str().unwrap()));
+    assert_eq!(location, format!("/api/turns/{}", accepted["turn_id"].as_str().unwrap()));
     let events = format!("/api/conversations/{}/events", accepted["conversation_id"].as_str().unwrap());
-    let mut live = Stream::new(house.as_user(3, Method::GET, &events).header("accept", "text/event-stream").send().await.unwrap());
+    let mut live = Stream::new(server.as_user(3, Method::GET, &events).header("accept", "text/event-stream").send().await.unwrap());
     live.until("final").await;
-    let turn = body(house.as_user(3, Method::GET, &place).send().await.unwrap()).await;
-    assert_eq!((&turn["status"], &turn["message"]["content"]), (&json!("completed"), &json!("Done.")));
-    let again = house.as_user(3, Method::POST, &format!("{place}/cancel")).send().await.unwrap();
+    let turn = body(server.as_user(3, Method::GET, &location).send().await.unwrap()).await;
+    assert_eq!((&turn["status"], &turn["message"]["content"]), (&json!("completed"), &json!("CommandOutput.")));
+    let again = server.as_user(3, Method::POST, &format!("{location}/cancel")).send().await.unwrap();
     assert_eq!(refusal(again).await, (409, "already_finished".to_owned()));
 }
 
 #[tokio::test]
-async fn a_canceled_turn_ends_with_canceled_in_both_ways() {
-    let house = House::open().await;
-    house.model.script(vec![Reply::text("never").hang(), Reply::text("never").hang()]);
-    let mut stream = house.stream(3, json!({"message": "x"})).await;
+async fn a_canceled_turn_ends_with_canceled_as_stream_and_as_json() {
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::text("never").hang(), Reply::text("never").hang()]);
+    let mut stream = server.stream(3, json!({"message": "x"})).await;
     let init = stream.next().await.unwrap();
-    house.model.received(1).await;
+    server.model.received(1).await;
     let cancel = async |turn: &str| {
-        let response = house.as_user(3, Method::POST, &format!("/api/turns/{turn}/cancel")).send().await.unwrap();
+        let response = server.as_user(3, Method::POST, &format!("/api/turns/{turn}/cancel")).send().await.unwrap();
         assert_eq!(response.status(), 202);
     };
     cancel(init.data["turn_id"].as_str().unwrap()).await;
@@ -151,29 +151,29 @@ async fn a_canceled_turn_ends_with_canceled_in_both_ways() {
 
     let conversation = init.data["conversation_id"].as_str().unwrap().to_owned();
     let canceler = async {
-        house.model.received(2).await;
-        let events = body(house.as_user(3, Method::GET, &format!("/api/conversations/{conversation}/events")).send().await.unwrap()).await;
+        server.model.received(2).await;
+        let events = body(server.as_user(3, Method::GET, &format!("/api/conversations/{conversation}/events")).send().await.unwrap()).await;
         let newest = events["events"].as_array().unwrap().iter().rev().find(|event| event["type"] == "init").unwrap();
         cancel(newest["turn_id"].as_str().unwrap()).await;
     };
-    let (answer, ()) = tokio::join!(house.chat(3, json!({"message": "y", "conversation_id": conversation})), canceler);
+    let (answer, ()) = tokio::join!(server.chat(3, json!({"message": "y", "conversation_id": conversation})), canceler);
     assert_eq!(answer.status(), 409);
     let answer = body(answer).await;
     assert_eq!((&answer["status"], &answer["error"]["code"]), (&json!("canceled"), &json!("canceled")));
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_does_not_cancel_the_turn() {
-    let house = House::open().await;
+async fn a_client_that_disconnects_does_not_cancel_the_turn() {
+    let server = TestServer::open().await;
     let gate = Gate::before_head();
-    house.model.script(vec![Reply::text("Still here.").gate(gate.clone())]);
-    let mut stream = house.stream(3, json!({"message": "x"})).await;
+    server.model.script(vec![Reply::text("Still here.").gate(gate.clone())]);
+    let mut stream = server.stream(3, json!({"message": "x"})).await;
     let init = stream.next().await.unwrap();
     gate.reached().await;
     drop(stream);
     gate.open();
     let events = format!("/api/conversations/{}/events", init.data["conversation_id"].as_str().unwrap());
-    let request = house.as_user(3, Method::GET, &events).header("last-event-id", init.id.unwrap());
+    let request = server.as_user(3, Method::GET, &events).header("last-event-id", init.id.unwrap());
     let mut resumed = Stream::new(request.send().await.unwrap());
     let rest = resumed.until("final").await;
     assert_eq!(rest.iter().filter_map(|event| event.id).collect::<Vec<_>>(), [2]);
