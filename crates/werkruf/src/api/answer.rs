@@ -10,7 +10,7 @@ use serde::Deserialize;
 use werkruf_contract::{Deadline, EventType, TurnStatus, Uuid};
 use werkruf_runtime::AcceptedTurn;
 
-use super::chat::Running;
+use super::chat::RunningTurn;
 use super::error::ApiError;
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) async fn collect(mut accepted: AcceptedTurn, turn: Duration) -> Resul
     // The turn goes on without us: a person must decide, it waits behind others, or the server is being drained.
     let status = if approval_id.is_some() { TurnStatus::AwaitingApproval } else { TurnStatus::Accepted };
     let (conversation_id, turn_id) = (Some(accepted.conversation_id), accepted.turn_id);
-    Ok(Running { conversation_id, turn_id, status, approval_id }.respond())
+    Ok(RunningTurn { conversation_id, turn_id, status, approval_id }.respond())
 }
 
 /// The answer made of the event that ended a turn.

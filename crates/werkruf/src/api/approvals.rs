@@ -15,15 +15,15 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_runtime::Decider;
 use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Page};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, raw};
-use super::{Door, body, lookup};
+use super::{ApiState, body, lookup};
 use crate::identity::Identity;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
@@ -98,8 +98,8 @@ struct ApprovalList<'a> {
 #[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
     responses((status = 200, body = ApprovalList)))]
 async fn list(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Params(query): Params<ApprovalQuery>,
     Params(pages): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
@@ -107,8 +107,8 @@ async fn list(
     let status = query.status.map(|text| {
         ApprovalStatus::parse(&text).ok_or_else(|| ApiError::invalid("status takes pending, approved, denied, expired or canceled."))
     });
-    let signature = signature(&who);
-    let rows = door.app.runtime.approvals(decider(&who, &signature), status.transpose()?, page).await?;
+    let signature = signature(&identity);
+    let rows = api.app.runtime.approvals(decider(&identity, &signature), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
     Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
@@ -118,10 +118,14 @@ async fn list(
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let id = lookup::approval_id(&door, &who, &id).await?;
-    let signature = signature(&who);
-    let row = door.app.runtime.approval(decider(&who, &signature), id).await?;
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let id = lookup::approval_id(&api, &identity, &id).await?;
+    let signature = signature(&identity);
+    let row = api.app.runtime.approval(decider(&identity, &signature), id).await?;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
@@ -143,30 +147,39 @@ struct DecisionRequest {
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
-async fn decide(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Response, ApiError> {
+async fn decide(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+    body: Body,
+) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
-    let id = lookup::approval_id(&door, &who, &id).await?;
-    let (runtime, approve) = (door.app.runtime.clone(), matches!(decision, Decision::Approve));
+    let id = lookup::approval_id(&api, &identity, &id).await?;
+    let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
     // Owned, because a client that leaves now must not leave a decision behind that nobody acts on.
-    let decided = door.owned(async move {
-        let signature = signature(&who);
-        runtime.decide(decider(&who, &signature), id, approve).await
+    let decided = api.run_detached(async move {
+        let signature = signature(&identity);
+        runtime.decide(decider(&identity, &signature), id, approve).await
     });
     let row = decided.await??;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
-fn signature(who: &Identity) -> String {
-    who.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
+fn signature(identity: &Identity) -> String {
+    identity.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
 }
 
-fn decider<'a>(who: &'a Identity, signature: &'a str) -> Decider<'a> {
-    Decider { tenant_id: who.tenant_id, person: who.principal.as_deref(), admin: who.scopes.admin, signature }
+fn decider<'a>(identity: &'a Identity, signature: &'a str) -> Decider<'a> {
+    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, signature }
 }
 
 /// What a turn waits for: the oldest wish nobody has decided.
-pub(crate) async fn awaited_by(approvals: &dyn Approvals, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<ApprovalRow>, ApiError> {
+pub(crate) async fn pending_approval_of_turn(
+    approvals: &dyn Approvals,
+    tenant_id: Uuid,
+    turn_id: Uuid,
+) -> Result<Option<ApprovalRow>, ApiError> {
     let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
     let found = approvals.approvals(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
     Ok(found.into_iter().next())

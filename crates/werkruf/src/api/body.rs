@@ -20,7 +20,7 @@ const KEY_LIMIT: usize = 255;
 
 /// The whole body, up to 1 MiB.
 pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
-    taken(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
+    read_up_to(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
 }
 
 /// The whole body, up to this many bytes.
@@ -29,22 +29,22 @@ pub(crate) async fn bytes_up_to(body: Body, limit: usize) -> Result<Bytes, ApiEr
         let message = format!("The body is larger than {} MiB; send less.", limit >> 20);
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
-    taken(body, limit).await?.ok_or_else(too_large)
+    read_up_to(body, limit).await?.ok_or_else(too_large)
 }
 
 /// `None` when it is more.
-async fn taken(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
+async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    let mut taken = 0;
+    let mut received = 0;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| broken_off(&error))?;
-        taken += chunk.len();
-        if taken > limit.saturating_add(DRAIN_LIMIT) {
+        let chunk = chunk.map_err(|error| read_error(&error))?;
+        received += chunk.len();
+        if received > limit.saturating_add(DRAIN_LIMIT) {
             break;
         }
-        if taken > limit {
+        if received > limit {
             continue;
         }
         match &first {
@@ -57,13 +57,13 @@ async fn taken(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
             }
         }
     }
-    if taken > limit {
+    if received > limit {
         return Ok(None);
     }
     Ok(Some(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() }))
 }
 
-fn broken_off(error: &axum::Error) -> ApiError {
+fn read_error(error: &axum::Error) -> ApiError {
     if SlowBody::caused(error) {
         return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not come in time; send it again.");
     }
@@ -99,9 +99,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// The one name in a path: an id, or a tool's name.
-pub(crate) struct Named(pub(crate) String);
+pub(crate) struct PathParam(pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathParam {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -113,14 +113,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 }
 
 /// The header `Idempotency-Key` with a digest of what was sent under it; `place` keeps one key on two routes apart.
-pub(crate) fn idempotency(headers: &HeaderMap, place: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
+pub(crate) fn idempotency(headers: &HeaderMap, route: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.trim().is_empty() || key.len() > KEY_LIMIT {
         return Err(ApiError::invalid("Idempotency-Key takes 1 to 255 ASCII characters."));
     }
     let mut digest = Sha256::new();
-    digest.update(place.as_bytes());
+    digest.update(route.as_bytes());
     digest.update(raw);
     Ok(Some(Idempotency { key: key.to_owned(), fingerprint: werkruf_contract::hex(&digest.finalize()) }))
 }

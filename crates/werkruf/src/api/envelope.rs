@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
 use crate::openai::refusal;
 
@@ -24,9 +24,9 @@ pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The outermost layer.
-pub async fn envelope(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let openai = refusal::speaks_openai(request.uri().path());
-    let id = sane_request_id(request.headers()).map_or_else(|| door.app.clock.new_id().to_string(), str::to_owned);
+pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
+    let openai = refusal::is_openai_path(request.uri().path());
+    let id = sane_request_id(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         *response.body_mut() = Body::from(if openai { refusal::body(&error).to_string().into_bytes() } else { error.body(&id) });
@@ -45,7 +45,7 @@ pub async fn unknown_route(uri: Uri) -> Response {
 }
 
 /// A path that is served, but not for this method.
-pub async fn wrong_method(method: Method, uri: Uri) -> Response {
+pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
@@ -57,8 +57,8 @@ pub async fn wrong_method(method: Method, uri: Uri) -> Response {
 /// A handler that panicked: the client learns that, the log has the words.
 #[expect(clippy::needless_pass_by_value, reason = "the signature is the panic layer's")]
 pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let words = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    tracing::error!(panic = words.unwrap_or("no message"), "a handler panicked");
+    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = message.unwrap_or("no message"), "a handler panicked");
     ApiError::internal().into_response()
 }
 

@@ -15,14 +15,14 @@ use werkruf_runtime::Refusal;
 use werkruf_store::StoreError;
 
 /// Room does not come back in a second.
-const STORAGE_PAUSE_MS: u64 = 5000;
+const STORAGE_RETRY_MS: u64 = 5000;
 
 /// A refusal on its way out.
 #[derive(Debug, Clone)]
-pub struct ApiError(Box<Fault>);
+pub struct ApiError(Box<ErrorFields>);
 
 #[derive(Debug, Clone)]
-struct Fault {
+struct ErrorFields {
     status: StatusCode,
     kind: ToolErrorType,
     code: Cow<'static, str>,
@@ -30,7 +30,7 @@ struct Fault {
     retry_after_ms: Option<u64>,
     details: Option<Value>,
     /// Fields beside `error`, such as the turn that failed.
-    beside: Map<String, Value>,
+    extra: Map<String, Value>,
     location: Option<String>,
 }
 
@@ -50,14 +50,14 @@ impl ApiError {
             | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,
             _ => ToolErrorType::Fatal,
         };
-        Self(Box::new(Fault {
+        Self(Box::new(ErrorFields {
             status,
             kind,
             code: code.into(),
             message: message.into(),
             retry_after_ms: None,
             details: None,
-            beside: Map::new(),
+            extra: Map::new(),
             location: None,
         }))
     }
@@ -100,7 +100,7 @@ impl ApiError {
     /// 409: the turn with this key has not ended yet.
     pub fn turn_running(turn_id: Uuid) -> Self {
         Self::conflict("turn_running", "The turn of this request is still running; follow it at the Location given.")
-            .at(format!("/api/turns/{turn_id}"))
+            .location(format!("/api/turns/{turn_id}"))
     }
 
     /// How a failed turn is told in one answer.
@@ -119,8 +119,8 @@ impl ApiError {
         refused.0.kind = error.kind;
         // A client that is told "too often" must also be told how long to wait.
         refused.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
-        let state = if error.code == "canceled" { "canceled" } else { "failed" };
-        refused.beside("status", state.into()).beside("conversation_id", json!(conversation_id)).beside("turn_id", json!(error.turn_id))
+        let status_text = if error.code == "canceled" { "canceled" } else { "failed" };
+        refused.extra("status", status_text.into()).extra("conversation_id", json!(conversation_id)).extra("turn_id", json!(error.turn_id))
     }
 
     /// The HTTP status.
@@ -152,33 +152,33 @@ impl ApiError {
         self
     }
 
-    fn at(mut self, location: String) -> Self {
+    fn location(mut self, location: String) -> Self {
         self.0.location = Some(location);
         self
     }
 
-    fn beside(mut self, field: &str, value: Value) -> Self {
-        self.0.beside.insert(field.to_owned(), value);
+    fn extra(mut self, field: &str, value: Value) -> Self {
+        self.0.extra.insert(field.to_owned(), value);
         self
     }
 
     /// The answer's body.
     pub fn body(&self, request_id: &str) -> Vec<u8> {
-        let fault = &self.0;
+        let fields = &self.0;
         let mut error = Map::new();
-        error.insert("type".to_owned(), json!(fault.kind));
-        error.insert("code".to_owned(), json!(fault.code));
-        error.insert("message".to_owned(), json!(fault.message));
-        if let Some(span) = fault.retry_after_ms {
+        error.insert("type".to_owned(), json!(fields.kind));
+        error.insert("code".to_owned(), json!(fields.code));
+        error.insert("message".to_owned(), json!(fields.message));
+        if let Some(span) = fields.retry_after_ms {
             error.insert("retry_after_ms".to_owned(), json!(span));
         }
         error.insert("request_id".to_owned(), json!(request_id));
-        if let Some(details) = &fault.details {
+        if let Some(details) = &fields.details {
             error.insert("details".to_owned(), details.clone());
         }
         let mut body = Map::new();
         body.insert("error".to_owned(), Value::Object(error));
-        body.extend(fault.beside.clone());
+        body.extend(fields.extra.clone());
         Value::Object(body).to_string().into_bytes()
     }
 }
@@ -216,7 +216,7 @@ impl From<StoreError> for ApiError {
                     "storage_full",
                     "The server's disk is full; nothing was accepted. Try again later.",
                 )
-                .retry_after_ms(STORAGE_PAUSE_MS)
+                .retry_after_ms(STORAGE_RETRY_MS)
             }
             StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
                 tracing::error!(%error, "the store did not answer");

@@ -14,14 +14,14 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::complete_event;
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
+use super::conversation_stream::ConversationStream;
 use super::error::ApiError;
-use super::follow::Follow;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body, follow, lookup, page};
+use super::{ApiState, body, conversation_stream, lookup, page};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(events)))
 }
 
@@ -64,19 +64,19 @@ struct EventList {
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 410, body = ref("#/components/schemas/Error"), description = "Older than what is kept; details.first_seq is the first that is.")))]
 async fn events(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
-    Named(id): Named,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
     Params(query): Params<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let conversation = lookup::conversation(&door, &who, &id).await?;
-    let resumed = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
-    let after = number(resumed.or(query.after.as_deref()))?;
-    if resumed.is_some() || body::accepts(&headers, "text/event-stream") {
-        return Ok(Follow::after(&door.app, who.tenant_id, conversation.id, after).await?.respond());
+    let conversation = lookup::conversation(&api, &identity, &id).await?;
+    let last_event_id = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
+    let after = number(last_event_id.or(query.after.as_deref()))?;
+    if last_event_id.is_some() || body::accepts(&headers, "text/event-stream") {
+        return Ok(ConversationStream::after(&api.app, identity.tenant_id, conversation.id, after).await?.respond());
     }
-    list(&door, who.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
+    list(&api, identity.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
 }
 
 /// `None` where nothing is given: that reader has seen nothing and misses nothing.
@@ -85,17 +85,17 @@ fn number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
     text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(refused)).transpose()
 }
 
-async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
-    let records = door.app.records();
+async fn list(api: &ApiState, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
+    let records = api.app.records();
     let rows = records.events(tenant_id, conversation_id, None, after.unwrap_or(0), limit).await?;
     if let Some(after) = after {
-        follow::check_kept(&door.app, tenant_id, conversation_id, after, rows.first()).await?;
+        conversation_stream::check_retained(&api.app, tenant_id, conversation_id, after, rows.first()).await?;
     }
     let next_after = page::next_after(&rows, limit, |row| row.seq);
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
         let data = complete_event(records, tenant_id, conversation_id, &row).await?;
-        let data = RawValue::from_string(data).map_err(|error| page::unwritable(&error))?;
+        let data = RawValue::from_string(data).map_err(|error| page::serialize_error(&error))?;
         events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
     }
     Ok(Json(EventList { events, next_after }).into_response())

@@ -15,16 +15,16 @@ use werkruf_contract::{CallStatus, Uuid};
 use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
 use super::approvals::ApprovalView;
-use super::body::Named;
+use super::body::PathParam;
 use super::calls::{Attempt, attempts, events};
 use super::conversations::MessageView;
 use super::error::ApiError;
 use super::events::EventView;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, error_detail, raw};
-use super::{Door, lookup};
+use super::{ApiState, lookup};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(explain)))
 }
 
@@ -69,10 +69,14 @@ struct Explanation<'a> {
 /// Explains one call.
 #[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let (call, turn) = lookup::call(&door, &who, &id).await?;
-    let records = door.app.records();
-    let admin = who.scopes.admin;
+async fn explain(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&api, &identity, &id).await?;
+    let records = api.app.records();
+    let admin = identity.scopes.admin;
     let messages = lookup::messages_of_turn(records, &turn).await?;
     let outcome = Outcome {
         status: call.status,
@@ -85,11 +89,11 @@ async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named)
         finished_at: call.finished_at.map(Iso),
     };
     let filter = ApprovalFilter { turn_id: Some(turn.id), ..ApprovalFilter::default() };
-    let asked_for = door.app.approvals().approvals(who.tenant_id, filter, Page::default()).await?;
+    let approvals = api.app.approvals().approvals(identity.tenant_id, filter, Page::default()).await?;
     let explanation = Explanation {
-        approval: asked_for.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
+        approval: approvals.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
         message: messages.iter().find(|message| message.role == "user").map(MessageView::from),
-        model_answer: asked_by(&messages, &call).map(MessageView::from),
+        model_answer: message_of_call(&messages, &call).map(MessageView::from),
         raw_arguments: call.raw_arguments.as_deref(),
         repairs: raw(call.repairs.as_deref()),
         arguments: raw(call.request.as_deref()),
@@ -102,16 +106,16 @@ async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named)
 }
 
 /// The assistant message that holds the call: by the id it bears there, our own spelling first.
-fn asked_by<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
+fn message_of_call<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
     #[derive(Deserialize)]
-    struct Named {
+    struct StoredCall {
         id: String,
     }
-    let made = format!("call_{}", call.id);
-    let holds = |message: &MessageRow, wanted: &str| {
-        let calls: Vec<Named> = message.tool_calls.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        calls.iter().any(|known| known.id == wanted)
+    let own_id = format!("call_{}", call.id);
+    let holds = |message: &MessageRow, id: &str| {
+        let calls: Vec<StoredCall> = message.tool_calls.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        calls.iter().any(|known| known.id == id)
     };
-    let find = |wanted: &str| messages.iter().find(|message| holds(message, wanted));
-    find(&made).or_else(|| call.call_id.as_deref().and_then(find))
+    let with_call = |id: &str| messages.iter().find(|message| holds(message, id));
+    with_call(&own_id).or_else(|| call.call_id.as_deref().and_then(with_call))
 }

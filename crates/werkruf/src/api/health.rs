@@ -15,15 +15,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_store::StoreError;
 
-use super::Door;
+use super::ApiState;
 use super::openapi::openapi;
 
 /// A probe that waits longer than this has its answer.
-const PING: Duration = Duration::from_millis(1800);
+const PING_TIMEOUT: Duration = Duration::from_millis(1800);
 /// An embedder that was not seen for this long hangs.
-const EMBEDDER_HANGS_MS: i64 = 180_000;
+const EMBEDDER_STALL_MS: i64 = 180_000;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
 }
 
@@ -57,9 +57,9 @@ struct Ready {
 /// Requests may be sent here.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Ready), (status = 503, body = Ready, description = "Not ready, or shutting down.")))]
-async fn readyz(State(door): State<Arc<Door>>) -> Response {
+async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     let mut warnings = Vec::new();
-    let ok = match tokio::time::timeout(PING, door.app.records().ping()).await {
+    let ok = match tokio::time::timeout(PING_TIMEOUT, api.app.records().ping()).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
             tracing::error!(%error, "the store did not answer a probe");
@@ -74,21 +74,21 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
             false
         }
     };
-    let now = door.app.clock.now().as_millisecond();
+    let now = api.app.clock.now().as_millisecond();
     if ok {
-        door.writer_seen_ms.store(now, Ordering::Relaxed);
+        api.writer_progress_ms.store(now, Ordering::Relaxed);
     }
-    let draining = door.app.runtime.is_draining();
+    let draining = api.app.runtime.is_draining();
     if draining {
         warnings.push("draining: the server is shutting down".to_owned());
     }
-    let seen = door.writer_seen_ms.load(Ordering::Relaxed);
-    let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
+    let progress_ms = api.writer_progress_ms.load(Ordering::Relaxed);
+    let writer = Loop { last_progress_ms: (progress_ms > 0).then(|| (now - progress_ms).max(0)), ok };
     // One request may take two minutes; after that it hangs.
-    let embedder = door.app.knowledge.embedder().map(|embedder| {
-        let seen = embedder.progress_ms();
-        let last_progress_ms = (seen > 0).then(|| (now - seen).max(0));
-        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_HANGS_MS) }
+    let embedder = api.app.knowledge.embedder().map(|embedder| {
+        let progress_ms = embedder.progress_ms();
+        let last_progress_ms = (progress_ms > 0).then(|| (now - progress_ms).max(0));
+        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_STALL_MS) }
     });
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

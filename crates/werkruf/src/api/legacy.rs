@@ -15,10 +15,10 @@ use utoipa_axum::routes;
 use werkruf_store::{LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
-use super::{Door, body};
+use super::policy::{Authenticated, Policy};
+use super::{ApiState, body};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
 }
 
@@ -47,20 +47,24 @@ struct ImportReport {
 /// what belongs to nobody known here.
 #[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<ImportReport>, ApiError> {
-    if !who.is_operator() {
+async fn import(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<ImportReport>, ApiError> {
+    if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "An import reads a file of the server; it needs the operator's key."));
     }
     let request: ImportRequest = body::json(&body::bytes(body).await?)?;
     let import = LegacyImport {
         source: source(&request.from)?,
-        tenant_id: who.tenant_id,
-        user_id: who.principal.as_ref().map(|person| person.user_id.clone()),
+        tenant_id: identity.tenant_id,
+        user_id: identity.principal.as_ref().map(|person| person.user_id.clone()),
         dry_run: request.dry_run,
     };
-    let app = Arc::clone(&door.app);
-    let report = door.owned(async move { app.store.import_legacy(import).await }).await?.map_err(refused)?;
-    tracing::info!(tenant_id = %who.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
+    let app = Arc::clone(&api.app);
+    let report = api.run_detached(async move { app.store.import_legacy(import).await }).await?.map_err(refused)?;
+    tracing::info!(tenant_id = %identity.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }
 

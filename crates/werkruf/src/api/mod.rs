@@ -15,6 +15,7 @@ mod call_view;
 mod calls;
 pub(crate) mod chat;
 pub(crate) mod context;
+mod conversation_stream;
 mod conversations;
 mod cors;
 mod envelope;
@@ -23,7 +24,6 @@ pub(crate) mod error;
 mod events;
 mod explain;
 mod flights;
-mod follow;
 mod health;
 pub(crate) mod history;
 mod invoke;
@@ -61,15 +61,15 @@ use crate::app::App;
 use crate::openai;
 
 /// What every handler can reach.
-pub(crate) struct Door {
+pub(crate) struct ApiState {
     pub(crate) app: Arc<App>,
     /// When the writer was last seen to answer, in milliseconds since 1970; 0 is never.
-    pub(crate) writer_seen_ms: AtomicI64,
+    pub(crate) writer_progress_ms: AtomicI64,
 }
 
-impl Door {
+impl ApiState {
     /// Work that goes on when its client leaves.
-    pub(crate) async fn owned<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
+    pub(crate) async fn run_detached<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
         self.app.tasks.spawn(work).await.map_err(|error| {
             tracing::error!(%error, "work behind a request did not end");
             ApiError::internal()
@@ -78,7 +78,7 @@ impl Door {
 }
 
 /// The routes that need a credential, each with its policy.
-fn guarded() -> OpenApiRouter<Arc<Door>> {
+fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
@@ -105,17 +105,17 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
 /// The whole door.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
-    let door = Arc::new(Door { app, writer_seen_ms: AtomicI64::new(0) });
-    let (guarded, _) = guarded().split_for_parts();
+    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0) });
+    let (authenticated_routes, _) = authenticated_routes().split_for_parts();
     let (open, _) = health::routes().split_for_parts();
-    guarded
-        .method_not_allowed_fallback(envelope::wrong_method)
+    authenticated_routes
+        .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
-        .layer(from_fn_with_state(Arc::clone(&door), policy::authenticate))
-        .merge(open.method_not_allowed_fallback(envelope::wrong_method))
-        .layer(from_fn_with_state(Arc::clone(&door), outage::refuse))
+        .layer(from_fn_with_state(Arc::clone(&api), policy::authenticate))
+        .merge(open.method_not_allowed_fallback(envelope::method_not_allowed))
+        .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)
         .layer(CatchPanicLayer::custom(envelope::panicked))
-        .layer(from_fn_with_state(Arc::clone(&door), envelope::envelope))
-        .with_state(door)
+        .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .with_state(api)
 }

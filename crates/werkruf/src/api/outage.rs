@@ -12,20 +12,20 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use werkruf_store::StoreError;
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
 use crate::app::App;
 
-const BETWEEN: Duration = Duration::from_millis(500);
+const PING_INTERVAL: Duration = Duration::from_millis(500);
 /// Longer than any answer of a database that lives, short enough to be noticed within two seconds.
-const PATIENCE: Duration = Duration::from_millis(1200);
+const PING_TIMEOUT: Duration = Duration::from_millis(1200);
 
 /// Whether the database is away.
 #[derive(Debug, Default)]
 pub struct Outage(AtomicBool);
 
 impl Outage {
-    fn is_on(&self) -> bool {
+    fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -33,24 +33,24 @@ impl Outage {
 /// Looks after a database that other machines may take away, for as long as the server lives.
 pub async fn watch(app: &App) {
     loop {
-        let away = match tokio::time::timeout(PATIENCE, app.records().ping()).await {
+        let failure = match tokio::time::timeout(PING_TIMEOUT, app.records().ping()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("it did not answer in time".to_owned()),
         };
-        let was_away = app.outage.0.swap(away.is_some(), Ordering::Relaxed);
-        match away {
-            Some(why) if !was_away => tracing::error!(why, "the database is away; requests are refused until it is back"),
-            None if was_away => tracing::info!("the database is back"),
+        let was_active = app.outage.0.swap(failure.is_some(), Ordering::Relaxed);
+        match failure {
+            Some(why) if !was_active => tracing::error!(why, "the database is away; requests are refused until it is back"),
+            None if was_active => tracing::info!("the database is back"),
             Some(_) | None => {}
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(PING_INTERVAL).await;
     }
 }
 
 /// Refuses while the database is away. The probes say it in their own words.
-pub(super) async fn refuse(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    if door.app.outage.is_on() && !["/healthz", "/readyz"].contains(&request.uri().path()) {
+pub(super) async fn refuse(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
+    if api.app.outage.is_active() && !["/healthz", "/readyz"].contains(&request.uri().path()) {
         return ApiError::from(StoreError::Unavailable("the watcher got no answer".to_owned())).into_response();
     }
     next.run(request).await

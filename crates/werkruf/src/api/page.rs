@@ -7,7 +7,7 @@ use werkruf_store::{Order, Page};
 
 use super::error::ApiError;
 
-const MOST: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 
 /// Which page of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -46,7 +46,7 @@ pub(crate) fn page(after: Option<&str>, limit: Option<&str>, order: Option<&str>
 pub(crate) fn limit(text: Option<&str>) -> Result<u32, ApiError> {
     match text.map(str::parse::<u32>) {
         None => Ok(100),
-        Some(Ok(limit)) if (1..=MOST).contains(&limit) => Ok(limit),
+        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
         Some(_) => Err(ApiError::invalid("limit takes a number from 1 to 1000.")),
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn next_after<T, I>(rows: &[T], limit: u32, id: impl Fn(&T) -> I) -> 
 }
 
 /// A row that cannot be written as JSON is a defect of ours.
-pub(crate) fn unwritable(error: &serde_json::Error) -> ApiError {
+pub(crate) fn serialize_error(error: &serde_json::Error) -> ApiError {
     tracing::error!(%error, "an answer cannot be written as JSON");
     ApiError::internal()
 }

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(reload)))
 }
 
@@ -28,9 +28,9 @@ struct Reloaded {
 #[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
     responses((status = 200, body = Reloaded),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with what is wrong in details.")))]
-async fn reload(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<Reloaded>, ApiError> {
-    tracing::info!(key_id = ?who.key_id, "the configuration is read again");
-    door.app.reload().await.map_err(|violations| {
+async fn reload(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<Reloaded>, ApiError> {
+    tracing::info!(key_id = ?identity.key_id, "the configuration is read again");
+    api.app.reload().await.map_err(|violations| {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has faults; nothing was changed. See details.")
             .details(json!(violations))
     })?;

@@ -11,12 +11,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body};
+use super::{ApiState, body};
 use crate::retention;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(run_retention)))
 }
 
@@ -29,7 +29,7 @@ struct RetentionRequest {
 
 /// What went. Each kind was older than the time beside it, which is null where that kind is kept for good.
 #[derive(Serialize, ToSchema)]
-struct Retained {
+struct RetentionReport {
     /// Nothing went; these are the numbers that would have.
     dry_run: bool,
     messages: u64,
@@ -50,16 +50,20 @@ struct Retained {
 
 /// Deletes what is older than `[retention]` wants. It is about every tenant, so only the operator may ask for it.
 #[utoipa::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
-    responses((status = 200, body = Retained), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn run_retention(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Retained>, ApiError> {
-    if !who.is_operator() {
+    responses((status = 200, body = RetentionReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn run_retention(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<RetentionReport>, ApiError> {
+    if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "Retention is about every tenant; it needs the operator's key."));
     }
     let raw = body::bytes(body).await?;
     let RetentionRequest { dry_run } = if raw.is_empty() { RetentionRequest::default() } else { body::json(&raw)? };
-    let app = Arc::clone(&door.app);
-    let run = door.owned(async move { retention::run(&app, dry_run).await }).await??;
-    Ok(Json(Retained {
+    let app = Arc::clone(&api.app);
+    let run = api.run_detached(async move { retention::run(&app, dry_run).await }).await??;
+    Ok(Json(RetentionReport {
         dry_run,
         messages: run.messages.rows,
         messages_before: run.messages.before.map(Iso),

@@ -19,11 +19,11 @@ use werkruf_runtime::{LiveEvent, Runtime, Subscription};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Bytes written into one piece, and the event that goes beyond.
-pub(crate) const AT_ONCE: usize = 16 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 /// A hint to come back in a second.
-pub(crate) const COME_BACK: &[u8] = b"retry: 1000\n\n";
+pub(crate) const RETRY_HINT: &[u8] = b"retry: 1000\n\n";
 /// Turns whose settled text is remembered. They run one after another, so only the newest can have text on its way.
-const SETTLED: usize = 8;
+const REMEMBERED_TURNS: usize = 8;
 
 /// Writes one event.
 pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data: &str) {
@@ -56,11 +56,11 @@ pub(crate) fn response(body: Body) -> Response {
 
 /// What a client has from stored rows already, so that live events neither repeat nor follow what they belong before.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct StreamCursor {
     /// The last number sent.
     pub(crate) last: i64,
     /// Per turn the last step whose text is settled; the newest turns only.
-    settled: VecDeque<(Uuid, u32)>,
+    stored_steps: VecDeque<(Uuid, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -68,10 +68,10 @@ struct Step {
     step: u32,
 }
 
-impl Known {
+impl StreamCursor {
     /// Nothing yet but numbers up to this one.
     pub(crate) fn up_to(last: i64) -> Self {
-        Self { last, settled: VecDeque::new() }
+        Self { last, stored_steps: VecDeque::new() }
     }
 
     /// A stored row was sent.
@@ -79,44 +79,44 @@ impl Known {
         self.last = self.last.max(seq);
         let Some(turn_id) = turn_id else { return };
         if kind.ends_turn() {
-            self.settle(turn_id, u32::MAX);
+            self.mark_stored(turn_id, u32::MAX);
         } else if kind == EventType::AssistantSnapshot
             && let Ok(Step { step }) = serde_json::from_str(data)
         {
-            self.settle(turn_id, step);
+            self.mark_stored(turn_id, step);
         }
     }
 
-    fn settle(&mut self, turn_id: Uuid, step: u32) {
-        self.settled.retain(|(known, _)| *known != turn_id);
-        if self.settled.len() == SETTLED {
-            self.settled.pop_front();
+    fn mark_stored(&mut self, turn_id: Uuid, step: u32) {
+        self.stored_steps.retain(|(stored, _)| *stored != turn_id);
+        if self.stored_steps.len() == REMEMBERED_TURNS {
+            self.stored_steps.pop_front();
         }
-        self.settled.push_back((turn_id, step));
+        self.stored_steps.push_back((turn_id, step));
     }
 
-    fn settled(&self, turn_id: Uuid) -> Option<u32> {
-        self.settled.iter().find(|(known, _)| *known == turn_id).map(|(_, step)| *step)
+    fn stored_step(&self, turn_id: Uuid) -> Option<u32> {
+        self.stored_steps.iter().find(|(stored, _)| *stored == turn_id).map(|(_, step)| *step)
     }
 
     /// Whether the text of this step is in what was sent already.
-    pub(crate) fn is_settled(&self, turn_id: Uuid, step: u32) -> bool {
-        self.settled(turn_id).is_some_and(|settled| settled >= step)
+    pub(crate) fn is_stored(&self, turn_id: Uuid, step: u32) -> bool {
+        self.stored_step(turn_id).is_some_and(|stored_step| stored_step >= step)
     }
 
     /// Whether events before this one have not been heard: one that was stored earlier is told later, or never was.
-    fn misses(&self, event: &LiveEvent) -> bool {
+    fn skips_events(&self, event: &LiveEvent) -> bool {
         event.seq.is_some_and(|seq| seq > self.last + 1)
     }
 
     /// Whether a live event is news.
-    fn wants(&self, event: &LiveEvent) -> bool {
+    fn is_new(&self, event: &LiveEvent) -> bool {
         match event.seq {
             Some(seq) => seq > self.last,
-            None => match self.settled(event.turn_id) {
+            None => match self.stored_step(event.turn_id) {
                 None => true,
                 Some(u32::MAX) => false,
-                Some(settled) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > settled),
+                Some(stored_step) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > stored_step),
             },
         }
     }
@@ -125,7 +125,7 @@ impl Known {
 /// Live events as a body.
 pub(crate) struct LiveBody {
     events: Subscription,
-    known: Known,
+    cursor: StreamCursor,
     /// Ends with `final` or `error`, instead of following the conversation for good.
     one_turn: bool,
     ended: bool,
@@ -136,18 +136,18 @@ pub(crate) struct LiveBody {
 impl LiveBody {
     /// One turn, from its first event on.
     pub(crate) fn of_turn(runtime: &Runtime, events: Subscription) -> Self {
-        Self::new(runtime, events, Known::default(), true)
+        Self::new(runtime, events, StreamCursor::default(), true)
     }
 
     /// A conversation, after what is known of it.
-    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, known: Known) -> Self {
-        Self::new(runtime, events, known, false)
+    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, cursor: StreamCursor) -> Self {
+        Self::new(runtime, events, cursor, false)
     }
 
-    fn new(runtime: &Runtime, events: Subscription, known: Known, one_turn: bool) -> Self {
+    fn new(runtime: &Runtime, events: Subscription, cursor: StreamCursor, one_turn: bool) -> Self {
         let mut ticks = interval(KEEP_ALIVE);
         ticks.reset();
-        Self { events, known, one_turn, ended: false, ticks, runtime: runtime.clone() }
+        Self { events, cursor, one_turn, ended: false, ticks, runtime: runtime.clone() }
     }
 
     /// As a response.
@@ -156,31 +156,31 @@ impl LiveBody {
     }
 
     fn write(&mut self, out: &mut BytesMut, event: &LiveEvent) {
-        if !self.known.wants(event) {
+        if !self.cursor.is_new(event) {
             return;
         }
-        if !self.one_turn && self.known.misses(event) {
+        if !self.one_turn && self.cursor.skips_events(event) {
             // The client comes back with the last number it has, and reads the rows.
             self.ended = true;
             return;
         }
         frame(out, event.seq, event.kind, &event.data);
         if let Some(seq) = event.seq {
-            self.known.last = seq;
+            self.cursor.last = seq;
         }
         self.ended |= self.one_turn && event.kind.ends_turn();
     }
 
     /// Writes what is there, up to a piece.
-    fn take(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
-        while !self.ended && out.len() < AT_ONCE {
+    fn fill(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
+        while !self.ended && out.len() < CHUNK_BYTES {
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => self.write(out, &event),
                 Poll::Ready(None) => {
                     self.ended = true;
                     // On drain the client is told to come back soon; otherwise it read too slowly and resumes by itself.
                     if self.runtime.is_draining() {
-                        out.put_slice(COME_BACK);
+                        out.put_slice(RETRY_HINT);
                     }
                 }
                 Poll::Pending => return,
@@ -195,7 +195,7 @@ impl Stream for LiveBody {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let mut out = BytesMut::new();
-        this.take(cx, &mut out);
+        this.fill(cx, &mut out);
         if !out.is_empty() {
             return Poll::Ready(Some(Ok(out.freeze())));
         }

@@ -11,12 +11,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::ToolSpec;
 
-use super::Door;
-use super::body::Named;
+use super::ApiState;
+use super::body::PathParam;
 use super::error::ApiError;
 use super::policy::Policy;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
 }
 
@@ -75,8 +75,8 @@ struct ToolList {
 
 /// Every tool, in the order they were added.
 #[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
-async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
-    let setup = door.app.runtime.setup();
+async fn list(State(api): State<Arc<ApiState>>) -> Json<ToolList> {
+    let setup = api.app.runtime.setup();
     let tools = setup.registry.all().iter();
     let tools = tools.map(|entry| ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)).collect();
     Json(ToolList { tools, next_after: None })
@@ -85,8 +85,8 @@ async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
 /// One tool.
 #[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Named(name): Named) -> Result<Json<ToolView>, ApiError> {
-    let setup = door.app.runtime.setup();
+async fn show(State(api): State<Arc<ApiState>>, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
+    let setup = api.app.runtime.setup();
     let entry = setup.registry.find(&name).ok_or_else(|| ApiError::unknown_tool(&name))?;
     Ok(Json(ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)))
 }

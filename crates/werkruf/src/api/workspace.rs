@@ -15,15 +15,15 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{ImportFault, WorkspaceBatch, add_lines, parse_batch};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use crate::identity::Identity;
 
 /// Large enough for the office of a few thousand people with years of rows.
-const LARGEST: usize = 32 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
 }
 
@@ -60,16 +60,16 @@ struct WorkspaceImport {
 /// Imports an office: the same id replaces, a file with faults writes nothing.
 #[utoipa::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
     responses((status = 200, body = Imported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
-    let raw = to_bytes(body, LARGEST).await.map_err(|_| {
+async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+    let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
         ApiError::invalid("The body broke off or is larger than 32 MiB; split the file, later parts may name earlier ones.")
     })?;
-    let (text, batch) = apart(move || read(&raw)).await??;
-    check_tenant(&door, &who, &batch).await?;
-    let (id, now) = (door.app.clock.new_id(), door.app.clock.now());
-    match door.app.store.import(batch, id, now).await? {
+    let (text, batch) = run_blocking(move || read(&raw)).await??;
+    check_tenant(&api, &identity, &batch).await?;
+    let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
+    match api.app.store.import(batch, id, now).await? {
         Ok(report) => Ok(Json(Imported { tenant_id: report.tenant_id, written: report.written }).into_response()),
-        Err(mut faults) => Err(apart(move || {
+        Err(mut faults) => Err(run_blocking(move || {
             add_lines(&text, &mut faults);
             refused(&faults)
         })
@@ -85,7 +85,7 @@ fn read(raw: &[u8]) -> Result<(String, WorkspaceBatch), ApiError> {
 }
 
 /// A large file takes a while to read: not on a thread that serves requests.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "reading an import did not end");
         ApiError::internal()
@@ -93,12 +93,12 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 /// The operator imports into any tenant and makes new ones, a key with scope admin only into its own.
-async fn check_tenant(door: &Door, who: &Identity, batch: &WorkspaceBatch) -> Result<(), ApiError> {
-    if who.is_operator() {
+async fn check_tenant(api: &ApiState, identity: &Identity, batch: &WorkspaceBatch) -> Result<(), ApiError> {
+    if identity.is_operator() {
         return Ok(());
     }
-    match door.app.people().tenant(batch.tenant.clone()).await? {
-        Some(tenant) if tenant.id == who.tenant_id => Ok(()),
+    match api.app.people().tenant(batch.tenant.clone()).await? {
+        Some(tenant) if tenant.id == identity.tenant_id => Ok(()),
         Some(_) | None => {
             Err(ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; this key imports into its own alone."))
         }

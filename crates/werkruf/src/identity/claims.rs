@@ -13,7 +13,7 @@ use crate::config::{IssuerKind, TokenIssuer};
 
 /// Clocks differ.
 const LEEWAY_S: f64 = 30.0;
-const LONGEST_SUBJECT: usize = 255;
+const MAX_SUBJECT_BYTES: usize = 255;
 /// The token's time is over.
 pub(super) const EXPIRED: TokenFault = TokenFault::Refused("it has expired");
 
@@ -86,7 +86,7 @@ fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> 
     let subject = claims.get("sub").and_then(Value::as_str).ok_or(refused)?;
     let fits = match issuer.kind {
         IssuerKind::Supabase => Uuid::try_parse(subject).is_ok(),
-        IssuerKind::Other => !subject.is_empty() && subject.len() <= LONGEST_SUBJECT,
+        IssuerKind::Other => !subject.is_empty() && subject.len() <= MAX_SUBJECT_BYTES,
     };
     if fits { Ok(subject.to_owned()) } else { Err(refused) }
 }
@@ -96,7 +96,7 @@ pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) ->
     let until = end(claims)?;
     // A claim nobody can read is not one that is missing: the default tenant would be a guess.
     let tenant = match issuer.tenant_claims.iter().find_map(|name| claim(claims, name)) {
-        Some(said) => Some(text(said).ok_or(TokenFault::Refused("its claim for the tenant is not the name of one"))?),
+        Some(value) => Some(text(value).ok_or(TokenFault::Refused("its claim for the tenant is not the name of one"))?),
         None => None,
     };
     let anonymous = claims.get("is_anonymous").and_then(Value::as_bool) == Some(true);
@@ -104,9 +104,9 @@ pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) ->
         // Signed in without saying who: never more than a guest, whatever else the token or the table says.
         Some(TokenRoles { names: vec![guest_role.to_owned()], only: true, until })
     } else {
-        let said = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names).transpose()?;
+        let value = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names).transpose()?;
         // An empty list is a word too: no roles, and not those given here.
-        said.map(|names| TokenRoles { only: names.is_empty(), names, until })
+        value.map(|names| TokenRoles { only: names.is_empty(), names, until })
     };
     Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles, until })
 }

@@ -25,12 +25,12 @@ pub(super) struct NamedKey {
 pub(super) struct KeySet(Vec<NamedKey>);
 
 #[derive(Deserialize)]
-struct PartialAnswer {
+struct JwksDocument {
     keys: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct ShownKey {
+struct Jwk {
     kty: String,
     #[serde(default)]
     kid: Option<String>,
@@ -55,8 +55,8 @@ struct ShownKey {
 impl KeySet {
     /// Reads a set; `None` when it is none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let shown: PartialAnswer = serde_json::from_slice(bytes).ok()?;
-        let keys = shown.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: ShownKey| key.into_key());
+        let document: JwksDocument = serde_json::from_slice(bytes).ok()?;
+        let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: Jwk| key.into_key());
         Some(Self(keys.collect()))
     }
 
@@ -76,7 +76,7 @@ impl KeySet {
     }
 }
 
-impl ShownKey {
+impl Jwk {
     fn into_key(self) -> Option<NamedKey> {
         let signs = self.purpose.as_deref().is_none_or(|purpose| purpose == "sig");
         let verifies = self.key_ops.as_ref().is_none_or(|uses| uses.iter().any(|one| one == "verify"));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Longer credentials are not looked at.
-const LONGEST: usize = 16 * 1024;
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> Token<'a> {
     /// Takes a token apart.
     pub(super) fn parse(text: &'a str) -> Result<Self, TokenFault> {
         const BROKEN: TokenFault = TokenFault::Refused("it is no JSON Web Token");
-        if text.len() > LONGEST {
+        if text.len() > MAX_TOKEN_BYTES {
             return Err(TokenFault::Refused("it is too long"));
         }
         let (signed, signature) = text.rsplit_once('.').ok_or(BROKEN)?;

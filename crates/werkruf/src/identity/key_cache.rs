@@ -24,7 +24,7 @@ const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// While somebody else fetches, or just failed to: what is at hand is used.
 const FETCHING: SignedDuration = SignedDuration::from_secs(10);
-const MOST_BYTES: usize = 512 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 
 /// Where the keys come from, and what is known of them.
 pub(super) struct KeyCache {
@@ -76,16 +76,16 @@ impl KeyCache {
 
     /// The key a token asks for; `None` when the issuer has no such key.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<Option<Key>, TokenFault> {
-        let seen = self.state();
-        if let Some(key) = seen.keys.find(id, algorithm) {
+        let before = self.state();
+        if let Some(key) = before.keys.find(id, algorithm) {
             let now = self.clock.now();
-            let enough = seen.is_younger(FRESH, now) || within(seen.failed_at, FETCHING, now);
-            if enough && seen.is_younger(USABLE, now) {
+            let enough = before.is_younger(FRESH, now) || within(before.failed_at, FETCHING, now);
+            if enough && before.is_younger(USABLE, now) {
                 return Ok(Some(key.clone()));
             }
         }
-        let _turn = self.fetching.lock().await;
-        if self.state().read_at == seen.read_at && self.may_fetch() {
+        let _guard = self.fetching.lock().await;
+        if self.state().read_at == before.read_at && self.may_fetch() {
             self.fetch().await;
         }
         let state = self.state();
@@ -131,16 +131,16 @@ impl KeyCache {
     }
 
     async fn read(&self) -> Result<KeySet, String> {
-        let asked = self.client.get(&self.url).timeout(FETCH_TIMEOUT).send().await;
-        let mut response = asked.map_err(|error| error.to_string())?;
+        let sent = self.client.get(&self.url).timeout(FETCH_TIMEOUT).send().await;
+        let mut response = sent.map_err(|error| error.to_string())?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(format!("the answer was {}", response.status()));
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
             body.extend_from_slice(&chunk);
-            if body.len() > MOST_BYTES {
-                return Err(format!("the answer is longer than {MOST_BYTES} bytes"));
+            if body.len() > MAX_BYTES {
+                return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
             }
         }
         KeySet::parse(&body).ok_or_else(|| "the answer is no key set".to_owned())

@@ -48,14 +48,14 @@ pub struct Identity {
 
 /// Whose rows a request may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
+pub enum Visibility {
     /// Everything in the tenant.
     All,
     /// What belongs to this user.
     Own(String),
 }
 
-impl Sight {
+impl Visibility {
     /// Whether rows of this user may be seen.
     pub fn covers(&self, user_id: &str) -> bool {
         match self {
@@ -78,11 +78,11 @@ impl Identity {
     }
 
     /// Whose rows may be seen.
-    pub fn sight(&self) -> Result<Sight, ApiError> {
+    pub fn visibility(&self) -> Result<Visibility, ApiError> {
         if self.scopes.admin {
-            return Ok(Sight::All);
+            return Ok(Visibility::All);
         }
-        self.principal.as_ref().map(|person| Sight::Own(person.user_id.clone())).ok_or_else(user_required)
+        self.principal.as_ref().map(|person| Visibility::Own(person.user_id.clone())).ok_or_else(user_required)
     }
 }
 
@@ -98,7 +98,7 @@ pub fn user_required() -> ApiError {
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
     if jwt::looks_like_token(credential) && !is_operator(app, credential) {
-        return bearer_of_token(app, headers, credential).await;
+        return identify_token_bearer(app, headers, credential).await;
     }
     let (tenant_id, scopes, key) = if is_operator(app, credential) {
         let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
@@ -135,14 +135,14 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
 const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false };
 
 /// Who a token's bearer is. Tenant and person come from the token; headers may only say the same.
-async fn bearer_of_token(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
+async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
     if app.tokens.is_empty() {
         return Err(ApiError::unauthorized(
             "No issuer of tokens is trusted here; the operator sets SUPABASE_URL, SUPABASE_JWT_SECRET or [auth.jwt].",
         ));
     }
-    let (said, issuer) = app.tokens.admit(credential).await.map_err(refused_token)?;
-    let name = said.tenant.as_deref().unwrap_or(&issuer.tenant);
+    let (token, issuer) = app.tokens.verify(credential).await.map_err(refused_token)?;
+    let name = token.tenant.as_deref().unwrap_or(&issuer.tenant);
     let tenant = app.people().tenant(name.to_owned()).await?;
     let tenant_id = tenant.ok_or_else(|| ApiError::forbidden("unknown_tenant", "The tenant this token names does not exist here."))?.id;
     if let Some(name) = text(headers, "x-tenant-id")?
@@ -150,10 +150,10 @@ async fn bearer_of_token(app: &App, headers: &HeaderMap, credential: &str) -> Re
     {
         return Err(unknown_tenant());
     }
-    let principal = token_person(app, tenant_id, &said).await?;
+    let principal = principal_of_token(app, tenant_id, &token).await?;
     if let Some(named) = text(headers, "x-user-id")?
         && named != principal.user_id
-        && named.strip_prefix("ext:") != Some(&said.subject)
+        && named.strip_prefix("ext:") != Some(&token.subject)
     {
         return Err(ApiError::forbidden("forbidden", "A token acts for nobody but its bearer; leave X-User-Id out."));
     }
@@ -173,22 +173,22 @@ fn refused_token(fault: TokenFault) -> ApiError {
 }
 
 /// The person behind a token's subject, with the roles it names noted before they count.
-async fn token_person(app: &App, tenant_id: Uuid, said: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
-    let known = app.people().user_by_external_id(tenant_id, said.subject.clone()).await?;
+async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
+    let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
     let user = match known {
         Some(user) => user,
-        None => guest(app, tenant_id, None, Some(said.subject.clone())).await?,
+        None => guest(app, tenant_id, None, Some(token.subject.clone())).await?,
     };
-    let noted = match (&user.token_roles, &said.roles) {
-        (Some(held), Some(said)) => held.covers(said),
-        (held, said) => held.is_none() && said.is_none(),
+    let up_to_date = match (&user.token_roles, &token.roles) {
+        (Some(stored), Some(named)) => stored.covers(named),
+        (stored, named) => stored.is_none() && named.is_none(),
     };
-    if !noted {
-        app.people().hold_token_roles(tenant_id, user.id, said.roles.clone()).await?;
+    if !up_to_date {
+        app.people().hold_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
     // Fetching keys takes time. A token that ended meanwhile would open what the roles given here open.
-    if app.clock.now() >= said.until {
+    if app.clock.now() >= token.until {
         return Err(refused_token(EXPIRED));
     }
     Ok(principal)
@@ -200,27 +200,27 @@ fn credential(headers: &HeaderMap) -> Result<&str, ApiError> {
         let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
         if scheme.eq_ignore_ascii_case("bearer") { rest.trim() } else { "" }
     });
-    let shown = match bearer {
+    let credential = match bearer {
         Some(bearer) => Some(bearer),
         None => text(headers, "apikey")?,
     };
-    shown
-        .filter(|shown| !shown.is_empty())
+    credential
+        .filter(|credential| !credential.is_empty())
         .ok_or_else(|| ApiError::unauthorized("Send a key: `Authorization: Bearer <key>`. `werkruf keys create` makes one."))
 }
 
-fn is_operator(app: &App, shown: &str) -> bool {
-    let same = |secret: &str| bool::from(secret.as_bytes().ct_eq(shown.as_bytes()));
+fn is_operator(app: &App, credential: &str) -> bool {
+    let same = |secret: &str| bool::from(secret.as_bytes().ct_eq(credential.as_bytes()));
     let admin = app.config.admin_key.as_ref().is_some_and(|key| same(key.expose_secret()));
     admin | same(app.operator_token.expose_secret())
 }
 
-async fn find_key(app: &App, shown: &str) -> Result<KeyRow, ApiError> {
+async fn find_key(app: &App, credential: &str) -> Result<KeyRow, ApiError> {
     let refused = || ApiError::unauthorized("This key is unknown, deleted or expired.");
-    if !shown.starts_with(KEY_PREFIX) {
+    if !credential.starts_with(KEY_PREFIX) {
         return Err(refused());
     }
-    let key = app.people().key_by_digest(KeyDigest::of(shown)).await?.ok_or_else(refused)?;
+    let key = app.people().key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
     match key.expires_at {
         Some(end) if end <= app.clock.now() => Err(refused()),
         Some(_) | None => Ok(key),

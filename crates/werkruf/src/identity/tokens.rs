@@ -10,7 +10,7 @@ use super::jwt::{Algorithm, Key, Token, TokenFault};
 use super::key_cache::KeyCache;
 use crate::config::TokenIssuer;
 
-struct Trusted {
+struct TrustedIssuer {
     issuer: TokenIssuer,
     secret: Option<Key>,
     keys: Option<KeyCache>,
@@ -18,7 +18,7 @@ struct Trusted {
 
 /// The issuers whose tokens open the doors.
 pub struct Tokens {
-    trusted: Vec<Trusted>,
+    trusted: Vec<TrustedIssuer>,
     clock: Clock,
     guest_role: String,
 }
@@ -26,7 +26,7 @@ pub struct Tokens {
 impl Tokens {
     /// Asks nobody anything; keys are read when the first token needs one.
     pub fn new(issuers: &[TokenIssuer], guest_role: &str, client: &reqwest::Client, clock: &Clock) -> Self {
-        let trust = |issuer: &TokenIssuer| Trusted {
+        let trust = |issuer: &TokenIssuer| TrustedIssuer {
             issuer: issuer.clone(),
             secret: issuer.secret.as_ref().map(|secret| Key::secret(secret.expose_secret())),
             keys: issuer.jwks_url.clone().map(|url| KeyCache::new(url, client.clone(), clock.clone())),
@@ -40,7 +40,7 @@ impl Tokens {
     }
 
     /// Who the bearer of this token is.
-    pub(super) async fn admit(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
+    pub(super) async fn verify(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
         let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
@@ -53,15 +53,15 @@ impl Tokens {
     }
 }
 
-impl Trusted {
+impl TrustedIssuer {
     async fn key(&self, token: &Token<'_>) -> Result<Key, TokenFault> {
         const NO_KEY: TokenFault = TokenFault::Refused("no key of its issuer fits it");
         let id = token.key_id.as_deref();
         match token.algorithm {
             Algorithm::Hs256 => {
                 // The name of a public key with the algorithm of a secret: somebody mixes them up on purpose.
-                let mixed = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.names(id)));
-                self.secret.clone().filter(|_| !mixed).ok_or(NO_KEY)
+                let confused = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.names(id)));
+                self.secret.clone().filter(|_| !confused).ok_or(NO_KEY)
             }
             Algorithm::Rs256 | Algorithm::Es256 => match &self.keys {
                 Some(keys) => keys.find(id, token.algorithm).await?.ok_or(NO_KEY),

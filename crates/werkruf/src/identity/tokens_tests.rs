@@ -166,7 +166,7 @@ fn by_secret() -> Tokens {
 }
 
 async fn reason(tokens: &Tokens, token: &str) -> &'static str {
-    match tokens.admit(token).await {
+    match tokens.verify(token).await {
         Ok(_) => "",
         Err(TokenFault::Refused(reason)) => reason,
         Err(TokenFault::KeysUnavailable) => "unavailable",
@@ -178,19 +178,19 @@ async fn a_good_token_is_the_person_its_issuer_wrote_down() {
     let tokens = by_secret();
     let said = with("exp", json!(4_102_444_800_i64));
     let until = Timestamp::from_second(4_102_444_830).unwrap();
-    let (person, _) = tokens.admit(&secret_token(&said)).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&said)).await.unwrap();
     assert_eq!((person.subject.as_str(), person.tenant.as_deref()), (SUBJECT, Some("acme")));
     assert_eq!(person.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
     assert_eq!(person.until, until, "its roles count as long as it is taken");
     let several = with("app_metadata/roles", json!(["lead", "editor", "lead", 3]));
-    let (person, _) = tokens.admit(&secret_token(&several)).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&several)).await.unwrap();
     assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
     let bare = with("app_metadata", json!({}));
-    let (person, _) = tokens.admit(&secret_token(&bare)).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&bare)).await.unwrap();
     assert_eq!((person.tenant, person.roles), (None, None));
     let mut anonymous = with("is_anonymous", json!(true));
     anonymous["app_metadata"]["roles"] = json!(["admin"]);
-    let (person, _) = tokens.admit(&secret_token(&anonymous)).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&anonymous)).await.unwrap();
     let roles = person.roles.unwrap();
     assert_eq!((roles.names, roles.only), (vec!["guest".to_owned()], true));
 }
@@ -199,11 +199,11 @@ async fn a_good_token_is_the_person_its_issuer_wrote_down() {
 async fn a_claim_that_says_nothing_is_not_one_that_is_missing() {
     let tokens = by_secret();
     for empty in [json!([]), json!(""), json!(" , "), json!([3])] {
-        let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
+        let (person, _) = tokens.verify(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
         let roles = person.roles.unwrap();
         assert_eq!((roles.names, roles.only), (Vec::new(), true), "{empty}: no roles, and not those of the next claim");
     }
-    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
     assert_eq!(person.roles.unwrap().names, ["editor"], "null is missing");
     for wrong in [json!(42), json!(true), json!({"admin": true})] {
         assert!(reason(&tokens, &secret_token(&with("app_metadata/roles", wrong.clone()))).await.contains("roles"), "{wrong}");
@@ -211,9 +211,9 @@ async fn a_claim_that_says_nothing_is_not_one_that_is_missing() {
     for wrong in [json!(42), json!(["acme"]), json!({"id": "acme"}), json!(false), json!("")] {
         assert!(reason(&tokens, &secret_token(&with("app_metadata/tenant_id", wrong.clone()))).await.contains("tenant"), "{wrong}");
     }
-    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
     assert_eq!(person.tenant, None);
-    let (person, _) = tokens.admit(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
+    let (person, _) = tokens.verify(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
     assert_eq!(person.until, Timestamp::MAX);
     assert!(reason(&tokens, &secret_token(&with("exp", json!(-1e300)))).await.contains("expired"));
 }
@@ -362,7 +362,7 @@ async fn any_other_issuer_has_its_own_claims() {
         "org": {"slug": "acme"}, "https://example.org/roles": "lead, editor"});
     let sign = |claims: &Value| key.sign(&json!({"alg": "ES256", "kid": "k1"}), claims);
     let token = sign(&said);
-    let (person, _) = tokens.admit(&token).await.unwrap();
+    let (person, _) = tokens.verify(&token).await.unwrap();
     assert_eq!((person.subject.as_str(), person.tenant.as_deref()), ("auth0|7", Some("acme")));
     assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
     said["role"] = json!("service_role");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::connection::Door;
-use super::roll::Roll;
+use super::connection::ConnectionServer;
+use super::registry::ConnectionRegistry;
 
 /// The pause after an error that the next attempt would meet as well, such as too many open files; doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -24,14 +24,14 @@ const TOO_MANY: &str = concat!(
 );
 
 /// Accepts until dropped.
-pub(super) async fn accept(socket: &TcpListener, roll: &Arc<Roll>, door: &Door) {
+pub(super) async fn accept(socket: &TcpListener, registry: &Arc<ConnectionRegistry>, server: &ConnectionServer) {
     let mut pause = Pause::default();
-    while let Some(room) = roll.room().await {
+    while let Some(permit) = registry.acquire().await {
         match socket.accept().await {
             Ok((stream, client)) => {
                 pause = Pause::default();
-                match roll.enter(client, room) {
-                    Some(place) => door.open(stream, place),
+                match registry.register(client, permit) {
+                    Some(registration) => server.serve(stream, registration),
                     None => refuse(&stream),
                 }
             }

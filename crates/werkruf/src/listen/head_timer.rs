@@ -11,36 +11,36 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 
 use super::bounds::Bounds;
-use super::line::Line;
+use super::control::ConnectionControl;
 
 /// The timer of one connection. hyper asks it for a sleep per head.
 pub(super) struct HeadTimer {
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
     bounds: Bounds,
     had_first: AtomicBool,
 }
 
 impl HeadTimer {
-    pub(super) fn new(line: Arc<Line>, bounds: Bounds) -> Self {
-        Self { line, bounds, had_first: AtomicBool::new(false) }
+    pub(super) fn new(control: Arc<ConnectionControl>, bounds: Bounds) -> Self {
+        Self { control, bounds, had_first: AtomicBool::new(false) }
     }
 }
 
 impl Timer for HeadTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(HeadSleep { line: Arc::clone(&self.line), reads: 0, begun: true, head: duration, rest: duration, running: None })
+        Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: 0, begun: true, head: duration, rest: duration, running: None })
     }
 
     fn sleep_until(&self, _deadline: Instant) -> Pin<Box<dyn Sleep>> {
         let begun = !self.had_first.swap(true, Ordering::Relaxed);
         let Bounds { head, idle, .. } = self.bounds;
-        Box::pin(HeadSleep { line: Arc::clone(&self.line), reads: self.line.reads(), begun, head, rest: idle, running: None })
+        Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: self.control.reads(), begun, head, rest: idle, running: None })
     }
 }
 
 /// Polled by hyper after every read that did not end the head.
 struct HeadSleep {
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
     reads: u32,
     /// The head has begun: its first byte came, or it is the connection's first, which begins with connecting.
     begun: bool,
@@ -55,7 +55,7 @@ impl Future for HeadSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.begun && self.line.reads() != self.reads {
+        if !self.begun && self.control.reads() != self.reads {
             self.begun = true;
             self.running = None;
         }

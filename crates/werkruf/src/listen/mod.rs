@@ -6,14 +6,14 @@
 mod accept;
 mod bounds;
 mod connection;
+mod control;
 mod head_timer;
-mod line;
 mod options;
 mod proxies;
-mod roll;
+mod registry;
 mod timed_body;
+mod tracked_stream;
 mod watchdog;
-mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 pub use bounds::Bounds;
 pub use proxies::Proxies;
-use roll::Roll;
+use registry::ConnectionRegistry;
 pub use timed_body::SlowBody;
 
 /// A bound address that is ready to serve.
@@ -62,29 +62,29 @@ impl Listener {
     /// every connection.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let Self { socket, bounds, proxies, tasks } = self;
-        let roll = Arc::new(Roll::new(&bounds, proxies));
-        let _ends_all = EndsAll(Arc::clone(&roll));
+        let registry = Arc::new(ConnectionRegistry::new(&bounds, proxies));
+        let _end_all = EndAllOnDrop(Arc::clone(&registry));
         let serving = async {
-            let door = connection::Door::new(router, bounds, tasks);
+            let server = connection::ConnectionServer::new(router, bounds, tasks);
             tokio::select! {
-                () = accept::accept(&socket, &roll, &door) => {}
+                () = accept::accept(&socket, &registry, &server) => {}
                 () = stop.cancelled() => {}
             }
             drop(socket);
-            roll.close_all();
-            roll.empty().await;
+            registry.close_all();
+            registry.wait_until_empty().await;
         };
         tokio::select! {
             () = serving => {}
-            () = watchdog::watch(&roll, bounds.stall) => {}
+            () = watchdog::watch(&registry, bounds.stall) => {}
         }
     }
 }
 
 /// Leaves no connection behind.
-struct EndsAll(Arc<Roll>);
+struct EndAllOnDrop(Arc<ConnectionRegistry>);
 
-impl Drop for EndsAll {
+impl Drop for EndAllOnDrop {
     fn drop(&mut self) {
         self.0.end_all();
     }

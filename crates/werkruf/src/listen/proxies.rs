@@ -17,7 +17,7 @@ impl Proxies {
         Self { loopback: true, networks: networks.iter().filter_map(|text| network(text)).collect() }
     }
 
-    pub(super) fn has(&self, address: IpAddr) -> bool {
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
         let bits = bits(address);
         let within = |&(network, length): &(u128, u8)| length == 0 || (bits ^ network) >> (128 - u32::from(length)) == 0;
         self.loopback && address.to_canonical().is_loopback() || self.networks.iter().any(within)
@@ -48,17 +48,17 @@ mod tests {
     #[test]
     fn this_machine_and_the_named_networks_speak_for_many() {
         let proxies = Proxies::of(&["10.0.0.0/8".to_owned(), "192.0.2.7".to_owned(), "2001:db8::/32".to_owned()]);
-        let has = |address: &str| proxies.has(address.parse().unwrap());
+        let contains = |address: &str| proxies.contains(address.parse().unwrap());
         for address in ["127.0.0.1", "127.8.0.1", "::1", "::ffff:127.0.0.1", "10.255.0.1", "::ffff:10.1.2.3", "192.0.2.7", "2001:db8:9::1"]
         {
-            assert!(has(address), "{address}");
+            assert!(contains(address), "{address}");
         }
         for address in ["11.0.0.1", "192.0.2.8", "2001:db9::1", "::2", "::ffff:192.0.2.8"] {
-            assert!(!has(address), "{address}");
+            assert!(!contains(address), "{address}");
         }
-        assert!(!Proxies::default().has("127.0.0.1".parse().unwrap()));
-        assert!(Proxies::of(&["0.0.0.0/0".to_owned()]).has("203.0.113.1".parse().unwrap()));
-        assert!(!Proxies::of(&["0.0.0.0/0".to_owned()]).has("2001:db8::1".parse().unwrap()));
-        assert!(Proxies::of(&["::/0".to_owned()]).has("2001:db8::1".parse().unwrap()));
+        assert!(!Proxies::default().contains("127.0.0.1".parse().unwrap()));
+        assert!(Proxies::of(&["0.0.0.0/0".to_owned()]).contains("203.0.113.1".parse().unwrap()));
+        assert!(!Proxies::of(&["0.0.0.0/0".to_owned()]).contains("2001:db8::1".parse().unwrap()));
+        assert!(Proxies::of(&["::/0".to_owned()]).contains("2001:db8::1".parse().unwrap()));
     }
 }

@@ -92,12 +92,12 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for TimedBody<B> 
 }
 
 /// The router, behind bodies with a clock.
-pub(super) struct Timed {
+pub(super) struct TimedRouter {
     pub(super) router: TowerToHyperService<Router>,
     pub(super) gap: Duration,
 }
 
-impl Service<Request<Incoming>> for Timed {
+impl Service<Request<Incoming>> for TimedRouter {
     type Response = axum::response::Response;
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<TimedBody<Incoming>>>>::Future;

@@ -7,13 +7,13 @@ use serde_json::Value;
 use werkruf_contract::Uuid;
 
 use super::object::{item_of, response_id};
-use super::told::Told;
+use super::stored::StoredResponse;
 use crate::api::ApiError;
 use crate::app::App;
 use crate::identity::Identity;
 
 /// Puts the items behind references in their places.
-pub(crate) async fn resolve(app: &App, who: &Identity, items: Vec<Value>) -> Result<Vec<Value>, ApiError> {
+pub(crate) async fn resolve(app: &App, identity: &Identity, items: Vec<Value>) -> Result<Vec<Value>, ApiError> {
     let mut outputs: HashMap<Uuid, Vec<Value>> = HashMap::new();
     let mut resolved = Vec::with_capacity(items.len());
     for item in items {
@@ -25,8 +25,8 @@ pub(crate) async fn resolve(app: &App, who: &Identity, items: Vec<Value>) -> Res
         let output = match outputs.entry(turn_id) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let told = Told::find(app, who, &response_id(turn_id)).await?;
-                place.insert(told.map(|told| told.output()).unwrap_or_default())
+                let stored = StoredResponse::find(app, identity, &response_id(turn_id)).await?;
+                place.insert(stored.map(|stored| stored.output()).unwrap_or_default())
             }
         };
         let found = output.get(place).filter(|found| found["id"] == item["id"]);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use werkruf_contract::Uuid;
 
-use super::object::Echo;
+use super::object::RequestEcho;
 use crate::api::ApiError;
 use crate::openai::tools;
 
@@ -13,7 +13,7 @@ pub(crate) struct Request {
     /// Items that say something; references are still to be looked up.
     pub(crate) items: Vec<Value>,
     pub(crate) stream: bool,
-    pub(crate) echo: Echo,
+    pub(crate) echo: RequestEcho,
     /// Named by `conversation`.
     pub(crate) conversation: Option<Uuid>,
     pub(crate) body: Map<String, Value>,
@@ -24,13 +24,13 @@ impl Request {
     pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         let items = match body.remove("input") {
             Some(Value::Array(items)) => items.into_iter().filter_map(item).collect(),
-            Some(Value::String(text)) if !text.is_empty() => vec![said(text)],
+            Some(Value::String(text)) if !text.is_empty() => vec![user_message(text)],
             _ => Vec::new(),
         };
         let conversation = conversation(body.get("conversation"))?;
         let flag = |name: &str| body.get(name).and_then(Value::as_bool);
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-        let echo = Echo {
+        let echo = RequestEcho {
             model: text("model").unwrap_or_default(),
             instructions: body.get("instructions").filter(|value| !value.is_null()).cloned(),
             metadata: body.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default(),
@@ -38,7 +38,7 @@ impl Request {
             background: flag("background").unwrap_or(false),
             previous_response_id: text("previous_response_id"),
             tools: functions(body.get("tools")),
-            wishes: Echo::wishes_of(&body),
+            options: RequestEcho::options_of(&body),
             results: items.iter().filter(|item| is_result(item)).cloned().collect(),
         };
         Ok(Self { items, stream: flag("stream").unwrap_or(false), echo, conversation, body })
@@ -103,7 +103,7 @@ fn conversation(value: Option<&Value>) -> Result<Option<Uuid>, ApiError> {
     id.map(Some).map_err(|_| ApiError::not_found("conversation"))
 }
 
-fn said(text: impl Into<Value>) -> Value {
+fn user_message(text: impl Into<Value>) -> Value {
     json!({"type": "message", "role": "user", "content": text.into()})
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn is_result(item: &Value) -> bool {
 /// An item as far as we can use it. Reasoning and what other servers did on their way means nothing here.
 fn item(mut item: Value) -> Option<Value> {
     if let Value::String(text) = item {
-        return Some(said(text));
+        return Some(user_message(text));
     }
     let known = match item["type"].as_str() {
         Some("function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output" | "item_reference") => {

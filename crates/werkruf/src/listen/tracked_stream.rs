@@ -9,56 +9,56 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::line::{Line, Order};
+use super::control::{Command, ConnectionControl};
 
-pub(super) struct Wire {
+pub(super) struct TrackedStream {
     stream: TcpStream,
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
     waits: bool,
 }
 
-impl Wire {
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { stream, line, waits: false }
+impl TrackedStream {
+    pub(super) fn new(stream: TcpStream, control: Arc<ConnectionControl>) -> Self {
+        Self { stream, control, waits: false }
     }
 
-    fn note<T>(&mut self, written: Poll<T>) -> Poll<T> {
+    fn track<T>(&mut self, written: Poll<T>) -> Poll<T> {
         if written.is_pending() != self.waits {
             self.waits = !self.waits;
-            self.line.flow_changed();
+            self.control.flow_changed();
         }
         written
     }
 }
 
-impl Drop for Wire {
+impl Drop for TrackedStream {
     fn drop(&mut self) {
-        if self.line.order() == Order::Reset {
+        if self.control.command() == Command::Reset {
             // Otherwise the kernel keeps what is unsent, for a client that does not read it.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for TrackedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            self.line.read();
+            self.control.read();
         }
         read
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note(written)
+        self.track(written)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.note(written)
+        self.track(written)
     }
 
     fn is_write_vectored(&self) -> bool {

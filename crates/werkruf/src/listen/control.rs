@@ -8,7 +8,7 @@ use futures_util::task::AtomicWaker;
 /// What a connection is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(super) enum Order {
+pub(super) enum Command {
     /// Go on.
     Serve,
     /// Finish what runs, take nothing new.
@@ -21,8 +21,8 @@ pub(super) enum Order {
 
 /// The outside of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    order: AtomicU8,
+pub(super) struct ConnectionControl {
+    command: AtomicU8,
     /// Odd while a write waits for the client; every change adds one, so that the same odd number twice is the same wait.
     flow: AtomicU32,
     /// How often bytes came in.
@@ -30,25 +30,25 @@ pub(super) struct Line {
     waker: AtomicWaker,
 }
 
-impl Line {
+impl ConnectionControl {
     /// Gives an order. An order never becomes milder.
-    pub(super) fn tell(&self, order: Order) {
-        self.order.fetch_max(order as u8, Ordering::Release);
+    pub(super) fn send(&self, command: Command) {
+        self.command.fetch_max(command as u8, Ordering::Release);
         self.waker.wake();
     }
 
     /// The order, heard by the connection's task; the next one wakes it.
-    pub(super) fn hear(&self, waker: &Waker) -> Order {
+    pub(super) fn register_waker(&self, waker: &Waker) -> Command {
         self.waker.register(waker);
-        self.order()
+        self.command()
     }
 
-    pub(super) fn order(&self) -> Order {
-        match self.order.load(Ordering::Acquire) {
-            0 => Order::Serve,
-            1 => Order::Close,
-            2 => Order::End,
-            _ => Order::Reset,
+    pub(super) fn command(&self) -> Command {
+        match self.command.load(Ordering::Acquire) {
+            0 => Command::Serve,
+            1 => Command::Close,
+            2 => Command::End,
+            _ => Command::Reset,
         }
     }
 

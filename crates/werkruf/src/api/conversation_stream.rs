@@ -17,18 +17,18 @@ use werkruf_runtime::{PartialAnswer, SubscribeOptions, complete_event};
 use werkruf_store::{EventRow, PartialText, ReadLimit, StoreError, StreamKey};
 
 use super::error::ApiError;
-use super::sse::{AT_ONCE, COME_BACK, Known, LiveBody, frame, response};
+use super::sse::{CHUNK_BYTES, LiveBody, RETRY_HINT, StreamCursor, frame, response};
 use crate::app::App;
 
 /// Read at once; the client takes it in pieces of [`AT_ONCE`].
-const BITE: ReadLimit = ReadLimit { rows: 256, bytes: 32 * 1024 };
+const READ_LIMIT: ReadLimit = ReadLimit { rows: 256, bytes: 32 * 1024 };
 
 /// A reader on its way through a log.
-pub(crate) struct Follow {
+pub(crate) struct ConversationStream {
     app: Arc<App>,
     tenant_id: Uuid,
     conversation_id: Uuid,
-    known: Known,
+    cursor: StreamCursor,
     phase: Phase,
 }
 
@@ -39,7 +39,7 @@ enum Phase {
     Ended,
 }
 
-impl Follow {
+impl ConversationStream {
     /// Begins after this number, or with what is kept where none is given.
     pub(crate) async fn after(app: &Arc<App>, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>) -> Result<Self, ApiError> {
         let streams = app.streams();
@@ -47,18 +47,18 @@ impl Follow {
             Some(after) => after,
             None => streams.first_event(tenant_id, conversation_id).await? - 1,
         };
-        let rows = streams.read_events(tenant_id, conversation_id, from, BITE).await?;
-        check_kept(app, tenant_id, conversation_id, from, rows.first()).await?;
+        let rows = streams.read_events(tenant_id, conversation_id, from, READ_LIMIT).await?;
+        check_retained(app, tenant_id, conversation_id, from, rows.first()).await?;
         let more = is_full(&rows);
         let phase = Phase::Stored(rows.into_iter(), more);
-        Ok(Self { app: Arc::clone(app), tenant_id, conversation_id, known: Known::up_to(from), phase })
+        Ok(Self { app: Arc::clone(app), tenant_id, conversation_id, cursor: StreamCursor::up_to(from), phase })
     }
 
     /// As a response without an end.
     pub(crate) fn respond(self) -> Response {
-        let pieces = stream::unfold(self, |mut follow| async move {
-            let piece = follow.next().await?;
-            Some((Ok::<_, Infallible>(piece), follow))
+        let pieces = stream::unfold(self, |mut stream| async move {
+            let piece = stream.next().await?;
+            Some((Ok::<_, Infallible>(piece), stream))
         });
         response(Body::from_stream(pieces))
     }
@@ -77,7 +77,7 @@ impl Follow {
                 Err(error) => {
                     tracing::warn!(%error, "a stream ended early: what is stored could not be read");
                     self.phase = Phase::Ended;
-                    return Some(Bytes::from_static(COME_BACK));
+                    return Some(Bytes::from_static(RETRY_HINT));
                 }
             }
         }
@@ -88,82 +88,84 @@ impl Follow {
         let mut out = BytesMut::new();
         let Phase::Stored(rows, more) = &mut self.phase else { return Ok(Bytes::new()) };
         let more = *more;
-        while out.len() < AT_ONCE {
+        while out.len() < CHUNK_BYTES {
             let Some(row) = rows.next() else { break };
-            write(&self.app, self.tenant_id, self.conversation_id, &mut self.known, &mut out, &row).await?;
+            write(&self.app, self.tenant_id, self.conversation_id, &mut self.cursor, &mut out, &row).await?;
         }
         if out.is_empty() {
-            out = if more { self.read_on().await? } else { self.go_live().await? };
+            out = if more { self.read_more().await? } else { self.subscribe().await? };
         }
         Ok(out.freeze())
     }
 
-    async fn read_on(&mut self) -> Result<BytesMut, StoreError> {
-        let rows = self.app.streams().read_events(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
-        self.take(rows);
+    async fn read_more(&mut self) -> Result<BytesMut, StoreError> {
+        let rows = self.app.streams().read_events(self.tenant_id, self.conversation_id, self.cursor.last, READ_LIMIT).await?;
+        self.accept_rows(rows);
         Ok(BytesMut::new())
     }
 
-    fn take(&mut self, rows: Vec<EventRow>) {
+    fn accept_rows(&mut self, rows: Vec<EventRow>) {
         // The beginning was deleted under the reader: it comes back and is told where the log begins now.
-        let gap = rows.first().is_some_and(|row| row.seq != self.known.last + 1);
+        let gap = rows.first().is_some_and(|row| row.seq != self.cursor.last + 1);
         let more = is_full(&rows);
         self.phase = if gap { Phase::Ended } else { Phase::Stored(rows.into_iter(), more) };
     }
 
     /// Listens, then looks once more at what is stored: whatever is not in there will be heard.
-    async fn go_live(&mut self) -> Result<BytesMut, StoreError> {
+    async fn subscribe(&mut self) -> Result<BytesMut, StoreError> {
         let (runtime, streams) = (&self.app.runtime, self.app.streams());
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
-        let (feed, shown) = runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after: self.known.last });
-        let rows = streams.read_events(self.tenant_id, self.conversation_id, self.known.last, BITE).await?;
+        let (subscription, partial) = runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after: self.cursor.last });
+        let rows = streams.read_events(self.tenant_id, self.conversation_id, self.cursor.last, READ_LIMIT).await?;
         if is_full(&rows) {
-            self.take(rows);
+            self.accept_rows(rows);
             return Ok(BytesMut::new());
         }
         let mut out = BytesMut::new();
         for row in &rows {
-            write(&self.app, self.tenant_id, self.conversation_id, &mut self.known, &mut out, row).await?;
+            write(&self.app, self.tenant_id, self.conversation_id, &mut self.cursor, &mut out, row).await?;
         }
         // The text of the step that is being written is no row yet: it comes whole, and what follows adds to it.
-        let shown = match shown {
-            Some(shown) => Some(shown),
+        let partial = match partial {
+            Some(partial) => Some(partial),
             // Nobody has said anything since this process began; an earlier one may have, or one beside it.
-            None => streams.partial(self.tenant_id, self.conversation_id).await?.map(kept),
+            None => streams.partial(self.tenant_id, self.conversation_id).await?.map(partial_answer),
         };
-        if let Some(PartialAnswer { turn_id, step, content }) = shown.filter(|shown| !self.known.is_settled(shown.turn_id, shown.step)) {
+        if let Some(PartialAnswer { turn_id, step, content }) =
+            partial.filter(|partial| !self.cursor.is_stored(partial.turn_id, partial.step))
+        {
             let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id });
             frame(&mut out, None, EventType::AssistantSnapshot, &data.map_err(|error| StoreError::Broken(error.to_string()))?);
         }
-        self.phase = Phase::Live(LiveBody::of_conversation(runtime, feed, std::mem::take(&mut self.known)));
+        self.phase = Phase::Live(LiveBody::of_conversation(runtime, subscription, std::mem::take(&mut self.cursor)));
         Ok(out)
     }
 }
 
-fn kept(partial: PartialText) -> PartialAnswer {
+fn partial_answer(partial: PartialText) -> PartialAnswer {
     PartialAnswer { turn_id: partial.turn_id, step: partial.step, content: partial.content }
 }
 
 fn is_full(rows: &[EventRow]) -> bool {
-    rows.len() >= BITE.rows as usize || rows.iter().map(|row| row.data.len()).sum::<usize>() >= BITE.bytes
+    rows.len() >= READ_LIMIT.rows as usize || rows.iter().map(|row| row.data.len()).sum::<usize>() >= READ_LIMIT.bytes
 }
 
 async fn write(
     app: &App,
     tenant_id: Uuid,
     conversation_id: Uuid,
-    known: &mut Known,
+    cursor: &mut StreamCursor,
     out: &mut BytesMut,
     row: &EventRow,
 ) -> Result<(), StoreError> {
     let data = complete_event(app.records(), tenant_id, conversation_id, row).await?;
     frame(out, Some(row.seq), row.kind, &data);
-    known.sent(row.seq, row.kind, row.turn_id, &data);
+    cursor.sent(row.seq, row.kind, row.turn_id, &data);
     Ok(())
 }
 
 /// 410 where events after `after` are gone. `next` is the first one found behind it.
-pub(crate) async fn check_kept(
+pub(crate) async fn check_retained(
     app: &App,
     tenant_id: Uuid,
     conversation_id: Uuid,
