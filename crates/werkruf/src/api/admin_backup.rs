@@ -25,24 +25,24 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 struct BackupRequest {
     /// An absolute path on the server.
     path: String,
-    /// Replaces an older backup.
+    /// Whether an existing backup at this path is replaced.
     #[serde(default)]
     force: bool,
 }
 
-/// What was written and read back.
+/// The backup that was written and verified.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Backup)]
 struct BackupView {
     path: String,
     bytes: u64,
-    /// Number of the last migration in it.
+    /// The number of the last migration in the backup.
     schema: i64,
-    /// Rows by table.
+    /// Number of rows by table.
     rows: std::collections::BTreeMap<String, u64>,
 }
 
-/// Writes a backup while turns go on. It holds every tenant, so only the operator may ask for it.
+/// Writes a backup while turns run. A backup contains every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
     responses((status = 200, body = BackupView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn back_up(
@@ -51,18 +51,18 @@ async fn back_up(
     body: Body,
 ) -> Result<Json<BackupView>, ApiError> {
     if !identity.is_operator() {
-        return Err(ApiError::forbidden("forbidden", "A backup holds every tenant; it needs the operator's key."));
+        return Err(ApiError::forbidden("forbidden", "A backup contains every tenant; it needs the operator's key."));
     }
     let request: BackupRequest = body::json(&body::bytes(body).await?)?;
     let app = Arc::clone(&api.app);
     let copying = async move { app.store.back_up(PathBuf::from(request.path), request.force).await };
-    let backup = api.run_detached(copying).await?.map_err(refused)?;
+    let backup = api.run_detached(copying).await?.map_err(maintenance_error)?;
     tracing::info!(path = %backup.path.display(), bytes = backup.bytes, "a backup was written");
     Ok(Json(BackupView { path: backup.path.display().to_string(), bytes: backup.bytes, schema: backup.schema, rows: backup.rows }))
 }
 
-/// How keeping refuses, over HTTP.
-pub(crate) fn refused(error: MaintenanceError) -> ApiError {
+/// The HTTP error for a maintenance error.
+pub(crate) fn maintenance_error(error: MaintenanceError) -> ApiError {
     let (code, message) = (error.code(), format!("{error}."));
     match error {
         MaintenanceError::Store(error) => error.into(),

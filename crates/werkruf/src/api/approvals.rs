@@ -1,4 +1,4 @@
-//! Approvals: what waits for a person's word, and the word.
+//! Approvals: list and show the pending ones, and decide them.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -23,6 +24,8 @@ use super::view::{Iso, raw};
 use super::{ApiState, body, lookup};
 use crate::identity::Identity;
 
+const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
+
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
@@ -38,15 +41,15 @@ pub(crate) struct ApprovalView<'a> {
     #[schema(value_type = String)]
     status: ApprovalStatus,
     tool: &'a str,
-    /// The call that waits.
+    /// The call that needs the approval.
     job_id: Uuid,
     turn_id: Uuid,
     conversation_id: Option<Uuid>,
     #[schema(value_type = Object)]
     arguments: Option<&'a RawValue>,
-    /// SHA-256 of the arguments as RFC 8785 JSON: what is approved is these and no others.
+    /// SHA-256 of the arguments as RFC 8785 JSON. The approval is valid only for these arguments.
     arguments_digest: &'a str,
-    /// One of these roles decides.
+    /// A user with one of these roles may decide.
     approver_roles: &'a [String],
     /// The user the call is made for.
     asked_by: &'a str,
@@ -90,11 +93,11 @@ struct ApprovalQuery {
 #[derive(Serialize, ToSchema)]
 struct ApprovalList<'a> {
     approvals: Vec<ApprovalView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// Those the caller's roles decide; with scope admin everybody's.
+/// The approvals that the caller's roles may decide; all approvals of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
     responses((status = 200, body = ApprovalList)))]
 async fn list(
@@ -113,7 +116,7 @@ async fn list(
     Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
-/// One approval, for whoever may decide it.
+/// One approval, for callers who may decide it.
 #[utoipa::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
@@ -141,7 +144,7 @@ struct DecisionRequest {
     decision: Decision,
 }
 
-/// Decides, once: the call runs or ends `approval_denied`, and the turn goes on.
+/// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues.
 #[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
@@ -157,7 +160,7 @@ async fn decide(
     let DecisionRequest { decision } = body::json(&raw)?;
     let id = lookup::approval_id(&api, &identity, &id).await?;
     let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
-    // Owned, because a client that leaves now must not leave a decision behind that nobody acts on.
+    // Detached, because a decision that is stored must also be carried out when the client disconnects.
     let decided = api.run_detached(async move {
         let signature = signature(&identity);
         runtime.decide(decider(&identity, &signature), id, approve).await
@@ -174,7 +177,14 @@ fn decider<'a>(identity: &'a Identity, signature: &'a str) -> Decider<'a> {
     Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, signature }
 }
 
-/// What a turn waits for: the oldest wish nobody has decided.
+/// Names the approval that a turn waits for in the header `X-Approval-Id`.
+pub(crate) fn set_approval_header(response: &mut Response, id: Uuid) {
+    if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
+        response.headers_mut().insert(APPROVAL_ID, value);
+    }
+}
+
+/// The oldest pending approval of a turn.
 pub(crate) async fn pending_approval_of_turn(
     approvals: &dyn Approvals,
     tenant_id: Uuid,

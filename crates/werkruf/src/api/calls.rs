@@ -1,4 +1,4 @@
-//! Tool calls: listed, shown whole, stopped, run again.
+//! Tool calls: list, show, cancel, retry.
 
 use std::sync::Arc;
 
@@ -66,15 +66,14 @@ impl CallQuery {
     }
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct CallList<'a> {
     tool_calls: Vec<CallView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// One's own calls; with scope admin everybody's.
+/// The caller's own calls; all calls of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
     responses((status = 200, body = CallList)))]
 async fn list(
@@ -104,7 +103,7 @@ pub(crate) struct Attempt {
     error: Option<Value>,
 }
 
-/// Every attempt: the stored ones, and the one in the row.
+/// Every attempt: the stored earlier ones, and the last one, which the row of the call describes.
 pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool) -> Result<Vec<Attempt>, ApiError> {
     let stored = records.attempts(call.tenant_id, call.id).await?;
     let mut attempts: Vec<Attempt> = stored
@@ -129,7 +128,7 @@ pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool)
     Ok(attempts)
 }
 
-/// The events that speak of a call.
+/// The events of a call.
 pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow) -> Result<Vec<EventView>, ApiError> {
     #[derive(Deserialize)]
     struct Job {
@@ -147,7 +146,7 @@ pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow
     Ok(events)
 }
 
-/// A call with what it went through.
+/// A call with its attempts and events.
 #[derive(Serialize, ToSchema)]
 struct CallDetail<'a> {
     #[serde(flatten)]
@@ -156,7 +155,7 @@ struct CallDetail<'a> {
     events: Vec<EventView>,
 }
 
-/// One call, every column.
+/// One call with every column.
 #[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(
@@ -179,7 +178,7 @@ struct Job {
     job_id: Uuid,
 }
 
-/// Asks a call to stop.
+/// Requests the cancellation of a call.
 #[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
@@ -197,12 +196,12 @@ async fn cancel(
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct RetryRequest {
-    /// Also where the outcome of the first is unknown.
+    /// Whether to retry even if the outcome of the first call is unknown.
     #[serde(default)]
     force: bool,
 }
 
-/// Runs a failed call again, as a new call, for the person it belonged to.
+/// Runs a failed call again, as a new call for the same user.
 #[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
@@ -222,9 +221,9 @@ async fn retry(
     Ok((StatusCode::ACCEPTED, Json(Job { job_id })).into_response())
 }
 
-/// Whoever asks, the call runs with the rights of the person it belonged to.
+/// The user that a call belongs to. A retry runs with that user's rights, also when an admin requests it.
 async fn owner(api: &ApiState, identity: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
     let principal = api.app.people().principal(identity.tenant_id, turn.user_id.clone()).await?;
-    let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The person of this call does not exist any more."))?;
+    let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The user of this call does not exist any more."))?;
     Ok(Caller { principal, key_id: identity.key_id, admin: identity.scopes.admin })
 }

@@ -1,7 +1,6 @@
-//! `POST /api/chat`: a message in, a turn out, as a stream, as one answer or in the background.
+//! `POST /api/chat`: starts a turn and answers with its events, with one JSON object, or at once while it runs in the background.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -21,7 +20,7 @@ use super::policy::{Authenticated, Policy};
 use super::sse::LiveBody;
 use super::{ApiState, answer, body, context, replay};
 
-/// The conversation an answer belongs to.
+/// Header: the conversation that a response belongs to.
 pub(crate) const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -33,25 +32,25 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 struct ChatRequest {
     #[serde(default)]
     message: String,
-    /// Continues this conversation; without it a new one begins.
+    /// The conversation to continue. Without it a new conversation is created.
     #[serde(default)]
     conversation_id: Option<String>,
-    /// The same, as older clients name it.
+    /// The name that older clients use for `conversation_id`.
     #[serde(default, rename = "chatId")]
     chat_id: Option<String>,
     #[serde(default)]
     assistant: Option<String>,
-    /// Debug events, for scope admin.
+    /// Whether debug events are sent. Needs scope admin.
     #[serde(default)]
     debug: Option<bool>,
     #[serde(default)]
     locale: Option<String>,
-    /// Answers at once; the turn runs on.
+    /// Whether to answer at once, while the turn runs in the background.
     #[serde(default)]
     background: Option<bool>,
 }
 
-/// A turn that runs on.
+/// A turn that has not ended.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RunningTurn {
     pub(crate) conversation_id: Option<Uuid>,
@@ -63,7 +62,7 @@ pub(crate) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// 202, with the place to look.
+    /// 202, with the path of the turn in `Location`.
     pub(crate) fn respond(self) -> Response {
         let mut response = (StatusCode::ACCEPTED, Json(&self)).into_response();
         if let Ok(location) = HeaderValue::from_str(&format!("/api/turns/{}", self.turn_id)) {
@@ -73,7 +72,7 @@ impl RunningTurn {
     }
 }
 
-/// How a client wants to hear of the turn.
+/// How the result of the turn is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
     Stream,
@@ -83,17 +82,17 @@ pub(crate) enum ResponseMode {
 
 /// Sends a message. Server-sent events, unless `Accept` names `application/json`.
 #[utoipa::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body is the same turn.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn.")),
     responses(
         (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
-        (status = 202, body = RunningTurn, description = "background: true; or a person must approve first."),
+        (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
     ))]
 async fn chat(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
 }
 
-/// The same, at the address older clients use.
+/// The same as `POST /api/chat`, at the path that older clients use.
 #[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn chat_rag(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
@@ -105,7 +104,7 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
     let raw = body::bytes(body).await?;
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {
-        return Err(ApiError::invalid("The message is empty; put the person's text into the field message."));
+        return Err(ApiError::invalid("The message is empty; put the user's text into the field message."));
     }
     let mode = if request.background == Some(true) {
         ResponseMode::Background
@@ -136,17 +135,17 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
     };
     let runtime = api.app.runtime.clone();
     match api.run_detached(async move { runtime.chat(inbound).await }).await? {
-        Ok(accepted) => answer_with(api, mode, accepted).await,
+        Ok(accepted) => respond(api, mode, accepted).await,
         Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(api, identity.tenant_id, turn_id, same_body, mode).await,
         Err(refusal) => Err(refusal.into()),
     }
 }
 
-async fn answer_with(api: &ApiState, mode: ResponseMode, accepted: AcceptedTurn) -> Result<Response, ApiError> {
+async fn respond(api: &ApiState, mode: ResponseMode, accepted: AcceptedTurn) -> Result<Response, ApiError> {
     let conversation_id = accepted.conversation_id;
     let mut response = match mode {
         ResponseMode::Stream => LiveBody::of_turn(&api.app.runtime, accepted.events).respond(),
-        ResponseMode::Json => match answer::collect(accepted, Duration::from_millis(api.app.config.limits.turn_ms)).await {
+        ResponseMode::Json => match answer::collect(&api.app, accepted).await {
             Ok(response) => response,
             Err(error) => error.into_response(),
         },
@@ -159,7 +158,7 @@ async fn answer_with(api: &ApiState, mode: ResponseMode, accepted: AcceptedTurn)
     Ok(response)
 }
 
-/// Says which conversation an answer belongs to.
+/// Sets the header `X-Conversation-Id`.
 pub(crate) fn set_conversation_header(response: &mut Response, conversation_id: Option<Uuid>) {
     if let Some(value) = conversation_id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(CONVERSATION_ID, value);

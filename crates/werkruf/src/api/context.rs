@@ -1,4 +1,4 @@
-//! The context a caller sends along in headers (seed 002): correlation, run, scope, budget.
+//! The call context that a caller sends in headers (seed 002): correlation, run, scope, budget.
 
 use std::num::NonZeroU64;
 
@@ -13,7 +13,7 @@ use crate::identity::text;
 
 const MAX_CHARACTERS: usize = 256;
 
-/// A header of the context; too long a value is refused.
+/// A context header. A value that is too long is an error.
 fn field(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
     match text(headers, name).map_err(|_| ApiError::invalid_context(format!("{name} must be plain ASCII.")))? {
         Some(value) if value.len() > MAX_CHARACTERS => {
@@ -23,7 +23,7 @@ fn field(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The caller's trace: the most deliberate name first, `None` when nobody named one.
+/// The trace id of the request: `X-Trace-Id`, else the request id, the query, the body, or `traceparent`; `None` without any.
 pub(crate) fn trace_id(headers: &HeaderMap, query: Option<&str>, body: Option<&str>) -> Result<Option<String>, ApiError> {
     if let Some(named) = field(headers, "x-trace-id")? {
         return Ok(Some(named));
@@ -43,7 +43,7 @@ fn traceparent(headers: &HeaderMap) -> Option<String> {
     (version.len() == 2 && trace.len() == 32 && hexadecimal).then(|| trace.to_owned())
 }
 
-/// The whole context of a direct call.
+/// The context of a direct tool call.
 pub(crate) fn context(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
     let clock = &api.app.clock;
     let (run_id, ingestion_run_id) = match (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?) {
@@ -83,7 +83,7 @@ fn safety_mode(api: &ApiState, headers: &HeaderMap) -> Result<Option<String>, Ap
     Err(ApiError::invalid_context(format!("X-Safety-Mode {mode} is not configured; [safety.{mode}] would define it.")))
 }
 
-/// The first language of `Accept-Language`, where it is one.
+/// The first language of `Accept-Language`, if it is a language tag.
 pub(crate) fn language(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(http::header::ACCEPT_LANGUAGE)?.to_str().ok()?.split([',', ';']).next()?.trim();
     let valid = (2..=35).contains(&tag.len()) && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_deliberate_trace_wins() {
+    fn trace_ids_have_an_order_of_precedence() {
         let parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         let found = |pairs: &[_], query| trace_id(&headers(pairs), query, None).ok().flatten();
         assert_eq!(found(&[("x-trace-id", "t"), ("x-request-id", "r"), parent], None).as_deref(), Some("t"));

@@ -87,7 +87,7 @@ pub(crate) struct MessageView<'a> {
     status: Option<&'a str>,
     #[schema(value_type = Object)]
     metadata: Option<&'a RawValue>,
-    /// Null while the message waits for its turn.
+    /// Null while the message is queued.
     seq: Option<i64>,
     turn_id: Option<Uuid>,
     tokens: Option<i64>,
@@ -116,19 +116,18 @@ impl<'a> From<&'a MessageRow> for MessageView<'a> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct UserQuery {
-    /// Only this person's; others' need scope admin.
+    /// Lists only the conversations of this user. Those of other users need scope admin.
     user_id: Option<String>,
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct ConversationList<'a> {
     conversations: Vec<ConversationView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// One's own conversations; with scope admin everybody's.
+/// The caller's own conversations; all conversations of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, PageQuery),
     responses((status = 200, body = ConversationList)))]
 async fn list(
@@ -141,7 +140,7 @@ async fn list(
     let user_id = match identity.visibility()? {
         Visibility::All => person.user_id,
         Visibility::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
-        Visibility::Own(_) => return Err(ApiError::forbidden("forbidden", "Other people's conversations need scope admin.")),
+        Visibility::Own(_) => return Err(ApiError::forbidden("forbidden", "Conversations of other users need scope admin.")),
     };
     let rows = api.app.records().conversations(identity.tenant_id, user_id, page).await?;
     let conversations = rows.iter().map(ConversationView::from).collect();
@@ -160,7 +159,7 @@ async fn show(
     Ok(Json(ConversationView::from(&row)).into_response())
 }
 
-/// Removes a conversation and everything in it.
+/// Deletes a conversation with its messages, turns, calls and events.
 #[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
@@ -180,24 +179,23 @@ async fn delete(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FormatQuery {
-    /// `native` (every column), `openai` (chat messages), `responses` (items) or `langchain` (as `messages_from_dict` takes them).
+    /// `native` (every column), `openai` (chat messages), `responses` (items) or `langchain` (the input of `messages_from_dict`).
     format: Option<String>,
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct MessageList<'a> {
     messages: Vec<MessageView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// The messages of a conversation: every column, or in the shape another program speaks.
+/// The messages of a conversation, with every column or in the format of another program.
 #[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
         (status = 404, body = ref("#/components/schemas/Error")),
-        (status = 410, body = ref("#/components/schemas/Error"), description = "`after` is not kept; details.first_seq is the first that is.")))]
+        (status = 410, body = ref("#/components/schemas/Error"), description = "The message `after` was deleted; `details.first_seq` is the first message that exists.")))]
 async fn messages(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
@@ -218,7 +216,8 @@ async fn messages(
     Ok(Json(MessageList { messages, next_after }).into_response())
 }
 
-/// A page after a message that is not there is no end of the list: the reader has missed what was deleted with it.
+/// Fails with 410 if the message `after` was deleted. An empty page would look like the end of the list, although the client missed
+/// the messages that were deleted with it.
 async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
     let Some(after) = page.after.filter(|_| rows.is_empty() && page.order == Order::OldestFirst) else { return Ok(()) };
     let end = async |order| {
@@ -230,11 +229,11 @@ async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Pa
         return Ok(());
     }
     let first = end(Order::OldestFirst).await?.and_then(|first| first.seq);
-    let message = "The message named with after is not kept in this conversation; begin again without it.";
+    let message = "The message named with after does not exist in this conversation any more; start again without it.";
     Err(ApiError::new(StatusCode::GONE, "messages_gone", message).details(json!({"first_seq": first})))
 }
 
-/// The session state, bare.
+/// The session state.
 #[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn state(
@@ -245,7 +244,7 @@ async fn state(
     Ok(Json(lookup::conversation(&api, &identity, &id).await?.state))
 }
 
-/// Merges into the session state, shallowly; null clears a field. Answers the whole state.
+/// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
 #[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]

@@ -1,4 +1,4 @@
-//! What every response has: its request id, and a body when it is a refusal.
+//! Adds the request id to every response, and the body to an error response.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::openai::refusal;
 
-/// Echoed when it is sane, made when it is not.
+/// Echoed if [`sane_request_id`] accepts it, otherwise generated.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request id a client may choose: short, printable, harmless in a log line.
@@ -39,12 +39,12 @@ pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: 
     response
 }
 
-/// A path nobody serves.
+/// The response for an unknown path.
 pub async fn unknown_route(uri: Uri) -> Response {
     ApiError::new(StatusCode::NOT_FOUND, "unknown_route", format!("There is no route {}; see /openapi.json.", uri.path())).into_response()
 }
 
-/// A path that is served, but not for this method.
+/// The response for a known path with a method it does not support.
 pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -54,7 +54,7 @@ pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     .into_response()
 }
 
-/// A handler that panicked: the client learns that, the log has the words.
+/// The response for a handler that panicked. The panic message goes to the log only.
 #[expect(clippy::needless_pass_by_value, reason = "the signature is the panic layer's")]
 pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
     let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
@@ -69,8 +69,8 @@ mod tests {
     use super::{ApiError, REQUEST_ID, panicked, sane_request_id};
 
     #[test]
-    fn a_panic_is_a_refusal_that_says_nothing_of_its_cause() {
-        let response = panicked(Box::new("secret words"));
+    fn the_response_to_a_panic_hides_its_cause() {
+        let response = panicked(Box::new("secret message"));
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = response.extensions().get::<ApiError>().unwrap().body("r1");
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{MaintenanceError, StoreError};
 
-use super::admin_backup::refused;
+use super::admin_backup::maintenance_error;
 use super::body::PathParam;
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
@@ -87,7 +87,7 @@ async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<Strin
 
 async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) -> Result<ErasedView, ApiError> {
     if cancel {
-        for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(refused)? {
+        for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(maintenance_error)? {
             app.runtime.cancel_turn(tenant_id, turn_id).await?;
         }
     }
@@ -107,7 +107,7 @@ async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: b
                 "A turn of this person has not ended; wait for it, or cancel it with {\"cancel\": true}.",
             ));
         }
-        other => other.map_err(refused)?.ok_or_else(|| ApiError::not_found("user"))?,
+        other => other.map_err(maintenance_error)?.ok_or_else(|| ApiError::not_found("user"))?,
     };
     Ok(ErasedView {
         tenant_id,

@@ -1,14 +1,14 @@
-//! The HTTP door: one file per domain, each handler short.
+//! The HTTP API: one file per resource.
 //!
 //! **To add a route:** write the handler with its `#[utoipa::path]`, and list it in its file's `routes()` with a
-//! [`Policy`]. `/openapi.json` follows from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
+//! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
 //! writes the committed copy.
 //!
-//! Invariants: nothing but the routes in `health` answers without a credential, not even an unknown path;
-//! every guarded route has a policy; every refusal is an [`ApiError`].
+//! Invariants: only the routes in `health` answer without a credential, and an unknown path needs one too; every authenticated
+//! route has a policy; every error is an [`ApiError`].
 
 mod admin_backup;
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod approvals;
 pub(crate) mod body;
 mod call_view;
@@ -60,24 +60,24 @@ pub use policy::Policy;
 use crate::app::App;
 use crate::openai;
 
-/// What every handler can reach.
+/// The state that all handlers share.
 pub(crate) struct ApiState {
     pub(crate) app: Arc<App>,
-    /// When the writer was last seen to answer, in milliseconds since 1970; 0 is never.
+    /// When the database last answered a probe, as Unix time in milliseconds; 0 means never.
     pub(crate) writer_progress_ms: AtomicI64,
 }
 
 impl ApiState {
-    /// Work that goes on when its client leaves.
+    /// Runs work to its end, also when the client disconnects.
     pub(crate) async fn run_detached<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
         self.app.tasks.spawn(work).await.map_err(|error| {
-            tracing::error!(%error, "work behind a request did not end");
+            tracing::error!(%error, "a background task of a request panicked or was aborted");
             ApiError::internal()
         })
     }
 }
 
-/// The routes that need a credential, each with its policy.
+/// The routes that need a credential. Each has a policy.
 fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .merge(chat::routes())
@@ -102,7 +102,7 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(openai::routes())
 }
 
-/// The whole door.
+/// The router of the whole API.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0) });

@@ -17,13 +17,22 @@ use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, Uuid};
 use werkruf_runtime::{LiveEvent, Runtime, Subscription};
 
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A comment that keeps proxies from closing an idle stream.
+pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// Bytes written into one piece, and the event that goes beyond.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 /// A hint to come back in a second.
 pub(crate) const RETRY_HINT: &[u8] = b"retry: 1000\n\n";
 /// Turns whose settled text is remembered. They run one after another, so only the newest can have text on its way.
 const REMEMBERED_TURNS: usize = 8;
+
+/// Ticks whenever a [`KEEP_ALIVE`] comment is due.
+pub(crate) fn keep_alive_timer() -> Interval {
+    let mut ticks = interval(KEEP_ALIVE_INTERVAL);
+    ticks.reset();
+    ticks
+}
 
 /// Writes one event.
 pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data: &str) {
@@ -145,9 +154,7 @@ impl LiveBody {
     }
 
     fn new(runtime: &Runtime, events: Subscription, cursor: StreamCursor, one_turn: bool) -> Self {
-        let mut ticks = interval(KEEP_ALIVE);
-        ticks.reset();
-        Self { events, cursor, one_turn, ended: false, ticks, runtime: runtime.clone() }
+        Self { events, cursor, one_turn, ended: false, ticks: keep_alive_timer(), runtime: runtime.clone() }
     }
 
     /// As a response.
@@ -202,7 +209,7 @@ impl Stream for LiveBody {
         if this.ended {
             return Poll::Ready(None);
         }
-        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     }
 }
 

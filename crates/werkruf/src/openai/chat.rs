@@ -12,9 +12,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use serde_json::{Map, Value};
-use tokio::time::{Interval, interval, timeout_at};
+use tokio::time::{Interval, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Deadline, EventType, Uuid};
@@ -28,32 +28,27 @@ use super::start::{self, StartedTurn, start};
 use super::transcript::TranscriptDigest;
 use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
-use crate::api::sse::{self, CHUNK_BYTES};
-use crate::api::{ApiState, body};
+use crate::api::sse::{self, CHUNK_BYTES, KEEP_ALIVE};
+use crate::api::{ApiState, answer, approvals, body};
 
-/// The approval an answer waits for.
-pub(crate) const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A turn that fails this soon is told with its HTTP status; from then on the client sees that somebody is there.
+/// How long a stream waits for the first event before it sends its headers. A turn that fails earlier gets an HTTP error status.
 const FIRST_EVENT_WAIT: Duration = Duration::from_secs(3);
-/// Longer than any turn lasts: its own time, and the grace for its last word.
-const GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(create)))
 }
 
-/// Chat Completions as OpenAI has them. `model` names an assistant; any other name means the default one.
+/// Chat Completions, compatible with OpenAI. `model` names an assistant; any other name means the default assistant.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
     params(
-        ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with what is new in the request."),
-        ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: none, or names between commas."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key and body is the same turn."),
+        ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with the new messages of the request."),
+        ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: `none`, or names separated by commas."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn."),
     ),
     responses(
         (status = 200, body = Object, description = "A chat.completion, or its chunks as text/event-stream."),
-        (status = "4XX", description = "In OpenAI's shape."), (status = "5XX", description = "In OpenAI's shape."),
+        (status = "4XX", description = "In OpenAI's format."), (status = "5XX", description = "In OpenAI's format."),
     ))]
 async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let raw = start::bytes(body).await?;
@@ -80,14 +75,14 @@ fn common_fields(started: &StartedTurn, options: ResponseOptions) -> CommonField
     }
 }
 
-/// Listens until the turn has ended, or should have.
+/// Waits until the turn has ended or should have ended, and answers with one object.
 async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
     let common = common_fields(started, options);
     let mut reader = ClientEventReader::default();
     let mut events = Vec::new();
-    let end = Deadline::after(Duration::from_millis(api.app.config.limits.turn_ms).saturating_add(GRACE)).instant();
-    while let Ok(Some(event)) = timeout_at(end.into(), started.events.recv()).await {
-        // Nothing was shown yet: text that a model begins anew never was. What counts stands in the rows.
+    let end = answer::wait_deadline(&api.app);
+    while let Ok(Some(event)) = timeout_at(end, started.events.recv()).await {
+        // Only stored text is used: nothing was sent yet, so text that the model restarts must not count.
         let unstored_text = matches!(event.kind, EventType::AssistantToken | EventType::AssistantSnapshot) && event.seq.is_none();
         if !unstored_text && event.kind != EventType::AssistantReset {
             events.extend(reader.read(&event));
@@ -99,7 +94,7 @@ async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseO
     events.extend(reader.end(started.turn_id));
     let answer = completion_object(&common, &events).map_err(|failure| refusal::failed_turn(&failure))?;
     if let Some(ClientEvent::AwaitingApproval(_)) = events.last() {
-        // The client will send this text again: that is how it finds back to the turn that goes on later.
+        // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
         api.app
             .clients()
@@ -114,13 +109,13 @@ async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseO
 fn set_approval_header(response: &mut Response, events: &[ClientEvent]) {
     if let Some(ClientEvent::AwaitingApproval(approvals)) = events.last()
         && let Some(first) = approvals.first()
-        && let Ok(value) = HeaderValue::from_str(&first.approval_id.to_string())
     {
-        response.headers_mut().insert(APPROVAL_ID, value);
+        approvals::set_approval_header(response, first.approval_id);
     }
 }
 
-/// Chunks as they come. What is heard at once decides the status.
+/// Answers with a stream of chunks. A turn that fails within [`FIRST_EVENT_WAIT`] gets an HTTP error
+/// status instead.
 async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
     let (common, turn_id) = (common_fields(started, options), started.turn_id);
     let mut reader = ClientEventReader::default();
@@ -139,8 +134,7 @@ async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: Respo
     let chunks = ChunkWriter::new(common);
     let mut out = BytesMut::new();
     chunks.begin(&mut out);
-    let mut ticks = interval(KEEP_ALIVE);
-    ticks.reset();
+    let ticks = sse::keep_alive_timer();
     let events = std::mem::replace(&mut started.events, TurnEvents::Stored(Default::default()));
     let (tenant_id, digest) = (started.tenant_id, started.digest.clone());
     let mut live =
@@ -151,7 +145,7 @@ async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: Respo
     Ok(response)
 }
 
-/// A stream's body.
+/// The body of a streamed answer.
 struct ChunkStream {
     events: TurnEvents,
     reader: ClientEventReader,
@@ -161,8 +155,9 @@ struct ChunkStream {
     turn_id: Uuid,
     api: Arc<ApiState>,
     tenant_id: Uuid,
-    /// What the client had seen with its request, and what it was told since.
+    /// The digest of the client's transcript, its request included.
     digest: TranscriptDigest,
+    /// The text that was sent since.
     sent_text: String,
 }
 
@@ -171,13 +166,13 @@ impl ChunkStream {
         match event {
             ClientEvent::Text { text, .. } => self.sent_text.push_str(text),
             ClientEvent::AwaitingApproval(approvals) => {
-                // The client will send this text again: that is how it finds back to the turn that goes on later.
+                // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
                 let text = join_paragraphs(std::mem::take(&mut self.sent_text), &self.chunks.approval_text(approvals));
                 let (api, digest) = (Arc::clone(&self.api), digest_after_answer(&self.digest, &text, &[]));
                 let (tenant_id, turn_id) = (self.tenant_id, self.turn_id);
                 self.api.app.tasks.spawn(async move {
                     if let Err(error) = api.app.clients().put_transcript_digest(tenant_id, turn_id, digest).await {
-                        tracing::warn!(%turn_id, %error, "what a client has seen could not be kept");
+                        tracing::warn!(%turn_id, %error, "the transcript digest of a client could not be stored");
                     }
                 });
             }
@@ -186,7 +181,7 @@ impl ChunkStream {
         self.chunks.write(&mut self.out, event);
     }
 
-    /// Writes what is there, up to a piece.
+    /// Writes the events that are ready, up to one chunk.
     fn fill(&mut self, cx: &mut Context<'_>) {
         while !self.reader.has_ended() && self.out.len() < CHUNK_BYTES {
             match self.events.poll_recv(cx) {
@@ -218,6 +213,6 @@ impl Stream for ChunkStream {
         if this.reader.has_ended() {
             return Poll::Ready(None);
         }
-        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     }
 }

@@ -1,5 +1,5 @@
-//! The body of a Chat Completions request. Read field by field: what is unknown, null or of another shape than expected
-//! is not there, because clients send much that only some servers understand.
+//! The body of a Chat Completions request. It is read field by field: a field that is unknown, null or of an unexpected type is
+//! ignored, because clients send fields that only some servers understand.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -9,25 +9,25 @@ use super::start::TurnRequest;
 use super::tools;
 use crate::api::error::ApiError;
 
-/// Wishes that are passed on to the model under their own names.
+/// Options that are passed to the model under their own names.
 const MODEL_OPTIONS: [&str; 9] =
     ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
-/// What a client may want to find again with its turn.
+/// Fields that are stored with the turn.
 const STORED_FIELDS: [&str; 4] = ["model", "metadata", "user", "store"];
 
-/// How the client wants to hear the answer.
+/// How the client wants the response to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResponseOptions {
     pub(crate) stream: bool,
-    /// A last chunk with usage.
+    /// Whether the stream ends with a chunk that has the usage.
     pub(crate) include_usage: bool,
-    /// `functions` instead of `tools`: one call, without an id.
+    /// Whether the request uses the older `functions` instead of `tools`: the answer then has one call without an id.
     pub(crate) legacy: bool,
-    /// As the client spelled it.
+    /// The model as the request names it.
     pub(crate) model: Option<String>,
 }
 
-/// Takes a body apart.
+/// Parses a request body.
 pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequest, ResponseOptions), ApiError> {
     let Some(Value::Array(mut values)) = body.remove("messages") else {
         return Err(ApiError::invalid("The field messages is missing; send a list of messages."));
@@ -36,8 +36,8 @@ pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequ
     let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| body.get(name).and_then(Value::as_bool);
     let number = |name: &str| body.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let own = tools::tools(body.get("tools"));
-    let legacy = own.is_empty() && body.get("functions").is_some_and(Value::is_array);
+    let client_tools = tools::tools(body.get("tools"));
+    let legacy = client_tools.is_empty() && body.get("functions").is_some_and(Value::is_array);
     let limit = number("max_completion_tokens").or_else(|| number("max_tokens"));
     let model = text("model").filter(|name| !name.is_empty());
     let response_options = ResponseOptions {
@@ -54,7 +54,7 @@ pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequ
         model,
         tool_choice: tools::choice(body.get("tool_choice").or_else(|| body.get("function_call"))),
         parallel_tool_calls: if legacy { Some(false) } else { flag("parallel_tool_calls") },
-        tools: if legacy { tools::functions(body.get("functions")) } else { own },
+        tools: if legacy { tools::functions(body.get("functions")) } else { client_tools },
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
         options: model_options(&body),
@@ -71,14 +71,14 @@ fn pick(body: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
 
 fn model_options(body: &Map<String, Value>) -> Map<String, Value> {
     let mut options = pick(body, &MODEL_OPTIONS);
-    // As some gateways spell it.
+    // Some gateways send the effort in this form.
     if let Some(effort) = body.get("reasoning").and_then(|reasoning| reasoning["effort"].as_str()) {
         options.entry("reasoning_effort").or_insert_with(|| effort.into());
     }
     options
 }
 
-/// Calls and results of the older `functions` had no ids; each gets the one its place implies, the same every time it is sent.
+/// Calls and results of the older `functions` have no ids. Each gets an id from its position, so a resent history has the same ids.
 fn add_call_ids(messages: &mut [Value]) {
     let mut open_call_id: Option<String> = None;
     for (at, message) in messages.iter_mut().enumerate() {

@@ -28,7 +28,7 @@ fn fields_are_read_under_all_their_names() {
 }
 
 #[test]
-fn nulls_and_odd_shapes_are_nothing() {
+fn nulls_and_unexpected_types_are_ignored() {
     let (request, options) = parsed(json!({
         "messages": [{"role": "user", "content": "hi"}], "model": "", "stream": null, "stream_options": null, "max_tokens": null,
         "max_completion_tokens": -1, "temperature": null, "tools": null, "tool_choice": null, "functions": null, "metadata": null,
@@ -39,7 +39,7 @@ fn nulls_and_odd_shapes_are_nothing() {
 }
 
 #[test]
-fn old_functions_get_ids_that_fit() {
+fn calls_and_results_of_functions_get_matching_ids() {
     let messages = json!([
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}},

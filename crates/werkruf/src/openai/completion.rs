@@ -1,7 +1,7 @@
-//! An answer in the words of Chat Completions: as one object, or as chunks. Pure: what is heard goes in, bytes come out.
+//! An answer in the format of Chat Completions: as one object or as chunks. No I/O.
 //!
-//! Invariants (clients break without them): every chunk has `object` and its choice an `index`; a call's id and name are
-//! sent once, its index counts from 0, its arguments are text; a finish reason always comes.
+//! Invariants that clients depend on: every chunk has `object`, and its choice has an `index`; the id and the name of a call are
+//! sent once, the index of a call counts from 0, and its arguments are text; a finish reason is always sent.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
@@ -11,21 +11,21 @@ use super::chat_request::ResponseOptions;
 use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
 use super::refusal;
 
-/// What every object of one answer says.
+/// The fields that all objects of one answer have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct CommonFields {
     /// `chatcmpl-…`.
     pub(crate) id: String,
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     pub(crate) created: i64,
-    /// As the client spelled it.
+    /// The model as the request names it.
     pub(crate) model: String,
     pub(crate) options: ResponseOptions,
     pub(crate) texts: Texts,
 }
 
 impl CommonFields {
-    /// The reason the model stopped for.
+    /// The finish reason of an answer.
     const fn finish(&self, answer: &TurnAnswer) -> &'static str {
         match answer.client_calls.is_empty() {
             false if self.options.legacy => "function_call",
@@ -34,7 +34,7 @@ impl CommonFields {
         }
     }
 
-    /// What a person reads while another one must decide.
+    /// The text that the user reads while approvals are pending.
     fn approval_text(&self, approvals: &[PendingApproval]) -> String {
         let line = |approval: &PendingApproval| {
             let id = approval.approval_id.to_string();
@@ -44,7 +44,7 @@ impl CommonFields {
     }
 }
 
-/// The one object, made of everything that was heard.
+/// Builds the `chat.completion` object from all events of a turn.
 pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -> Result<Value, TurnFailure> {
     let mut content = String::new();
     for event in events {
@@ -85,7 +85,7 @@ pub(crate) fn join_paragraphs(mut before: String, text: &str) -> String {
     before + text
 }
 
-/// What the turn had cost when it began to wait: all were asked for at once.
+/// The usage of the turn when it began to wait. All its approvals were requested at the same time.
 fn usage_so_far(approvals: &[PendingApproval]) -> Usage {
     approvals.last().map(|approvals| approvals.usage.clone()).unwrap_or_default()
 }
@@ -116,24 +116,23 @@ fn usage(used: &Usage) -> Value {
     })
 }
 
-/// Writes an answer as it comes.
+/// Writes an answer as chunks.
 pub(crate) struct ChunkWriter {
     common: CommonFields,
     has_text: bool,
 }
 
 impl ChunkWriter {
-    /// Nothing said yet.
     pub(crate) const fn new(common: CommonFields) -> Self {
         Self { common, has_text: false }
     }
 
-    /// The first chunk: who speaks.
+    /// Writes the first chunk, which has the role.
     pub(crate) fn begin(&self, out: &mut BytesMut) {
         self.chunk(out, &json!({"role": "assistant", "content": "", "refusal": null}), None);
     }
 
-    /// What was heard next.
+    /// Writes the next event.
     pub(crate) fn write(&mut self, out: &mut BytesMut, event: &ClientEvent) {
         match event {
             ClientEvent::Text { text, .. } => {
@@ -153,7 +152,7 @@ impl ChunkWriter {
         }
     }
 
-    /// What is said of a call that waits.
+    /// The text that the user reads while approvals are pending.
     pub(crate) fn approval_text(&self, approvals: &[PendingApproval]) -> String {
         self.common.approval_text(approvals)
     }

@@ -51,7 +51,7 @@ fn written(common: CommonFields, events: &[ClientEvent]) -> (Vec<Value>, bool) {
 }
 
 #[test]
-fn one_object_has_everything() {
+fn the_object_has_all_fields() {
     let answer = completion_object(&common(false, false), &[text("Hel"), text("lo"), answered(&[])]).unwrap();
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4},
         "completion_tokens_details": {"reasoning_tokens": 2}});
@@ -81,17 +81,17 @@ fn calls_alone_have_no_content() {
 }
 
 #[test]
-fn the_reason_is_the_providers_own() {
-    for (reason, said) in [(FinishReason::Stop, "stop"), (FinishReason::Length, "length"), (FinishReason::ContentFilter, "content_filter")]
+fn the_finish_reason_is_the_one_of_the_provider() {
+    for (reason, name) in [(FinishReason::Stop, "stop"), (FinishReason::Length, "length"), (FinishReason::ContentFilter, "content_filter")]
     {
         let ClientEvent::Answered(mut last) = answered(&[]) else { panic!("done") };
         last.finish_reason = reason;
-        assert_eq!(completion_object(&common(false, false), &[ClientEvent::Answered(last)]).unwrap()["choices"][0]["finish_reason"], said);
+        assert_eq!(completion_object(&common(false, false), &[ClientEvent::Answered(last)]).unwrap()["choices"][0]["finish_reason"], name);
     }
 }
 
 #[test]
-fn failing_is_no_answer_and_waiting_is_one() {
+fn a_failed_turn_is_an_error_and_a_pending_approval_is_an_answer() {
     assert_eq!(completion_object(&common(false, false), &[text("x"), ClientEvent::Failed(failed())]), Err(failed()));
     let id = Uuid::from_u128(5);
     let usage = Usage { total_tokens: 15, ..Usage::default() };
@@ -109,7 +109,7 @@ fn failing_is_no_answer_and_waiting_is_one() {
 }
 
 #[test]
-fn chunks_are_what_clients_can_read() {
+fn chunks_have_the_fields_that_clients_need() {
     let (chunks, finished) = written(common(true, false), &[text("Hi"), text("!"), answered(&["a", "b"])]);
     assert!(finished);
     let (last, before) = chunks.split_last().unwrap();
@@ -126,13 +126,13 @@ fn chunks_are_what_clients_can_read() {
     assert_eq!(deltas[3], &json!({"index": 1, "function": {"arguments": "{\"a\": 1}"}}));
     let finishes: Vec<_> = before.iter().filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str()).collect();
     assert_eq!(finishes, ["tool_calls"]);
-    // Without the wish there is no word of usage.
+    // Without include_usage no chunk has usage.
     let (plain, _) = written(common(false, false), &[answered(&[])]);
     assert!(plain.iter().all(|chunk| chunk.get("usage").is_none()));
 }
 
 #[test]
-fn a_failure_in_the_stream_is_said_in_it() {
+fn a_failure_after_the_first_chunk_is_sent_in_the_stream() {
     let (chunks, finished) = written(common(false, false), &[text("Hi"), ClientEvent::Failed(failed())]);
     let last = chunks.last().unwrap();
     assert!(!finished);

@@ -1,7 +1,7 @@
-//! The Responses API. A turn is a response; its id is the turn's.
+//! The Responses API. Each response is a turn, and its id contains the turn's id.
 //!
-//! Invariants: an event's number follows from what the turn says (`encode`), so any process can go on with any stream;
-//! another person's response, one that was not to be stored and one that was taken back are all not there.
+//! Invariants: the sequence number of an event depends only on the content of the turn (`encode`), so any process can continue any
+//! stream. A response of another user, one sent with `store: false` and a deleted one are all answered with 404.
 
 mod deltas;
 mod encode;
@@ -13,17 +13,16 @@ mod stored;
 mod stream;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{Deadline, Uuid};
+use werkruf_contract::Uuid;
 use werkruf_llm::history_formats::HistoryFormat;
 
 use self::encode::{Encoder, status_of_error};
@@ -35,17 +34,13 @@ use super::client_events::TurnEvents;
 use super::start::{self, StartedTurn, TurnRequest};
 use super::tools;
 use crate::api::policy::{Authenticated, Policy};
-use crate::api::{ApiError, ApiState, body};
-
-const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
-/// Longer than any turn lasts: its own time, and the grace for its last word.
-const GRACE: Duration = Duration::from_secs(60);
+use crate::api::{ApiError, ApiState, answer, approvals, body};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(create))).merge(retrieve::routes())
 }
 
-/// Creates a response. Fields that are not known are ignored.
+/// Creates a response. Unknown fields are ignored.
 #[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
     responses(
@@ -54,11 +49,11 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     ))]
 async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let raw = start::bytes(body).await?;
-    let sent: Map<String, Value> = body::json(&raw)?;
-    let mut request = Request::read(sent)?;
+    let fields: Map<String, Value> = body::json(&raw)?;
+    let mut request = Request::read(fields)?;
     let app = &api.app;
     let previous = match &request.echo.previous_response_id {
-        Some(name) => Some(previous(&api, &identity, name).await?),
+        Some(id) => Some(previous_conversation(&api, &identity, id).await?),
         None => None,
     };
     let items = references::resolve(app, &identity.0, std::mem::take(&mut request.items)).await?;
@@ -66,14 +61,15 @@ async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, heade
     let (turn_request, echo) = turn_request(request, items, previous, raw)?;
     let started = start::start(&api, &identity, &headers, turn_request).await?;
     let base = ResponseBase { turn_id: started.turn_id, conversation_id: started.conversation_id, echo };
-    answer(&api, identity.0.tenant_id, started, base, stream, background).await
+    respond(&api, identity.0.tenant_id, started, base, stream, background).await
 }
 
-/// The conversation of an earlier response. It may have gone on since; then it goes on from there.
-async fn previous(api: &ApiState, identity: &Authenticated, name: &str) -> Result<Uuid, ApiError> {
-    let found = StoredResponse::find(&api.app, &identity.0, name).await?;
+/// The conversation of an earlier response. The new turn continues at the current end of that conversation, even if other turns
+/// followed the earlier response.
+async fn previous_conversation(api: &ApiState, identity: &Authenticated, id: &str) -> Result<Uuid, ApiError> {
+    let found = StoredResponse::find(&api.app, &identity.0, id).await?;
     let unknown =
-        || ApiError::new(StatusCode::NOT_FOUND, "previous_response_not_found", format!("Previous response with id '{name}' not found."));
+        || ApiError::new(StatusCode::NOT_FOUND, "previous_response_not_found", format!("Previous response with id '{id}' not found."));
     found.map(|stored| stored.base.conversation_id).ok_or_else(unknown)
 }
 
@@ -84,7 +80,7 @@ fn turn_request(
     raw: bytes::Bytes,
 ) -> Result<(TurnRequest, object::RequestEcho), ApiError> {
     let (instructions, options) = (request.instructions(), request.options());
-    let (temperature, most) = (request.number("temperature"), request.number("max_output_tokens"));
+    let (temperature, max_output_tokens) = (request.number("temperature"), request.number("max_output_tokens"));
     let Request { echo, conversation, body, .. } = request;
     let stored_request = StoredRequest { responses: echo, deleted: false };
     let echo_value = serde_json::to_value(&stored_request).map_err(|_| ApiError::internal())?;
@@ -98,7 +94,9 @@ fn turn_request(
         tool_choice: tools::choice(body.get("tool_choice")),
         parallel_tool_calls: body.get("parallel_tool_calls").and_then(Value::as_bool),
         temperature,
-        max_output_tokens: most.filter(|most| (1.0..=f64::from(u32::MAX)).contains(most)).map(|most| most as u32),
+        max_output_tokens: max_output_tokens
+            .filter(|max_output_tokens| (1.0..=f64::from(u32::MAX)).contains(max_output_tokens))
+            .map(|max_output_tokens| max_output_tokens as u32),
         options,
         echo: echo_value,
         raw,
@@ -106,7 +104,7 @@ fn turn_request(
     Ok((turn_request, stored_request.responses))
 }
 
-async fn answer(
+async fn respond(
     api: &ApiState,
     tenant_id: Uuid,
     mut started: StartedTurn,
@@ -116,7 +114,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let events = std::mem::replace(&mut started.events, TurnEvents::Stored(std::collections::VecDeque::new()));
     let mut response = if stream && started.replayed {
-        // From the records, where events that are no longer kept are made up for.
+        // Read from the records, because they also rebuild events that retention has deleted.
         ResponseStream::resumed(&api.app, StoredResponse::load_turn(&api.app, tenant_id, base).await?, None).ending_at_approval().respond()
     } else if stream {
         let ids = (started.conversation_id, started.turn_id);
@@ -125,7 +123,7 @@ async fn answer(
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()
     } else {
-        match whole(api, tenant_id, base, events).await {
+        match wait_for_object(api, tenant_id, base, events).await {
             Ok(response) => response,
             Err(error) => error.into_response(),
         }
@@ -134,11 +132,10 @@ async fn answer(
     Ok(response)
 }
 
-/// Waits until the turn has ended, or should have.
-async fn whole(api: &ApiState, tenant_id: Uuid, base: ResponseBase, mut events: TurnEvents) -> Result<Response, ApiError> {
-    let turn = Duration::from_millis(api.app.config.limits.turn_ms);
-    let end = Deadline::after(turn.saturating_add(GRACE)).instant();
-    while let Ok(Some(event)) = tokio::time::timeout_at(end.into(), events.recv()).await {
+/// Waits until the turn has ended or should have ended.
+async fn wait_for_object(api: &ApiState, tenant_id: Uuid, base: ResponseBase, mut events: TurnEvents) -> Result<Response, ApiError> {
+    let end = answer::wait_deadline(&api.app);
+    while let Ok(Some(event)) = tokio::time::timeout_at(end, events.recv()).await {
         if event.kind.ends_turn() {
             break;
         }
@@ -146,18 +143,18 @@ async fn whole(api: &ApiState, tenant_id: Uuid, base: ResponseBase, mut events: 
     let conversation_id = base.conversation_id;
     let stored = StoredResponse::load_turn(&api.app, tenant_id, base).await?;
     match stored.failure() {
-        // A stop is no fault: clients would try again by themselves.
+        // A canceled turn is not an HTTP error: clients would retry the request automatically.
         Some(error) if status_of_error(error) == ResponseStatus::Failed => Err(ApiError::failed_turn(Some(conversation_id), error)),
         _ => current_object(api, &stored).await,
     }
 }
 
-/// The object as it stands.
+/// Answers with the current response object.
 async fn current_object(api: &ApiState, stored: &StoredResponse) -> Result<Response, ApiError> {
     let (object, approval_id) = stored.object(&api.app).await?;
     let mut response = Json(object).into_response();
-    if let Some(value) = approval_id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
-        response.headers_mut().insert(APPROVAL_ID, value);
+    if let Some(id) = approval_id {
+        approvals::set_approval_header(&mut response, id);
     }
     Ok(response)
 }

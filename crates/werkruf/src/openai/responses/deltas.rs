@@ -1,76 +1,76 @@
-//! Where a text is cut into deltas. Cutting depends on the text alone, never on how it arrived, so a stream that is told again
-//! has the same pieces under the same numbers.
+//! Splits the text of a step into deltas. The split depends only on the text, not on how the text arrived, so a resumed stream has
+//! the same deltas with the same sequence numbers.
 
-/// The longest piece, in characters.
+/// The most characters in a delta.
 const MAX_CHARACTERS: usize = 32;
 
-/// The end of the piece that begins at `from`, once it is known: behind the blank that follows a word, or behind 32 characters.
-/// What is left counts as a piece when the text is `whole`.
-pub(super) fn delta_end(text: &str, from: usize, whole: bool) -> Option<usize> {
+/// The end of the delta that starts at byte `from`: after the white space that follows a word, or after [`MAX_CHARACTERS`].
+/// `None` while more text could move the end. The rest of a `complete` text is a delta.
+pub(super) fn delta_end(text: &str, from: usize, complete: bool) -> Option<usize> {
     let rest = text.get(from..)?;
-    let (mut word, mut blank) = (false, false);
+    let (mut word, mut space) = (false, false);
     for (count, (at, character)) in rest.char_indices().enumerate() {
-        if count == MAX_CHARACTERS || (blank && !character.is_whitespace()) {
+        if count == MAX_CHARACTERS || (space && !character.is_whitespace()) {
             return Some(from + at);
         }
         if character.is_whitespace() {
-            blank = word;
+            space = word;
         } else {
             word = true;
         }
     }
     let long = rest.chars().nth(MAX_CHARACTERS - 1).is_some();
-    (!rest.is_empty() && (whole || long)).then_some(text.len())
+    (!rest.is_empty() && (complete || long)).then_some(text.len())
 }
 
-/// The text of one step on its way out. What was sent is a promise: a text that begins anew must keep it.
+/// The text of one step while it is sent. A text that the model restarts must begin with the text that was sent before.
 #[derive(Debug, Default)]
 pub(super) struct StepText {
     text: String,
-    /// How far the text was cut.
-    cut: usize,
-    /// What was sent before the text began anew.
+    /// The byte up to which the text was split into deltas.
+    split_at: usize,
+    /// The text that was sent before the model restarted.
     sent_before_restart: String,
 }
 
-/// The text says something else than what was sent.
+/// The text differs from the text that was sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TextChanged;
 
 impl StepText {
-    /// More of it.
+    /// Appends text.
     pub(super) fn push(&mut self, more: &str) {
         self.text.push_str(more);
     }
 
-    /// It begins anew.
+    /// The model restarts the text.
     pub(super) fn restart(&mut self) {
-        if self.cut > self.sent_before_restart.len() {
-            self.sent_before_restart = self.text[..self.cut].to_owned();
+        if self.split_at > self.sent_before_restart.len() {
+            self.sent_before_restart = self.text[..self.split_at].to_owned();
         }
         self.text.clear();
-        self.cut = 0;
+        self.split_at = 0;
     }
 
-    /// All of it, whatever was heard before.
-    pub(super) fn replace(&mut self, whole: &str) {
-        if let Some(more) = whole.strip_prefix(self.text.as_str()) {
+    /// Sets the complete text of the step so far.
+    pub(super) fn replace(&mut self, complete: &str) {
+        if let Some(more) = complete.strip_prefix(self.text.as_str()) {
             self.text.push_str(more);
         } else {
             self.restart();
-            self.text.push_str(whole);
+            self.text.push_str(complete);
         }
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether the step has no text and none was sent.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.sent_before_restart.is_empty()
     }
 
-    /// The next piece that was not sent yet, if it is complete.
-    pub(super) fn next(&mut self, whole: bool) -> Result<Option<&str>, TextChanged> {
-        while let Some(end) = delta_end(&self.text, self.cut, whole) {
-            let from = std::mem::replace(&mut self.cut, end);
+    /// The next delta that was not sent yet, if its end is known.
+    pub(super) fn next(&mut self, complete: bool) -> Result<Option<&str>, TextChanged> {
+        while let Some(end) = delta_end(&self.text, self.split_at, complete) {
+            let from = std::mem::replace(&mut self.split_at, end);
             if from >= self.sent_before_restart.len() {
                 return Ok(Some(&self.text[from..end]));
             }
@@ -78,10 +78,10 @@ impl StepText {
                 return Err(TextChanged);
             }
         }
-        if whole && self.text.len() < self.sent_before_restart.len() { Err(TextChanged) } else { Ok(None) }
+        if complete && self.text.len() < self.sent_before_restart.len() { Err(TextChanged) } else { Ok(None) }
     }
 
-    /// The whole text, when the step is over.
+    /// Takes the text when the step has ended.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(self).text
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_a_word_with_the_blank_behind_it() {
+    fn a_delta_is_a_word_with_the_white_space_after_it() {
         assert_eq!(deltas("Hello  there,\n\nyou"), ["Hello  ", "there,\n\n", "you"]);
         assert_eq!(deltas("  a b "), ["  a ", "b "]);
         assert_eq!(deltas("   "), ["   "]);
@@ -112,22 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_known_as_soon_as_nothing_can_change_it() {
-        assert_eq!(delta_end("word ", 0, false), None, "another blank may follow");
+    fn a_delta_ends_as_soon_as_more_text_cannot_change_it() {
+        assert_eq!(delta_end("word ", 0, false), None, "more white space may follow");
         assert_eq!(delta_end("word n", 0, false), Some(5));
         assert_eq!(delta_end(&"x".repeat(32), 0, false), Some(32));
     }
 
-    fn sent(step: &mut StepText, whole: bool) -> Result<String, TextChanged> {
+    fn sent(step: &mut StepText, complete: bool) -> Result<String, TextChanged> {
         let mut all = String::new();
-        while let Some(delta) = step.next(whole)? {
+        while let Some(delta) = step.next(complete)? {
             all.push_str(delta);
         }
         Ok(all)
     }
 
     #[test]
-    fn a_text_that_begins_anew_goes_on_where_it_was_or_breaks_its_promise() {
+    fn a_restarted_text_continues_after_the_sent_text_or_is_an_error() {
         let started = || {
             let mut step = StepText::default();
             step.push("one two thr");
@@ -145,9 +145,9 @@ mod tests {
         assert_eq!(same.take(), "one two three four");
 
         for other in ["one too many ", "one two  three x"] {
-            let mut broken = started();
-            broken.push(other);
-            assert_eq!(sent(&mut broken, false), Err(TextChanged), "{other}");
+            let mut changed = started();
+            changed.push(other);
+            assert_eq!(sent(&mut changed, false), Err(TextChanged), "{other}");
         }
         let mut short = started();
         short.push("one ");

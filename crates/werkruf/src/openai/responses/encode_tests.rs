@@ -104,7 +104,7 @@ fn a_turn_with_two_texts_and_a_call_is_three_items() {
     assert_eq!((&started["item"]["arguments"], &started["item"]["status"]), (&json!(""), &json!("in_progress")));
 }
 
-/// A small generator: the tests follow from their seed.
+/// A random number generator with a fixed seed, so that the tests are repeatable.
 struct TextGenerator(u64);
 
 impl TextGenerator {
@@ -119,7 +119,7 @@ impl TextGenerator {
         (0..length).map(|_| LETTERS[self.below(LETTERS.len())]).collect()
     }
 
-    /// Tokens that are this text, cut anywhere, sometimes broken off and begun again.
+    /// Random tokens of this text. Sometimes the model breaks off and restarts.
     fn tokens(&mut self, step: u32, text: &str) -> Vec<TurnEvent> {
         let letters: Vec<char> = text.chars().collect();
         let (mut turn_events, mut at) = (Vec::new(), 0);
@@ -137,7 +137,7 @@ impl TextGenerator {
 }
 
 #[test]
-fn however_the_text_arrives_the_events_are_the_same() {
+fn the_events_do_not_depend_on_how_the_text_arrives() {
     for seed in 0..60 {
         let mut generator = TextGenerator(seed);
         let steps: Vec<String> = (0..1 + generator.below(3)).map(|_| generator.text()).collect();
@@ -171,7 +171,7 @@ fn however_the_text_arrives_the_events_are_the_same() {
 }
 
 #[test]
-fn who_joins_in_the_middle_of_a_text_misses_nothing() {
+fn a_client_that_subscribes_during_a_step_misses_nothing() {
     let text = "One two three four five six.";
     let whole = encode(vec![snapshot(1, "First."), finish(text, &[])]);
     for joined in 0..=text.len() {
@@ -181,7 +181,7 @@ fn who_joins_in_the_middle_of_a_text_misses_nothing() {
             encoder.start(&mut out);
             encoder.take(&mut out, snapshot(1, "First."));
             encoder.take_partial(&mut out, 2, &text[..joined]);
-            // Heard beside the row of its step.
+            // A late live token of a stored step.
             encoder.take(&mut out, token(1, "st."));
             encoder.take(&mut out, token(2, &text[joined..]));
             encoder.take(&mut out, finish(text, &[]));
@@ -192,7 +192,7 @@ fn who_joins_in_the_middle_of_a_text_misses_nothing() {
 }
 
 #[test]
-fn a_text_that_becomes_another_one_ends_the_stream() {
+fn a_restart_with_another_text_ends_the_stream() {
     let events = encode(vec![
         token(1, "The answer is 4 and"),
         TurnEvent::Reset,
@@ -202,18 +202,18 @@ fn a_text_that_becomes_another_one_ends_the_stream() {
     assert_eq!(kinds(&events[events.len() - 2..]), ["error", "failed"]);
     let failed = events.last().unwrap();
     assert_eq!((&failed["response"]["status"], &failed["response"]["error"]["code"]), (&json!("failed"), &json!("model_interrupted")));
-    // What was not sent yet may change.
+    // Text that was not sent yet may change.
     let events = encode(vec![token(1, "The answer is 4"), TurnEvent::Reset, token(1, "The answer is 5"), finish("The answer is 5", &[])]);
     assert_eq!(events.last().unwrap()["type"], "response.completed");
 }
 
 #[test]
-fn the_end_of_a_failed_turn_is_told_to_everybody() {
+fn every_client_receives_the_end_of_a_failed_turn() {
     let live = encode(vec![token(1, "one two three "), failure("model_unavailable")]);
     let names =
         ["created", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.delta", "error", "failed"];
     assert_eq!(kinds(&live), names);
-    // The text is no row: those who heard some of it still hear the end.
+    // The text is not stored; clients that received some of it still receive the end.
     for after in 0..8 {
         let rest = encode_after(Some(after), vec![failure("model_unavailable")]);
         assert_eq!(rest.last().unwrap()["type"], "response.failed", "after {after}");
@@ -224,7 +224,7 @@ fn the_end_of_a_failed_turn_is_told_to_everybody() {
 }
 
 #[test]
-fn an_approval_is_told_where_it_happened() {
+fn an_approval_request_keeps_its_position() {
     let approval = || TurnEvent::Approval(Uuid::nil());
     let events = encode(vec![snapshot(1, "Wait."), approval(), finish("Done.", &[])]);
     let waits = events.iter().rposition(|event| event["type"] == "response.in_progress").unwrap();
@@ -233,7 +233,7 @@ fn an_approval_is_told_where_it_happened() {
 }
 
 #[test]
-fn events_of_the_house_are_read_and_the_rest_is_left_out() {
+fn only_exposed_event_types_are_read() {
     let read = |kind, data: Value| TurnEvent::read(kind, &data.to_string()).unwrap();
     assert!(read(EventType::ToolStarted, json!({})).is_none());
     let row = json!({"conversation_id": Uuid::nil(), "turn_id": Uuid::nil(), "created": true, "status": "completed",

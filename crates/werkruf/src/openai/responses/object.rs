@@ -1,10 +1,10 @@
-//! The response object: what a request asked for, said back, and what the turn has come to. Pure.
+//! The response object: the echoed fields of the request and the current state of the turn. No I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use werkruf_contract::{ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
 
-/// What a request said that its response says again. Stored with the turn.
+/// The fields of a request that its response repeats. Stored with the turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RequestEcho {
@@ -17,18 +17,18 @@ pub(crate) struct RequestEcho {
     pub(crate) background: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous_response_id: Option<String>,
-    /// Function tools only: others are not used, so they are not claimed.
+    /// Function tools only. Other tools are not used, so the response does not list them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tools: Vec<Value>,
-    /// Everything else that is said back as it came (`temperature`, `text`, `reasoning`, …).
+    /// All other fields that are repeated unchanged (`temperature`, `text`, `reasoning`, …).
     #[serde(rename = "wishes", skip_serializing_if = "Map::is_empty")]
     pub(crate) options: Map<String, Value>,
-    /// Results of client calls that came with the request: they take places in an earlier turn.
+    /// Tool results in the request. Their messages belong to the earlier turn with the calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) results: Vec<Value>,
 }
 
-/// Fields that are said back as they came, and what they are where nothing came.
+/// Fields that are repeated unchanged, with their default values as JSON.
 const ECHOED_OPTIONS: [(&str, &str); 15] = [
     ("temperature", "1.0"),
     ("top_p", "1.0"),
@@ -48,27 +48,27 @@ const ECHOED_OPTIONS: [(&str, &str); 15] = [
 ];
 
 impl RequestEcho {
-    /// The fields of a request that are said back unchanged.
+    /// The fields of a request that are repeated unchanged.
     pub(crate) fn options_of(body: &Map<String, Value>) -> Map<String, Value> {
-        let given = |(name, _): &(&str, &str)| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));
-        ECHOED_OPTIONS.iter().filter_map(given).collect()
+        let field = |(name, _): &(&str, &str)| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));
+        ECHOED_OPTIONS.iter().filter_map(field).collect()
     }
 }
 
-/// Where a response stands.
+/// The status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseStatus {
     Queued,
     InProgress,
     Completed,
-    /// Cut off: by a limit, or by a filter.
+    /// Cut off by a limit or by a filter.
     Incomplete(FinishReason),
     Failed,
     Cancelled,
 }
 
 impl ResponseStatus {
-    /// How a turn stands that has an answer.
+    /// The status of a turn that ended with an answer.
     pub(crate) fn of_answer(finish: FinishReason, calls: &[ClientCall]) -> Self {
         if calls.is_empty() && finish != FinishReason::Stop { Self::Incomplete(finish) } else { Self::Completed }
     }
@@ -85,7 +85,7 @@ impl ResponseStatus {
     }
 }
 
-/// One response: its names and what was asked.
+/// The parts of a response that do not change while the turn runs.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseBase {
     pub(crate) turn_id: Uuid,
@@ -93,42 +93,42 @@ pub(crate) struct ResponseBase {
     pub(crate) echo: RequestEcho,
 }
 
-/// What a response has come to.
+/// The parts of a response that change while the turn runs.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseState<'a> {
     pub(crate) status: ResponseStatus,
     pub(crate) output: &'a [Value],
     pub(crate) usage: Option<&'a Usage>,
     pub(crate) error: Option<&'a ErrorEvent>,
-    /// The wish a person has to decide.
+    /// The approval that the turn waits for.
     pub(crate) approval_id: Option<Uuid>,
 }
 
 impl ResponseState<'_> {
-    /// Nothing but its standing.
+    /// A state that has only a status.
     pub(crate) const fn with_status(status: ResponseStatus) -> Self {
         Self { status, output: &[], usage: None, error: None, approval_id: None }
     }
 }
 
-/// The name of a turn at this door.
+/// The response id of a turn.
 pub(crate) fn response_id(turn_id: Uuid) -> String {
     format!("resp_{}", turn_id.simple())
 }
 
-/// The turn behind a name, as given with or without its prefix.
-pub(crate) fn turn_of(name: &str) -> Option<Uuid> {
-    Uuid::parse_str(name.strip_prefix("resp_").unwrap_or(name)).ok()
+/// The turn id in a response id, with or without the prefix.
+pub(crate) fn turn_of(id: &str) -> Option<Uuid> {
+    Uuid::parse_str(id.strip_prefix("resp_").unwrap_or(id)).ok()
 }
 
-/// The turn and the place behind an item's name.
-pub(crate) fn item_of(name: &str) -> Option<(Uuid, usize)> {
-    let (turn, place) = name.strip_prefix("msg_").or_else(|| name.strip_prefix("fc_"))?.rsplit_once('_')?;
-    Some((Uuid::parse_str(turn).ok()?, place.parse().ok()?))
+/// The turn id and the output index in an item id.
+pub(crate) fn item_of(id: &str) -> Option<(Uuid, usize)> {
+    let (turn, index) = id.strip_prefix("msg_").or_else(|| id.strip_prefix("fc_"))?.rsplit_once('_')?;
+    Some((Uuid::parse_str(turn).ok()?, index.parse().ok()?))
 }
 
 impl ResponseBase {
-    /// The whole object.
+    /// Builds the response object.
     pub(crate) fn object(&self, state: &ResponseState<'_>) -> Value {
         let echo = &self.echo;
         let mut metadata = echo.metadata.clone();
@@ -146,7 +146,7 @@ impl ResponseBase {
             let value = echo.options.get(name).cloned().unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default());
             object.insert(name.to_owned(), value);
         }
-        let rest = json!({
+        let fields = json!({
             "id": response_id(self.turn_id),
             "object": "response",
             "created_at": self.created_at(),
@@ -164,37 +164,37 @@ impl ResponseBase {
             "tools": echo.tools,
             "usage": state.usage.map(usage),
         });
-        if let Value::Object(rest) = rest {
-            object.extend(rest);
+        if let Value::Object(fields) = fields {
+            object.extend(fields);
         }
         Value::Object(object)
     }
 
-    /// When the turn was made: its id says so, on every process.
+    /// When the turn was created. The time is taken from the turn id, so it is the same on every process.
     fn created_at(&self) -> u64 {
         self.turn_id.get_timestamp().map_or(0, |time| time.to_unix().0)
     }
 
-    /// The name of the message at this place of the output.
-    pub(crate) fn message_id(&self, place: usize) -> String {
-        format!("msg_{}_{place}", self.turn_id.simple())
+    /// The id of the message at this output index.
+    pub(crate) fn message_id(&self, index: usize) -> String {
+        format!("msg_{}_{index}", self.turn_id.simple())
     }
 
-    /// A message item; without a text it has just begun.
-    pub(crate) fn message(&self, place: usize, text: Option<&str>) -> Value {
+    /// A message item. Without a text it is in progress.
+    pub(crate) fn message(&self, index: usize, text: Option<&str>) -> Value {
         let status = if text.is_some() { "completed" } else { "in_progress" };
         let content: Vec<Value> = text.map(text_part).into_iter().collect();
-        json!({"id": self.message_id(place), "type": "message", "status": status, "role": "assistant", "content": content})
+        json!({"id": self.message_id(index), "type": "message", "status": status, "role": "assistant", "content": content})
     }
 
-    /// The name of the call at this place of the output.
-    pub(crate) fn call_id(&self, place: usize) -> String {
-        format!("fc_{}_{place}", self.turn_id.simple())
+    /// The id of the call at this output index.
+    pub(crate) fn call_id(&self, index: usize) -> String {
+        format!("fc_{}_{index}", self.turn_id.simple())
     }
 
-    /// A call of the client's.
-    pub(crate) fn call(&self, place: usize, call: &ClientCall) -> Value {
-        let (id, arguments) = (self.call_id(place), arguments(call));
+    /// A call that the client has to run.
+    pub(crate) fn call(&self, index: usize, call: &ClientCall) -> Value {
+        let (id, arguments) = (self.call_id(index), arguments(call));
         let mut item = json!({"id": id, "type": "function_call", "status": "completed", "arguments": arguments});
         item["call_id"] = call.id.as_str().into();
         item["name"] = call.name.as_str().into();
@@ -202,12 +202,12 @@ impl ResponseBase {
     }
 }
 
-/// The text of a message.
+/// The content part with the text of a message.
 pub(crate) fn text_part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-/// The arguments as clients can read them: some drop a call without any.
+/// The arguments of a call; `{}` where there are none, because some clients drop a call without arguments.
 pub(crate) fn arguments(call: &ClientCall) -> &str {
     if call.arguments.trim().is_empty() { "{}" } else { &call.arguments }
 }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_there_whatever_was_asked() {
+    fn every_field_is_present() {
         let usage = Usage { input_tokens: 3, cached_tokens: 1, output_tokens: 4, reasoning_tokens: 2, total_tokens: 7, ..Usage::default() };
         let state = ResponseState { usage: Some(&usage), ..ResponseState::with_status(ResponseStatus::Completed) };
         let object = base().object(&state);
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_waits_is_named_in_the_metadata() {
+    fn a_pending_approval_is_named_in_the_metadata() {
         let state = ResponseState { approval_id: Some(Uuid::nil()), ..ResponseState::with_status(ResponseStatus::InProgress) };
         assert_eq!(base().object(&state)["metadata"], json!({"approval_id": Uuid::nil()}));
     }
 
     #[test]
-    fn names_lead_back_to_the_turn() {
+    fn ids_contain_the_turn_id() {
         let base = base();
         let turn_id = base.turn_id;
         assert_eq!(turn_of(&response_id(turn_id)), Some(turn_id));

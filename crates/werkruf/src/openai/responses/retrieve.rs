@@ -1,4 +1,4 @@
-//! Responses that were made before: read, followed, stopped, taken back.
+//! Existing responses: retrieve, stream, cancel, delete, and list the input items.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::api::chat::set_conversation_header;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, history, lookup};
 
-/// How long a stop may take before its answer is given anyway.
+/// How long a cancel request waits for the turn to end before it answers.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
 const PAGE: usize = 20;
 const MAX_PAGE: usize = 100;
@@ -38,13 +38,13 @@ pub(super) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ShowQuery {
-    /// `true`: the events of the response, and those that come.
+    /// `true` streams the events of the response.
     stream: Option<String>,
-    /// The events after this number.
+    /// Streams only the events after this sequence number.
     starting_after: Option<u64>,
 }
 
-/// A response as it stands, or its events.
+/// The current response object, or its events as a stream.
 #[utoipa::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "openai", params(("id" = String, Path), ShowQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn show(
@@ -55,8 +55,8 @@ async fn show(
 ) -> Result<Response, ApiError> {
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
     let conversation_id = stored.base.conversation_id;
-    let streams = query.stream.is_some_and(|text| matches!(text.to_ascii_lowercase().as_str(), "true" | "1"));
-    let mut response = if streams {
+    let stream_requested = query.stream.is_some_and(|text| matches!(text.to_ascii_lowercase().as_str(), "true" | "1"));
+    let mut response = if stream_requested {
         ResponseStream::resumed(&api.app, stored, query.starting_after).respond()
     } else {
         current_object(&api, &stored).await?
@@ -65,7 +65,7 @@ async fn show(
     Ok(response)
 }
 
-/// Takes a response back: it cannot be retrieved any more. What the server did stays in its records.
+/// Deletes a response: it cannot be retrieved any more. The records of its turn stay.
 #[utoipa::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn delete(
@@ -80,7 +80,7 @@ async fn delete(
     Ok(Json(json!({"id": id, "object": "response.deleted", "deleted": true})).into_response())
 }
 
-/// Stops a response; one that has ended stays as it is.
+/// Cancels a response. A response that has ended is not changed.
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", operation_id = "cancel_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn cancel(
@@ -94,7 +94,7 @@ async fn cancel(
     let (mut subscription, _) = runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: stored.last });
     if runtime.cancel_turn(identity.tenant_id, turn_id).await? {
         let ended = async { while subscription.recv().await.is_some_and(|event| !event.kind.ends_turn()) {} };
-        // A tool that does not listen is not waited for: the object says how things stand.
+        // A tool may ignore the cancel request; after the timeout the object has the current status.
         let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
     }
     current_object(&api, &StoredResponse::get(&api.app, &identity, &id).await?).await
@@ -103,14 +103,14 @@ async fn cancel(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ItemsQuery {
-    /// The id of the last item seen.
+    /// The id of the last item of the page before.
     after: Option<String>,
     limit: Option<usize>,
-    /// `asc` or `desc`, the newest first.
+    /// `asc` (oldest first) or `desc` (newest first, the default).
     order: Option<String>,
 }
 
-/// What a response was made from.
+/// The input items of a response.
 #[utoipa::path(get, path = "/v1/responses/{id}/input_items", operation_id = "list_input_items", tag = "openai",
     params(("id" = String, Path), ItemsQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
@@ -139,11 +139,12 @@ async fn input_items(
     .into_response())
 }
 
-/// What came with the request: history of a new conversation, results, and the person's words as they are stored.
+/// The input items: the history of a new conversation, tool results, and the user messages as they are stored.
 async fn input_items_of(api: &ApiState, stored: &StoredResponse) -> Result<Vec<Value>, ApiError> {
     let clock = &api.app.clock;
-    let before = read(HistoryFormat::Openai, &stored.client_request().history, &mut || format!("call_{}", clock.new_id().simple()));
-    let mut items = before.map(|before| write(HistoryFormat::Responses, &before)).unwrap_or_default();
+    let history_messages =
+        read(HistoryFormat::Openai, &stored.client_request().history, &mut || format!("call_{}", clock.new_id().simple()));
+    let mut items = history_messages.map(|history_messages| write(HistoryFormat::Responses, &history_messages)).unwrap_or_default();
     items.extend(stored.base.echo.results.iter().cloned());
     let mut rows = lookup::messages_of_turn(api.app.records(), &stored.turn).await?;
     rows.retain(|row| row.role == "user");

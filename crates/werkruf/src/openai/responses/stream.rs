@@ -6,13 +6,12 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
-use tokio::time::{Interval, interval};
+use tokio::time::Interval;
 use werkruf_contract::{EventType, TurnStatus, Uuid};
 use werkruf_runtime::{LiveEvent, SubscribeOptions};
 use werkruf_store::{StoreError, StreamKey};
@@ -20,11 +19,9 @@ use werkruf_store::{StoreError, StreamKey};
 use super::encode::{Encoder, TurnEvent};
 use super::stored::{self, StoredResponse};
 use crate::api::lookup;
-use crate::api::sse::{CHUNK_BYTES, RETRY_HINT, response};
+use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::openai::client_events::TurnEvents;
-
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The event stream of one turn.
 pub(crate) struct ResponseStream {
@@ -60,10 +57,9 @@ impl ResponseStream {
             waits_for_decision: false,
             awaiting_approval: false,
             out: BytesMut::new(),
-            ticks: interval(KEEP_ALIVE),
+            ticks: keep_alive_timer(),
             ended: false,
         };
-        reader.ticks.reset();
         reader.encoder.start(&mut reader.out);
         reader
     }
@@ -118,7 +114,7 @@ impl ResponseStream {
             tokio::select! {
                 biased;
                 event = events.recv() => self.receive(event),
-                _ = self.ticks.tick() => self.out.extend_from_slice(b": keep-alive\n\n"),
+                _ = self.ticks.tick() => self.out.extend_from_slice(KEEP_ALIVE),
             }
         }
     }
