@@ -1,7 +1,8 @@
-//! A conversation followed from a number on: what is stored, in bites the client has room for, then what comes.
+//! The event stream of a conversation: the stored events after a sequence number, then live events.
 //!
-//! Invariants: nothing is read ahead of the client, so a long log costs a slow reader one bite; listening begins before the last
-//! look at what is stored, so going over to live events leaves no gap, and numbers tell what would be a repeat.
+//! Invariants: rows are read only when the client has taken the ones before, so a slow client costs at most one batch of memory. The
+//! stream subscribes before it reads the stored events for the last time, so no event is missing; the sequence numbers prevent
+//! repeats.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use super::error::ApiError;
 use super::sse::{CHUNK_BYTES, LiveBody, RETRY_HINT, StreamCursor, frame, response};
 use crate::app::App;
 
-/// Read at once; the client takes it in pieces of [`AT_ONCE`].
+/// The size of one batch of rows. The client receives it in chunks of [`CHUNK_BYTES`].
 const READ_LIMIT: ReadLimit = ReadLimit { rows: 256, bytes: 32 * 1024 };
 
-/// A reader on its way through a log.
+/// The event stream of one conversation.
 pub(crate) struct ConversationStream {
     app: Arc<App>,
     tenant_id: Uuid,
@@ -33,14 +34,14 @@ pub(crate) struct ConversationStream {
 }
 
 enum Phase {
-    /// Rows that were read; whether there may be more behind them.
+    /// Rows that were read, and whether more rows may follow.
     Stored(std::vec::IntoIter<EventRow>, bool),
     Live(LiveBody),
     Ended,
 }
 
 impl ConversationStream {
-    /// Begins after this number, or with what is kept where none is given.
+    /// Streams the events after this sequence number, or from the first event that exists.
     pub(crate) async fn after(app: &Arc<App>, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>) -> Result<Self, ApiError> {
         let streams = app.streams();
         let from = match after {
@@ -54,28 +55,28 @@ impl ConversationStream {
         Ok(Self { app: Arc::clone(app), tenant_id, conversation_id, cursor: StreamCursor::up_to(from), phase })
     }
 
-    /// As a response without an end.
+    /// The HTTP response with this stream as its body.
     pub(crate) fn respond(self) -> Response {
-        let pieces = stream::unfold(self, |mut stream| async move {
-            let piece = stream.next().await?;
-            Some((Ok::<_, Infallible>(piece), stream))
+        let chunks = stream::unfold(self, |mut stream| async move {
+            let chunk = stream.next().await?;
+            Some((Ok::<_, Infallible>(chunk), stream))
         });
-        response(Body::from_stream(pieces))
+        response(Body::from_stream(chunks))
     }
 
-    /// The next piece; asked for only when the client has taken the last.
+    /// The next chunk of the body. hyper polls for it only after the client took the one before.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let piece = match &mut self.phase {
-                Phase::Live(live) => return live.next().await.map(|Ok(piece)| piece),
+            let chunk = match &mut self.phase {
+                Phase::Live(live) => return live.next().await.map(|Ok(chunk)| chunk),
                 Phase::Ended => return None,
                 Phase::Stored(..) => self.stored().await,
             };
-            match piece {
-                Ok(piece) if piece.is_empty() => {}
-                Ok(piece) => return Some(piece),
+            match chunk {
+                Ok(chunk) if chunk.is_empty() => {}
+                Ok(chunk) => return Some(chunk),
                 Err(error) => {
-                    tracing::warn!(%error, "a stream ended early: what is stored could not be read");
+                    tracing::warn!(%error, "a stream ended early: the stored events could not be read");
                     self.phase = Phase::Ended;
                     return Some(Bytes::from_static(RETRY_HINT));
                 }
@@ -83,7 +84,7 @@ impl ConversationStream {
         }
     }
 
-    /// A piece of what was read; when it is used up, the next bite, or over to what comes.
+    /// The next chunk of the rows that were read. After the last row it reads the next batch or subscribes to live events.
     async fn stored(&mut self) -> Result<Bytes, StoreError> {
         let mut out = BytesMut::new();
         let Phase::Stored(rows, more) = &mut self.phase else { return Ok(Bytes::new()) };
@@ -105,13 +106,13 @@ impl ConversationStream {
     }
 
     fn accept_rows(&mut self, rows: Vec<EventRow>) {
-        // The beginning was deleted under the reader: it comes back and is told where the log begins now.
+        // Retention deleted rows that the client has not received: the stream ends, and the next request gets 410 with the first row.
         let gap = rows.first().is_some_and(|row| row.seq != self.cursor.last + 1);
         let more = is_full(&rows);
         self.phase = if gap { Phase::Ended } else { Phase::Stored(rows.into_iter(), more) };
     }
 
-    /// Listens, then looks once more at what is stored: whatever is not in there will be heard.
+    /// Subscribes, then reads the stored events once more. An event that is not stored yet arrives on the subscription.
     async fn subscribe(&mut self) -> Result<BytesMut, StoreError> {
         let (runtime, streams) = (&self.app.runtime, self.app.streams());
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
@@ -125,10 +126,10 @@ impl ConversationStream {
         for row in &rows {
             write(&self.app, self.tenant_id, self.conversation_id, &mut self.cursor, &mut out, row).await?;
         }
-        // The text of the step that is being written is no row yet: it comes whole, and what follows adds to it.
+        // The text of the current step is not stored yet: the client receives all of it so far, and later tokens append to it.
         let partial = match partial {
             Some(partial) => Some(partial),
-            // Nobody has said anything since this process began; an earlier one may have, or one beside it.
+            // This process has streamed no text of the step; an earlier process or another replica may have saved some.
             None => streams.partial(self.tenant_id, self.conversation_id).await?.map(partial_answer),
         };
         if let Some(PartialAnswer { turn_id, step, content }) =
@@ -164,7 +165,7 @@ async fn write(
     Ok(())
 }
 
-/// 410 where events after `after` are gone. `next` is the first one found behind it.
+/// Fails with 410 if events after `after` were deleted. `next` is the first stored event after it.
 pub(crate) async fn check_retained(
     app: &App,
     tenant_id: Uuid,
@@ -180,6 +181,6 @@ pub(crate) async fn check_retained(
         return Ok(());
     }
     let message =
-        format!("Events before {first} are no longer kept; go on with after={} and read the messages for what came before.", first - 1);
+        format!("Events before {first} were deleted; continue with after={} and read the messages for what came before.", first - 1);
     Err(ApiError::new(StatusCode::GONE, "events_gone", message).details(json!({"first_seq": first})))
 }

@@ -1,4 +1,4 @@
-//! `POST /api/people/users/{id}/erase`: a person's content leaves the server.
+//! `POST /api/people/users/{id}/erase`: erases the content of a user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::view::Iso;
 use super::{ApiState, body};
 use crate::app::App;
 
-/// A canceled turn ends within this, or is still in the way.
+/// How long an erasure waits for canceled turns to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -31,12 +31,12 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 
 #[derive(Default, Deserialize, ToSchema)]
 struct EraseRequest {
-    /// Cancels the person's running turns first.
+    /// Whether the running turns of the user are canceled first.
     #[serde(default)]
     cancel: bool,
 }
 
-/// What is gone.
+/// The erased user, and how many rows were erased.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Erased)]
 struct ErasedView {
@@ -49,15 +49,15 @@ struct ErasedView {
     turns: u64,
     calls: u64,
     keys: u64,
-    /// False when a reader kept the files from being compacted: erase again.
+    /// False if a concurrent reader prevented the compaction of the database files; then erase again.
     compacted: bool,
-    /// Copies beside the database that may still hold the person's data.
+    /// Copies next to the database that may still contain the user's data.
     copies: Vec<String>,
 }
 
-/// Erases a person: words, names and keys go, ids, times and bills stay.
+/// Erases a user: texts, names and keys are deleted; ids, times and usage rows stay.
 #[utoipa::path(post, path = "/api/people/users/{id}/erase", operation_id = "erase_user", tag = "people",
-    params(("id" = String, Path, description = "The user's number, or `ext:` and their external id.")), request_body = Option<EraseRequest>,
+    params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")), request_body = Option<EraseRequest>,
     responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
 async fn erase(
@@ -71,17 +71,17 @@ async fn erase(
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
     let user_id = resolve_user_id(&app, tenant_id, id).await?;
     let erased = api.run_detached(async move { cancel_and_erase(&app, tenant_id, user_id, request.cancel).await }).await??;
-    tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?identity.key_id, compacted = erased.compacted, "a person was erased");
+    tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?identity.key_id, compacted = erased.compacted, "a user was erased");
     Ok(Json(erased))
 }
 
-/// The id in the tables for what was named.
+/// The user id for a number or `ext:<external id>`.
 async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
     if let Some(external_id) = id.strip_prefix("ext:") {
         let found = app.people().user_by_external_id(tenant_id, external_id.to_owned()).await?;
         return found.map(|user| user.id.to_string()).ok_or_else(|| ApiError::not_found("user"));
     }
-    // One spelling: `07` is no id of user 7.
+    // Only the canonical spelling counts: `07` does not name user 7.
     id.parse::<i64>().ok().filter(|number| number.to_string() == id).map(|_| id).ok_or_else(|| ApiError::not_found("user"))
 }
 
@@ -104,7 +104,7 @@ async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: b
         Err(MaintenanceError::Store(StoreError::Busy)) => {
             return Err(ApiError::conflict(
                 "turn_running",
-                "A turn of this person has not ended; wait for it, or cancel it with {\"cancel\": true}.",
+                "A turn of this user has not ended; wait for it, or cancel it with {\"cancel\": true}.",
             ));
         }
         other => other.map_err(maintenance_error)?.ok_or_else(|| ApiError::not_found("user"))?,

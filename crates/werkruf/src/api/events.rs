@@ -1,4 +1,4 @@
-//! The event log of a conversation: as a list, or live from any number on, without a gap or a repeat.
+//! The events of a conversation: as a list, or as a live stream from any sequence number on, without gaps or repeats.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct EventQuery {
-    /// The last number seen; 0 is the beginning.
+    /// The sequence number of the last event received; 0 is the beginning.
     #[param(value_type = Option<i64>)]
     after: Option<String>,
-    /// 1 to 1000, else 100. Not for the live stream.
+    /// 1 to 1000; 100 by default. Not for the live stream.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
 
-/// A stored event as clients see it.
+/// A stored event.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventView {
@@ -53,16 +53,16 @@ pub(crate) struct EventView {
 #[derive(Serialize, ToSchema)]
 struct EventList {
     events: Vec<EventView>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<i64>,
 }
 
-/// The events after a number. Live with `Accept: text/event-stream` or `Last-Event-ID`, else a list.
+/// The events after a sequence number: a live stream with `Accept: text/event-stream` or `Last-Event-ID`, otherwise a list.
 #[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
         (status = 404, body = ref("#/components/schemas/Error")),
-        (status = 410, body = ref("#/components/schemas/Error"), description = "Older than what is kept; details.first_seq is the first that is.")))]
+        (status = 410, body = ref("#/components/schemas/Error"), description = "Events after `after` were deleted; `details.first_seq` is the first event that exists.")))]
 async fn events(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
@@ -72,17 +72,17 @@ async fn events(
 ) -> Result<Response, ApiError> {
     let conversation = lookup::conversation(&api, &identity, &id).await?;
     let last_event_id = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
-    let after = number(last_event_id.or(query.after.as_deref()))?;
+    let after = sequence_number(last_event_id.or(query.after.as_deref()))?;
     if last_event_id.is_some() || body::accepts(&headers, "text/event-stream") {
         return Ok(ConversationStream::after(&api.app, identity.tenant_id, conversation.id, after).await?.respond());
     }
     list(&api, identity.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
 }
 
-/// `None` where nothing is given: that reader has seen nothing and misses nothing.
-fn number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
-    let refused = || ApiError::invalid("after and Last-Event-ID take the number of an event (0 or more).");
-    text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(refused)).transpose()
+/// Parses a sequence number. `None` if none is given: such a client starts at the first event that exists and misses nothing.
+fn sequence_number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let invalid = || ApiError::invalid("after and Last-Event-ID take the number of an event (0 or more).");
+    text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(invalid)).transpose()
 }
 
 async fn list(api: &ApiState, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {

@@ -1,4 +1,4 @@
-//! Why a call came to be, and what became of it, on one page.
+//! Explains one call: the message and model answer that led to it, its approval, its attempts and its outcome.
 
 use std::sync::Arc;
 
@@ -48,9 +48,9 @@ struct Outcome<'a> {
 
 #[derive(Serialize, ToSchema)]
 struct Explanation<'a> {
-    /// The person's message that began the turn.
+    /// The user message that started the turn.
     message: Option<MessageView<'a>>,
-    /// The model's answer with the calls of that step.
+    /// The model answer that contains the call.
     model_answer: Option<MessageView<'a>>,
     raw_arguments: Option<&'a str>,
     #[schema(value_type = Option<Vec<Object>>)]
@@ -59,7 +59,7 @@ struct Explanation<'a> {
     arguments: Option<&'a RawValue>,
     #[schema(value_type = Option<Object>)]
     permission: Option<&'a RawValue>,
-    /// The word the call waited for, where one was needed.
+    /// The approval of the call, if one was needed.
     approval: Option<ApprovalView<'a>>,
     attempts: Vec<Attempt>,
     outcome: Outcome<'a>,
@@ -105,7 +105,7 @@ async fn explain(
     Ok(Json(explanation).into_response())
 }
 
-/// The assistant message that holds the call: by the id it bears there, our own spelling first.
+/// The assistant message that contains the call. The id in the message is `call_<id>` or the id that the model server sent.
 fn message_of_call<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
     #[derive(Deserialize)]
     struct StoredCall {

@@ -1,6 +1,6 @@
-//! `POST /functions/v1/…-flight-search`: one provider each, for programs that called the seed's functions.
+//! `POST /functions/v1/…-flight-search`: flight searches with one provider each, for programs that called the functions of the seed.
 //!
-//! Both answer in the seed's shape, failures too: `{success: false, error: {type, code, message}}`.
+//! Both answer in the format of the seed, also for failures: `{success: false, error: {type, code, message}}`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
 }
 
-/// Award flights of Seats.aero.
+/// Searches award flights at Seats.aero.
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
@@ -43,7 +43,7 @@ async fn seats_search(
     }))
 }
 
-/// Flight offers of Amadeus, as received.
+/// Searches flight offers at Amadeus. The offers are returned as Amadeus sent them.
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]

@@ -1,4 +1,4 @@
-//! `POST /api/tools/{name}/invoke`: one tool, called directly. Whatever the tool says is HTTP 200.
+//! `POST /api/tools/{name}/invoke`: calls one tool directly. The status is 200 even if the tool fails.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ struct InvokeRequest {
     /// The tool's arguments.
     #[schema(value_type = Object)]
     input: Value,
-    /// The tool reads and patches this conversation's state.
+    /// The conversation whose state the tool reads and changes.
     #[serde(default)]
     conversation_id: Option<String>,
-    /// The trace, where no header names one.
+    /// The trace id, if no header names one.
     #[serde(default)]
     trace_id: Option<String>,
 }
@@ -42,11 +42,11 @@ struct InvokeRequest {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct TraceQuery {
-    /// The trace, where no header names one.
+    /// The trace id, if no header names one.
     trace_id: Option<String>,
 }
 
-/// Calls one tool and waits for its envelope.
+/// Calls one tool and waits for its result.
 #[utoipa::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
     params(("name" = String, Path, description = "The tool."), TraceQuery,
         ("X-Trace-Id" = Option<String>, Header), ("X-Request-ID" = Option<String>, Header), ("traceparent" = Option<String>, Header),
@@ -57,7 +57,7 @@ struct TraceQuery {
         ("Idempotency-Key" = Option<String>, Header)),
     responses(
         (status = 200, body = ref("#/components/schemas/ToolOutput"), headers(("X-Tool-Call-Id" = String))),
-        (status = 202, body = AwaitingApproval, description = "A person must approve first."),
+        (status = 202, body = AwaitingApproval, description = "An approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")),
     ))]
 async fn invoke(
@@ -97,7 +97,7 @@ async fn invoke(
     }
 }
 
-/// A call that waits for a person's word.
+/// A call that waits for an approval.
 #[derive(Serialize, ToSchema)]
 struct AwaitingApproval {
     job_id: Uuid,

@@ -1,4 +1,4 @@
-//! API keys: made, listed, deleted. A key is shown once and kept as a digest.
+//! API keys: create, list, delete. A key is returned once; the server stores only its digest.
 
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ enum UserId {
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct KeyRequest {
-    /// Slug or id; the caller's own without it.
+    /// Slug or id; the caller's own tenant by default.
     #[serde(default)]
     tenant: Option<String>,
-    /// Whom the key belongs to.
+    /// The user that the key belongs to.
     #[serde(default)]
     user_id: Option<UserId>,
     /// `admin`, `chat`, `tools`, `read`, `act_as`.
@@ -59,7 +59,7 @@ struct KeyRequest {
 #[derive(Serialize, ToSchema)]
 struct CreatedKey {
     id: Uuid,
-    /// PartialAnswer once.
+    /// The key. It is returned only in this response.
     key: String,
     tenant_id: Uuid,
     user_id: Option<String>,
@@ -97,7 +97,7 @@ impl<'a> From<&'a KeyRow> for KeyView<'a> {
     }
 }
 
-/// Makes a key. It is shown in this answer and never again.
+/// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn create(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
@@ -134,7 +134,7 @@ async fn create(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(answer)).into_response())
 }
 
-/// The operator makes keys for any tenant, a key with scope admin only for its own.
+/// The tenant of a new key. The operator may create keys for any tenant, a key with scope admin only for its own.
 async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
     let Some(named) = named else { return Ok(identity.tenant_id) };
     let unknown = || ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; tenant takes a slug or an id.");
@@ -169,11 +169,10 @@ fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, ApiError> {
     text.parse().map_err(|_| wanted()).and_then(|end: Timestamp| if end > now { Ok(end) } else { Err(wanted()) })
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct KeyList<'a> {
     keys: Vec<KeyView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 

@@ -1,4 +1,4 @@
-//! Documents in, chunks out: the customer's own knowledge.
+//! The knowledge of a tenant: adds documents, lists and deletes them, and searches their chunks.
 
 use std::sync::Arc;
 
@@ -20,7 +20,6 @@ use super::body;
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
 
-/// One request holds so much.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const MAX_DOCUMENTS: usize = 1_000;
 const MAX_NAME_BYTES: usize = 512;
@@ -39,14 +38,14 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(Policy::ReadTools.on(routes!(search)))
 }
 
-/// A document, or several at once.
+/// One document, or several.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape for the document; the body is read by hand, because it may be one document or many")]
+#[expect(dead_code, reason = "only for the OpenAPI schema; the body is parsed by hand, because it may be one document or several")]
 struct NewDocuments {
     collection: Option<String>,
     /// `{id?, title, text, language?, metadata?}`; at most 1,000.
     documents: Option<Vec<serde_json::Map<String, Value>>>,
-    /// Of a single document.
+    /// The id of a single document.
     id: Option<String>,
     title: Option<String>,
     text: Option<String>,
@@ -54,24 +53,24 @@ struct NewDocuments {
     metadata: Option<serde_json::Map<String, Value>>,
 }
 
-/// What became of them.
+/// What was added.
 #[derive(Serialize, ToSchema)]
 struct AddedDocuments {
-    /// New ones.
+    /// Number of new documents.
     accepted: u64,
     replaced: u64,
     unchanged: u64,
-    /// Chunks written.
+    /// Number of chunks written.
     chunks: u64,
     ingestion_run_id: String,
 }
 
-/// Which collection; `default` where none is named.
+/// Selects a collection; `default` by default.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct CollectionQuery {
     collection: Option<String>,
-    /// The last id seen, for lists.
+    /// The last id of the page before, for lists.
     after: Option<String>,
     limit: Option<u32>,
 }
@@ -85,13 +84,13 @@ struct DocumentView {
     language: Option<String>,
     metadata: Value,
     digest: String,
-    /// Counts from 1 at every replacement.
+    /// Starts at 1 and grows with every replacement.
     version: i64,
     chunks: i64,
     ingestion_run_id: String,
     created_at: String,
     updated_at: String,
-    /// Its chunks in order, where one document is asked for.
+    /// The chunks in order. Only in the response for a single document.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Vec<ChunkView>>,
 }
@@ -115,7 +114,7 @@ struct CollectionList {
     next_after: Option<String>,
 }
 
-/// A collection, and how far its vectors are.
+/// A collection and the progress of its vectors.
 #[derive(Serialize, ToSchema)]
 struct CollectionView {
     name: String,
@@ -145,7 +144,7 @@ struct Search {
 #[derive(Serialize, ToSchema)]
 struct Results {
     results: Vec<ResultView>,
-    /// Whether nothing found is evidence of an answer.
+    /// Whether none of the results is evidence for an answer.
     nothing_found: bool,
     routing: Routing,
 }
@@ -159,7 +158,7 @@ struct Routing {
     degraded: Option<&'static str>,
 }
 
-/// A chunk with all its scores.
+/// A chunk with its scores.
 #[derive(Serialize, ToSchema)]
 struct ResultView {
     id: Uuid,
@@ -174,7 +173,8 @@ struct ResultView {
     rank_vector: Option<u32>,
 }
 
-/// Takes documents in; the same id replaces, unchanged ones are left alone. Searchable by words at once, vectors follow.
+/// Adds documents. A document with an existing id replaces the old one; unchanged documents are skipped. Lexical search finds them
+/// at once, vector search after their vectors are computed.
 #[utoipa::path(post, path = "/api/knowledge/documents", operation_id = "knowledge_add", tag = "knowledge", request_body = NewDocuments,
     responses((status = 200, body = AddedDocuments), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn add(
@@ -220,7 +220,7 @@ fn read(raw: &[u8]) -> Result<(Option<String>, Vec<Document>), ApiError> {
     Ok((collection, documents))
 }
 
-/// Documents by id, without their text.
+/// Lists documents by id, without their text.
 #[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(CollectionQuery),
     responses((status = 200, body = DocumentList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list(
@@ -237,7 +237,7 @@ async fn list(
 
 /// One document with its chunks.
 #[utoipa::path(get, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_show", tag = "knowledge",
-    params(("id" = String, Path, description = "As it was given."), CollectionQuery),
+    params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 200, body = DocumentView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn show(
     State(api): State<Arc<ApiState>>,
@@ -253,9 +253,9 @@ async fn show(
     Ok(Json(DocumentView { content: Some(content), ..view(row) }))
 }
 
-/// Removes a document, its chunks and its vectors.
+/// Deletes a document with its chunks and vectors.
 #[utoipa::path(delete, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_delete", tag = "knowledge",
-    params(("id" = String, Path, description = "As it was given."), CollectionQuery),
+    params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn delete(
     State(api): State<Arc<ApiState>>,
@@ -275,7 +275,7 @@ async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): 
     Ok(Json(CollectionList { collections: api.app.store.collections(identity.tenant_id).await?, next_after: None }))
 }
 
-/// One collection, and how far its vectors are.
+/// One collection and the progress of its vectors.
 #[utoipa::path(get, path = "/api/knowledge/collections/{name}", operation_id = "knowledge_collection", tag = "knowledge",
     params(("name" = String, Path)),
     responses((status = 200, body = CollectionView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
@@ -300,14 +300,14 @@ async fn collection(
     }))
 }
 
-/// Searches one collection; every candidate is returned, with all its scores.
+/// Searches one collection. Every candidate is returned with all its scores.
 #[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
     responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Json<Results>, ApiError> {
     let raw = body::bytes(body).await?;
     let Search { query, top_k, collection, mode } = body::json(&raw)?;
     if query.trim().is_empty() || query.len() > MAX_QUERY_BYTES {
-        return Err(ApiError::invalid("The query is empty or longer than 16 KiB; ask something shorter."));
+        return Err(ApiError::invalid("The query is empty or longer than 16 KiB; send a shorter one."));
     }
     let top_k = top_k.map_or(DEFAULT_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MAX_RESULTS));
     let user_id = identity.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();

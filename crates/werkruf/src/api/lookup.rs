@@ -1,4 +1,4 @@
-//! Rows by id, as the caller may see them. What belongs to somebody else is not there.
+//! Finds rows by id. A row that the caller may not see is reported as missing.
 
 use werkruf_contract::Uuid;
 use werkruf_store::{CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
@@ -7,9 +7,9 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::identity::Identity;
 
-/// Rows read at once where all are wanted.
+/// The batch size for reading all rows.
 const BATCH_ROWS: u32 = 1000;
-/// A prefix shorter than this would name too much.
+/// The length of the shortest id prefix.
 const MIN_PREFIX: usize = 4;
 
 /// A conversation by id or unique prefix.
@@ -45,7 +45,7 @@ pub(crate) async fn call(api: &ApiState, identity: &Identity, id: &str) -> Resul
     if identity.visibility()?.covers(&turn.user_id) { Ok((call, turn)) } else { Err(unknown()) }
 }
 
-/// The id of an approval by itself or a unique prefix; who may see it is for the runtime to say.
+/// The id of an approval, from the id or a unique prefix. The runtime checks who may see the approval.
 pub(crate) async fn approval_id(api: &ApiState, identity: &Identity, id: &str) -> Result<Uuid, ApiError> {
     let unknown = || ApiError::not_found("approval");
     match Uuid::parse_str(id) {
@@ -69,12 +69,12 @@ fn only(ids: &[Uuid]) -> Option<Uuid> {
     }
 }
 
-/// Where a turn's events are: its conversation, or itself.
+/// The stream of a turn's events: its conversation, or the turn itself if it has none.
 pub(crate) fn stream_of(turn: &TurnRow) -> Uuid {
     turn.conversation_id.unwrap_or(turn.id)
 }
 
-/// All events of a stream after a number; `turn_id` narrows to one turn.
+/// All events of a stream after a sequence number, optionally of one turn only.
 pub(crate) async fn all_events(
     records: &dyn Records,
     tenant_id: Uuid,

@@ -1,5 +1,4 @@
-//! The description of the door, made from the code: routes from their attributes, envelopes and events from the
-//! contract crate's own schemas.
+//! Generates the OpenAPI document: routes from their attributes, envelopes and events from the schemas of the contract crate.
 
 use std::sync::LazyLock;
 
@@ -15,7 +14,7 @@ use super::{authenticated_routes, health};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
 
-/// The document as pretty JSON.
+/// The OpenAPI document as formatted JSON.
 pub fn openapi() -> String {
     DOCUMENT.clone()
 }
@@ -65,7 +64,7 @@ fn events(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Puts a schema among the components, and its definitions beside it.
+/// Adds a schema and its definitions to the components.
 fn add_component(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
     rewrite_references(&mut schema);
     if let Some(object) = schema.as_object_mut() {
@@ -97,7 +96,7 @@ fn rewrite_references(value: &mut Value) {
 fn error() -> Value {
     json!({
         "type": "object",
-        "description": "Every refusal. A failed turn also has status, conversation_id and turn_id beside error.",
+        "description": "The body of every error. For a failed turn the fields status, conversation_id and turn_id are next to error.",
         "required": ["error"],
         "properties": {"error": {
             "type": "object",

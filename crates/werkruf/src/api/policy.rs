@@ -1,5 +1,5 @@
-//! What a route asks of whoever calls it. Authentication is one layer around everything; the policy is a second
-//! one around each route, so a handler never has to remember either.
+//! Authentication and authorization. Authentication is one layer around all routes; a policy is a second layer around each route, so
+//! handlers need no checks of their own.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::identity::{Identity, identify};
 
-/// Which scopes open a route, and whether a person must be named.
+/// The scopes that a route needs, and whether the request must name a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Scope chat, and a person.
+    /// Scope chat, and a user.
     Chat,
-    /// Scope tools, and a person.
+    /// Scope tools, and a user.
     Invoke,
-    /// Scope read, or chat for what is one's own: a person, unless scope admin sees all.
+    /// Scope read or chat, and a user. With scope admin the user is optional and all rows of the tenant are visible.
     Read,
-    /// Scope tools or read; a tool belongs to nobody.
+    /// Scope tools or read. No user is needed, because tools do not belong to users.
     ReadTools,
-    /// Scope chat or admin: changes one's own conversation or turn.
+    /// Scope chat or admin: changes a conversation or a turn.
     Change,
-    /// Scope tools, chat or admin: stops a call.
+    /// Scope tools, chat or admin: cancels a call.
     StopCall,
-    /// Scope tools or admin: runs a call again.
+    /// Scope tools or admin: retries a call.
     RetryCall,
     /// Scope admin.
     Admin,
@@ -57,7 +57,7 @@ impl Policy {
         }
     }
 
-    /// Puts this policy around routes.
+    /// Adds this policy to routes.
     pub(crate) fn on(self, routes: UtoipaMethodRouter<Arc<ApiState>>) -> UtoipaMethodRouter<Arc<ApiState>> {
         routes.map(|methods| {
             methods
@@ -73,7 +73,7 @@ async fn enforce(policy: Policy, Authenticated(identity): Authenticated, request
     }
 }
 
-/// The layer around everything that needs a credential.
+/// The authentication layer: identifies the caller of a request.
 pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
     match identify(&api.app, request.headers()).await {
         Ok(identity) => {
@@ -84,7 +84,7 @@ pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: 
     }
 }
 
-/// Who calls, as the layer found out. Without the layer there is nobody, and nobody gets in.
+/// The identity that [`authenticate`] found. The extractor fails on a route without that layer.
 #[derive(Clone)]
 pub(crate) struct Authenticated(pub(crate) Arc<Identity>);
 
@@ -108,14 +108,14 @@ mod tests {
         [Policy::Chat, Policy::Invoke, Policy::Read, Policy::ReadTools, Policy::Change, Policy::StopCall, Policy::RetryCall, Policy::Admin];
 
     #[test]
-    fn a_key_without_scopes_opens_nothing() {
+    fn a_key_without_scopes_satisfies_no_policy() {
         let identity =
             Identity { tenant_id: Uuid::nil(), scopes: Scopes::default(), operator: false, key_id: Some(Uuid::nil()), principal: None };
         assert!(ALL.iter().all(|policy| policy.check(&identity).is_err()));
     }
 
     #[test]
-    fn nobody_needs_to_be_named_only_where_rows_belong_to_nobody() {
+    fn only_tools_can_be_read_without_a_user() {
         let identity = Identity {
             tenant_id: Uuid::nil(),
             scopes: Scopes { admin: false, ..Scopes::ALL },

@@ -1,4 +1,4 @@
-//! The second copy of a request: the answer of the first, or why there is none.
+//! Repeated requests with the same idempotency key: the answer to the first request, or why there is none.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use super::{ApiState, answer, approvals, lookup, sse};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The turn that was made under the key, once it has ended or waits for a person's word.
+/// The turn of the first request with this key, if it has ended or waits for an approval.
 pub(crate) async fn first_turn(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
     if !same_body {
         return Err(ApiError::new(
@@ -24,17 +24,17 @@ pub(crate) async fn first_turn(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, s
         ));
     }
     let turn = api.app.records().turn(tenant_id, turn_id).await?.ok_or_else(turn_deleted)?;
-    // One that waits for a person's word has said what there is to say for now.
+    // A turn that waits for an approval has an answer too: it names the approval.
     let answerable = turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval;
     if answerable { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
 }
 
-/// What it said is not kept any more.
+/// The turn or its events were deleted.
 fn turn_deleted() -> ApiError {
     ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key.")
 }
 
-/// A chat again.
+/// Answers a repeated chat request.
 pub(crate) async fn chat(
     api: &ApiState,
     tenant_id: Uuid,
@@ -80,7 +80,7 @@ async fn stored_answer(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiEr
     answer::ended(turn.conversation_id, last.kind, data.into_bytes())
 }
 
-/// A direct call again: the envelope of the first.
+/// Answers a repeated direct call with the result of the first call.
 pub(crate) async fn invoke(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, InvokeOutcome), ApiError> {
     let turn = first_turn(api, tenant_id, turn_id, same_body).await?;
     let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
@@ -94,7 +94,7 @@ pub(crate) async fn invoke(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_
     Ok((call.id, InvokeOutcome::Done(Box::new(output_of(call)))))
 }
 
-/// Says that this is not the first answer.
+/// Marks a response as the answer to a repeated request.
 pub(crate) fn mark_replayed(response: &mut Response) {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
 }

@@ -1,4 +1,4 @@
-//! Server-sent events, written straight into bytes: one buffer for everything that is ready at once.
+//! Server-sent events. All events that are ready are written into one buffer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,11 +20,11 @@ use werkruf_runtime::{LiveEvent, Runtime, Subscription};
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// A comment that keeps proxies from closing an idle stream.
 pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
-/// Bytes written into one piece, and the event that goes beyond.
+/// A chunk of the body ends with the event that exceeds this size.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
-/// A hint to come back in a second.
+/// Tells the client to reconnect after one second.
 pub(crate) const RETRY_HINT: &[u8] = b"retry: 1000\n\n";
-/// Turns whose settled text is remembered. They run one after another, so only the newest can have text on its way.
+/// How many turns a cursor remembers. The turns of a conversation run one after another, so only the newest can have live text.
 const REMEMBERED_TURNS: usize = 8;
 
 /// Ticks whenever a [`KEEP_ALIVE`] comment is due.
@@ -53,7 +53,7 @@ pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data:
     out.put_u8(b'\n');
 }
 
-/// A response whose body is these bytes or events.
+/// An event stream response with this body.
 pub(crate) fn response(body: Body) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -63,12 +63,12 @@ pub(crate) fn response(body: Body) -> Response {
     (headers, body).into_response()
 }
 
-/// What a client has from stored rows already, so that live events neither repeat nor follow what they belong before.
+/// What a client has received from stored rows. With it, live events that are repeats or outdated can be left out.
 #[derive(Debug, Default)]
 pub(crate) struct StreamCursor {
-    /// The last number sent.
+    /// The last sequence number sent.
     pub(crate) last: i64,
-    /// Per turn the last step whose text is settled; the newest turns only.
+    /// For each of the newest turns: the last step whose complete text was sent from a stored row.
     stored_steps: VecDeque<(Uuid, u32)>,
 }
 
@@ -78,12 +78,12 @@ struct Step {
 }
 
 impl StreamCursor {
-    /// Nothing yet but numbers up to this one.
+    /// A client that has the events up to this sequence number.
     pub(crate) fn up_to(last: i64) -> Self {
         Self { last, stored_steps: VecDeque::new() }
     }
 
-    /// A stored row was sent.
+    /// Records that a stored row was sent.
     pub(crate) fn sent(&mut self, seq: i64, kind: EventType, turn_id: Option<Uuid>, data: &str) {
         self.last = self.last.max(seq);
         let Some(turn_id) = turn_id else { return };
@@ -108,17 +108,17 @@ impl StreamCursor {
         self.stored_steps.iter().find(|(stored, _)| *stored == turn_id).map(|(_, step)| *step)
     }
 
-    /// Whether the text of this step is in what was sent already.
+    /// Whether the complete text of this step was sent.
     pub(crate) fn is_stored(&self, turn_id: Uuid, step: u32) -> bool {
         self.stored_step(turn_id).is_some_and(|stored_step| stored_step >= step)
     }
 
-    /// Whether events before this one have not been heard: one that was stored earlier is told later, or never was.
+    /// Whether events before this one are missing: events may arrive out of order or get lost.
     fn skips_events(&self, event: &LiveEvent) -> bool {
         event.seq.is_some_and(|seq| seq > self.last + 1)
     }
 
-    /// Whether a live event is news.
+    /// Whether the client does not have this live event yet.
     fn is_new(&self, event: &LiveEvent) -> bool {
         match event.seq {
             Some(seq) => seq > self.last,
@@ -131,11 +131,11 @@ impl StreamCursor {
     }
 }
 
-/// Live events as a body.
+/// A response body of live events.
 pub(crate) struct LiveBody {
     events: Subscription,
     cursor: StreamCursor,
-    /// Ends with `final` or `error`, instead of following the conversation for good.
+    /// Whether the body ends with `final` or `error`. Otherwise it follows the conversation without end.
     one_turn: bool,
     ended: bool,
     ticks: Interval,
@@ -148,7 +148,7 @@ impl LiveBody {
         Self::new(runtime, events, StreamCursor::default(), true)
     }
 
-    /// A conversation, after what is known of it.
+    /// A conversation, after the position of a cursor.
     pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, cursor: StreamCursor) -> Self {
         Self::new(runtime, events, cursor, false)
     }
@@ -157,7 +157,7 @@ impl LiveBody {
         Self { events, cursor, one_turn, ended: false, ticks: keep_alive_timer(), runtime: runtime.clone() }
     }
 
-    /// As a response.
+    /// The HTTP response with this body.
     pub(crate) fn respond(self) -> Response {
         response(Body::from_stream(self))
     }
@@ -167,7 +167,7 @@ impl LiveBody {
             return;
         }
         if !self.one_turn && self.cursor.skips_events(event) {
-            // The client comes back with the last number it has, and reads the rows.
+            // The client reconnects with its last sequence number and receives the missing rows.
             self.ended = true;
             return;
         }
@@ -178,14 +178,14 @@ impl LiveBody {
         self.ended |= self.one_turn && event.kind.ends_turn();
     }
 
-    /// Writes what is there, up to a piece.
+    /// Writes the events that are ready, up to one chunk.
     fn fill(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
         while !self.ended && out.len() < CHUNK_BYTES {
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => self.write(out, &event),
                 Poll::Ready(None) => {
                     self.ended = true;
-                    // On drain the client is told to come back soon; otherwise it read too slowly and resumes by itself.
+                    // On drain the client is told to reconnect soon; otherwise it read too slowly and reconnects by itself.
                     if self.runtime.is_draining() {
                         out.put_slice(RETRY_HINT);
                     }

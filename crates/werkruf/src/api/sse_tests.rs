@@ -36,7 +36,7 @@ fn live_events_do_not_repeat_stored_ones() {
 }
 
 #[test]
-fn a_number_left_out_is_noticed() {
+fn a_missing_sequence_number_is_detected() {
     let cursor = StreamCursor::up_to(4);
     assert!(!cursor.skips_events(&live(Some(5), EventType::Init, "{}")));
     assert!(cursor.skips_events(&live(Some(6), EventType::Init, "{}")));
@@ -44,7 +44,7 @@ fn a_number_left_out_is_noticed() {
 }
 
 #[test]
-fn tokens_of_settled_text_are_not_shown_after_it() {
+fn tokens_of_a_stored_text_are_left_out() {
     let mut cursor = StreamCursor::default();
     cursor.sent(3, EventType::AssistantSnapshot, Some(TURN), r#"{"content":"whole","step":1}"#);
     assert!(!cursor.is_new(&live(None, EventType::AssistantToken, r#"{"content":"wh","step":1}"#)));

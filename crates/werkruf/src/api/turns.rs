@@ -1,4 +1,4 @@
-//! Turns: where one stands, and stopping it.
+//! Turns: show and cancel.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ struct TurnView<'a> {
     created_at: Iso,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Iso>,
-    /// The final answer, once there is one.
+    /// The final answer, if there is one.
     message: Option<TurnMessage<'a>>,
 }
 
@@ -70,7 +70,7 @@ async fn show(
     Ok(Json(view).into_response())
 }
 
-/// Asks a turn to stop; it ends with `canceled`.
+/// Requests the cancellation of a turn. The turn ends with `canceled`.
 #[utoipa::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 202, body = RunningTurn), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]

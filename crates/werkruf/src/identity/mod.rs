@@ -1,8 +1,7 @@
-//! Who a request is, from its headers alone.
+//! Identifies the caller of a request from its headers. The body has no influence.
 //!
-//! The operator (admin key or local token) may be anybody in any tenant; an API key stays inside its tenant
-//! and is its user, or with scope `act_as` whom it names; a token is the person its issuer signed for. Nothing in a
-//! body ever decides this.
+//! The operator (admin key or local token) may act for any user in any tenant. An API key acts inside its tenant, for its own user
+//! or, with scope `act_as`, for the user that the request names. A token acts for the user that its issuer signed it for.
 
 mod claims;
 mod jwks;
@@ -33,25 +32,25 @@ use secret::KEY_PREFIX;
 
 const DEFAULT_TENANT: &str = "demo";
 
-/// Who a request is.
+/// The identity of a caller.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub tenant_id: Uuid,
     pub scopes: Scopes,
-    /// Whether this is the operator and no key or token.
+    /// Whether the caller is the operator, not an API key or a token.
     pub operator: bool,
-    /// The API key, where one was shown.
+    /// The id of the API key, if one was used.
     pub key_id: Option<Uuid>,
-    /// `None` where nobody is named; then only what belongs to no person is open.
+    /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
     pub principal: Option<Arc<Principal>>,
 }
 
-/// Whose rows a request may see.
+/// The users whose rows a request may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Visibility {
-    /// Everything in the tenant.
+    /// All rows of the tenant.
     All,
-    /// What belongs to this user.
+    /// Only the rows of this user.
     Own(String),
 }
 
@@ -66,18 +65,18 @@ impl Visibility {
 }
 
 impl Identity {
-    /// Whether this is the operator and no key or token.
+    /// Whether the caller is the operator, not an API key or a token.
     pub const fn is_operator(&self) -> bool {
         self.operator
     }
 
-    /// The person, for work that needs one.
+    /// The user as a caller of the runtime, or 403 if the request names no user.
     pub fn caller(&self) -> Result<Caller, ApiError> {
         let principal = self.principal.clone().ok_or_else(user_required)?;
         Ok(Caller { principal, key_id: self.key_id, admin: self.scopes.admin })
     }
 
-    /// Whose rows may be seen.
+    /// The users whose rows the caller may see.
     pub fn visibility(&self) -> Result<Visibility, ApiError> {
         if self.scopes.admin {
             return Ok(Visibility::All);
@@ -86,15 +85,15 @@ impl Identity {
     }
 }
 
-/// 403: a person must be named.
+/// 403: the request must name a user.
 pub fn user_required() -> ApiError {
     ApiError::forbidden(
         "user_required",
-        "This needs a person: use a key that belongs to a user, or send X-User-Id with the operator's key or scope act_as.",
+        "This needs a user: use a key that belongs to a user, or send X-User-Id with the operator's key or scope act_as.",
     )
 }
 
-/// Reads the headers of a request.
+/// Identifies the caller from the headers of a request.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
     if jwt::looks_like_token(credential) && !is_operator(app, credential) {
@@ -131,10 +130,10 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
     Ok(Identity { tenant_id, scopes, operator: key.is_none(), key_id: key.map(|key| key.id), principal })
 }
 
-/// The scopes of a person who signed in elsewhere.
+/// The scopes of a user who authenticates with a token.
 const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false };
 
-/// Who a token's bearer is. Tenant and person come from the token; headers may only say the same.
+/// Identifies the bearer of a token. Tenant and user come from the token; headers must not contradict it.
 async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
     if app.tokens.is_empty() {
         return Err(ApiError::unauthorized(
@@ -155,7 +154,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         && named != principal.user_id
         && named.strip_prefix("ext:") != Some(&token.subject)
     {
-        return Err(ApiError::forbidden("forbidden", "A token acts for nobody but its bearer; leave X-User-Id out."));
+        return Err(ApiError::forbidden("forbidden", "A token acts only for its bearer; leave X-User-Id out."));
     }
     Ok(Identity { tenant_id, scopes: TOKEN_SCOPES, operator: false, key_id: None, principal: Some(principal) })
 }
@@ -172,7 +171,7 @@ fn refused_token(fault: TokenFault) -> ApiError {
     }
 }
 
-/// The person behind a token's subject, with the roles it names noted before they count.
+/// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
 async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
     let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
     let user = match known {
@@ -187,14 +186,14 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenPerson) -> 
         app.people().hold_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
-    // Fetching keys takes time. A token that ended meanwhile would open what the roles given here open.
+    // Fetching keys takes time. A token that expired meanwhile would get the rights of the stored roles.
     if app.clock.now() >= token.until {
         return Err(refused_token(EXPIRED));
     }
     Ok(principal)
 }
 
-/// What a client shows: `Authorization: Bearer`, else `apikey`.
+/// The credential of a request: `Authorization: Bearer`, else `apikey`.
 fn credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let bearer = text(headers, "authorization")?.map(|value| {
         let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
@@ -236,7 +235,7 @@ fn unknown_tenant() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; X-Tenant-Id takes a slug or an id.")
 }
 
-/// The person behind `3` or `ext:<external id>`, made as a guest where the house allows it.
+/// The user with the id `3` or `ext:<external id>`. An unknown user becomes a guest if the configuration allows it.
 async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
@@ -256,7 +255,7 @@ fn unknown_user() -> ApiError {
     ApiError::forbidden("unknown_user", "There is no such user in this tenant.")
 }
 
-/// Makes a guest of somebody unknown, where the house allows it.
+/// Creates a guest for an unknown user, if the configuration allows it.
 async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option<String>) -> Result<UserRow, ApiError> {
     match app.config.auth.unknown_users {
         UnknownUsers::Refuse => Err(unknown_user()),
@@ -273,7 +272,7 @@ async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option
     }
 }
 
-/// A header as trimmed text; an empty one counts as absent.
+/// A header as trimmed text; `None` if it is missing or empty.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let value = value.to_str().map_err(|_| ApiError::invalid(format!("The header {name} must be plain ASCII.")))?.trim();
@@ -287,7 +286,7 @@ mod tests {
     use super::credential;
 
     #[test]
-    fn the_bearer_wins_over_the_apikey() {
+    fn authorization_takes_precedence_over_apikey() {
         let mut headers = HeaderMap::new();
         assert!(credential(&headers).is_err());
         headers.insert("apikey", HeaderValue::from_static("one"));
@@ -295,6 +294,6 @@ mod tests {
         headers.insert("authorization", HeaderValue::from_static("bearer  two "));
         assert_eq!(credential(&headers).ok(), Some("two"));
         headers.insert("authorization", HeaderValue::from_static("Basic abc"));
-        assert!(credential(&headers).is_err(), "a wrong scheme is no reason to look elsewhere");
+        assert!(credential(&headers).is_err(), "a wrong scheme does not fall back to apikey");
     }
 }

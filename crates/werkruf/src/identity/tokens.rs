@@ -1,6 +1,6 @@
-//! Tokens of the issuers this house trusts: from the bearer to the person it stands for.
+//! Verifies the tokens of trusted issuers.
 //!
-//! Claims are checked before the signature, because a claim that is refused costs nothing, while a key may have to be fetched.
+//! Claims are checked before the signature, because checking a claim is cheap, while the signature may need a key that must be fetched.
 
 use secrecy::ExposeSecret;
 use werkruf_contract::Clock;
@@ -16,7 +16,7 @@ struct TrustedIssuer {
     keys: Option<KeyCache>,
 }
 
-/// The issuers whose tokens open the doors.
+/// The trusted token issuers.
 pub struct Tokens {
     trusted: Vec<TrustedIssuer>,
     clock: Clock,
@@ -24,7 +24,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Asks nobody anything; keys are read when the first token needs one.
+    /// Keeps the configured issuers. Keys are fetched when the first token needs one.
     pub fn new(issuers: &[TokenIssuer], guest_role: &str, client: &reqwest::Client, clock: &Clock) -> Self {
         let trust = |issuer: &TokenIssuer| TrustedIssuer {
             issuer: issuer.clone(),
@@ -34,12 +34,12 @@ impl Tokens {
         Self { trusted: issuers.iter().map(trust).collect(), clock: clock.clone(), guest_role: guest_role.to_owned() }
     }
 
-    /// Whether any issuer is trusted.
+    /// Whether no issuer is trusted.
     pub fn is_empty(&self) -> bool {
         self.trusted.is_empty()
     }
 
-    /// Who the bearer of this token is.
+    /// Verifies a token; returns its user and its issuer.
     pub(super) async fn verify(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
@@ -59,8 +59,8 @@ impl TrustedIssuer {
         let id = token.key_id.as_deref();
         match token.algorithm {
             Algorithm::Hs256 => {
-                // The name of a public key with the algorithm of a secret: somebody mixes them up on purpose.
-                let confused = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.names(id)));
+                // HS256 with the key id of a public key is an attack: the public key would be used as the secret.
+                let confused = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.has_key_id(id)));
                 self.secret.clone().filter(|_| !confused).ok_or(NO_KEY)
             }
             Algorithm::Rs256 | Algorithm::Es256 => match &self.keys {
