@@ -21,7 +21,7 @@ const COOL_DOWN: SignedDuration = SignedDuration::from_secs(10);
 /// The least time between a failed fetch and the next one.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// For this long after another request started a fetch, the cached keys are used without waiting.
+/// For this long after the start of a fetch that has not succeeded, the cached keys are used without waiting.
 const FETCH_GRACE: SignedDuration = SignedDuration::from_secs(10);
 const MAX_BYTES: usize = 512 * 1024;
 

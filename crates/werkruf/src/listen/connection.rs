@@ -1,4 +1,4 @@
-//! One connection: hyper on a wire, until it ends or is told to.
+//! Serves one connection with hyper until it ends or gets a command to end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use super::registry::Registration;
 use super::timed_body::TimedRouter;
 use super::tracked_stream::TrackedStream;
 
-/// What every connection gets.
+/// What all connections share.
 pub(super) struct ConnectionServer {
     router: Router,
     bounds: Bounds,
@@ -28,11 +28,11 @@ pub(super) struct ConnectionServer {
 
 impl ConnectionServer {
     pub(super) fn new(router: Router, bounds: Bounds, tasks: TaskTracker) -> Self {
-        // Makes the routes' services now instead of at every request.
+        // Builds the services of the routes once instead of at every request.
         Self { router: router.with_state(()), bounds, tasks }
     }
 
-    /// Serves a client on a task of its own.
+    /// Serves a client on its own task.
     pub(super) fn serve(&self, stream: TcpStream, registration: Registration) {
         let (router, bounds) = (self.router.clone(), self.bounds);
         self.tasks.spawn(run(stream, registration, router, bounds));
@@ -52,7 +52,7 @@ async fn run(stream: TcpStream, registration: Registration, router: Router, boun
     );
     let mut closing = false;
     let ended = poll_fn(|cx| {
-        match control.register_waker(cx.waker()) {
+        match control.command_with_waker(cx.waker()) {
             Command::Serve => {}
             Command::Close if closing => {}
             Command::Close => {
@@ -64,7 +64,7 @@ async fn run(stream: TcpStream, registration: Registration, router: Router, boun
         connection.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
-        // ClientRequests leave, and time is up: nothing an operator would act on.
+        // Clients disconnect and timeouts expire; neither needs the attention of an operator.
         tracing::debug!(%error, "a connection ended early");
     }
 }

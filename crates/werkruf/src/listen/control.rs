@@ -1,44 +1,44 @@
-//! What the connection's task and those outside it know of each other: a few numbers and a waker, no lock.
+//! The state that the task of a connection shares with the registry: a few atomics and a waker, without a lock.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
-/// What a connection is told.
+/// A command for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Command {
-    /// Go on.
+    /// Serve requests.
     Serve,
-    /// Finish what runs, take nothing new.
+    /// Finish the running request and accept no new one.
     Close,
     /// Close now.
     End,
-    /// Close now and throw away what waits in the kernel: nobody reads it.
+    /// Close now and discard the unsent bytes in the kernel, because the client does not read them.
     Reset,
 }
 
-/// The outside of one connection.
+/// Controls one connection.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionControl {
     command: AtomicU8,
-    /// Odd while a write waits for the client; every change adds one, so that the same odd number twice is the same wait.
-    flow: AtomicU32,
-    /// How often bytes came in.
+    /// Odd while a write waits for the client. Every change adds one, so the same odd number twice means the same wait.
+    write_wait: AtomicU32,
+    /// The number of reads that returned.
     reads: AtomicU32,
     waker: AtomicWaker,
 }
 
 impl ConnectionControl {
-    /// Gives an order. An order never becomes milder.
+    /// Sends a command. A weaker command never replaces a stronger one.
     pub(super) fn send(&self, command: Command) {
         self.command.fetch_max(command as u8, Ordering::Release);
         self.waker.wake();
     }
 
-    /// The order, heard by the connection's task; the next one wakes it.
-    pub(super) fn register_waker(&self, waker: &Waker) -> Command {
+    /// The current command. The next command wakes this waker.
+    pub(super) fn command_with_waker(&self, waker: &Waker) -> Command {
         self.waker.register(waker);
         self.command()
     }
@@ -52,17 +52,17 @@ impl ConnectionControl {
         }
     }
 
-    /// A write began to wait, or goes on. Only the connection's task changes this, so a plain store is enough.
-    pub(super) fn flow_changed(&self) {
-        self.flow.store(self.flow.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    /// Records that a write started or stopped waiting. Only the connection's task changes this, so a plain store is enough.
+    pub(super) fn write_wait_changed(&self) {
+        self.write_wait.store(self.write_wait.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    pub(super) fn flow(&self) -> u32 {
-        self.flow.load(Ordering::Relaxed)
+    pub(super) fn write_wait(&self) -> u32 {
+        self.write_wait.load(Ordering::Relaxed)
     }
 
-    /// Bytes came in. Only the connection's task changes this.
-    pub(super) fn read(&self) {
+    /// Records a read. Only the connection's task changes this.
+    pub(super) fn count_read(&self) {
         self.reads.store(self.reads().wrapping_add(1), Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Who is connected: a place per connection, counted in all and per remote address.
+//! The open connections, counted in total and per remote address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,26 +20,26 @@ pub(super) struct ConnectionRegistry {
 
 #[derive(Default)]
 struct Entries {
-    next: u64,
+    next_id: u64,
     connections: HashMap<u64, Entry>,
     addresses: HashMap<IpAddr, u32>,
 }
 
-/// One connection as the watchdog sees it.
+/// One connection with the state of the watchdog.
 struct Entry {
     control: Arc<ConnectionControl>,
-    /// The flow at the last look, and for how many looks it was the same wait.
-    flow: u32,
+    /// The write wait at the last sweep, and for how many sweeps it was the same.
+    write_wait: u32,
     sweeps: u32,
 }
 
-/// A place on the roll; given back when dropped.
+/// The registration of one connection, removed when dropped.
 pub(super) struct Registration {
     registry: Arc<ConnectionRegistry>,
     id: u64,
     address: IpAddr,
     pub(super) control: Arc<ConnectionControl>,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionRegistry {
@@ -53,38 +53,38 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Room for one more connection, as soon as there is some.
+    /// Waits until one more connection is allowed.
     pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.capacity).acquire_owned().await.ok()
     }
 
-    /// When nobody is connected any more.
+    /// Waits until no connection is open.
     pub(super) async fn wait_until_empty(&self) {
         let _ = self.capacity.acquire_many(self.connections).await;
     }
 
-    /// A place for this client; `None` when its address has too many.
+    /// Registers a connection; `None` if its address has too many.
     pub(super) fn register(self: &Arc<Self>, client: SocketAddr, permit: OwnedSemaphorePermit) -> Option<Registration> {
-        let address = subscriber(client.ip());
+        let address = counted_address(client.ip());
         let mut entries = self.entries();
-        let of_address = entries.addresses.entry(address).or_default();
-        if *of_address >= self.per_address && !self.proxies.contains(client.ip()) {
+        let count = entries.addresses.entry(address).or_default();
+        if *count >= self.per_address && !self.proxies.contains(client.ip()) {
             return None;
         }
-        *of_address += 1;
-        let id = entries.next;
-        entries.next += 1;
+        *count += 1;
+        let id = entries.next_id;
+        entries.next_id += 1;
         let control = Arc::new(ConnectionControl::default());
-        entries.connections.insert(id, Entry { control: Arc::clone(&control), flow: 0, sweeps: 0 });
-        Some(Registration { registry: Arc::clone(self), id, address, control, _room: permit })
+        entries.connections.insert(id, Entry { control: Arc::clone(&control), write_wait: 0, sweeps: 0 });
+        Some(Registration { registry: Arc::clone(self), id, address, control, _permit: permit })
     }
 
-    /// Running requests finish, nothing new is taken.
+    /// Lets running requests finish and accepts no new ones.
     pub(super) fn close_all(&self) {
         self.send_all(Command::Close);
     }
 
-    /// Every connection closes now.
+    /// Closes every connection now.
     pub(super) fn end_all(&self) {
         self.send_all(Command::End);
     }
@@ -95,14 +95,14 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Looks at every connection once; those whose write waited through `looks` looks are ended. Says how many.
+    /// Checks every connection once. Ends those whose write waited for `sweeps` sweeps, and returns their number.
     pub(super) fn sweep(&self, sweeps: u32) -> usize {
         let mut ended = 0;
         for entry in self.entries().connections.values_mut() {
-            let flow = entry.control.flow();
-            let waits = flow % 2 == 1;
-            if !waits || flow != entry.flow {
-                (entry.flow, entry.sweeps) = (flow, 0);
+            let write_wait = entry.control.write_wait();
+            let waits = write_wait % 2 == 1;
+            if !waits || write_wait != entry.write_wait {
+                (entry.write_wait, entry.sweeps) = (write_wait, 0);
                 continue;
             }
             entry.sweeps += 1;
@@ -132,8 +132,9 @@ impl Drop for Registration {
     }
 }
 
-/// What counts as one remote address: one IPv4 address, or the /64 in which a subscriber may pick IPv6 addresses at will.
-fn subscriber(address: IpAddr) -> IpAddr {
+/// The address that connections are counted by: the IPv4 address, or the /64 network, in which an internet subscriber may choose any
+/// IPv6 address.
+fn counted_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
         v4 @ IpAddr::V4(_) => v4,
