@@ -51,7 +51,7 @@ pub(crate) struct ApprovalView<'a> {
     arguments_digest: &'a str,
     /// A user with one of these roles may decide.
     approver_roles: &'a [String],
-    /// The user the call is made for.
+    /// The user of the turn that made the call.
     asked_by: &'a str,
     decided_by: Option<&'a str>,
     #[schema(value_type = String, format = DateTime)]

@@ -65,7 +65,7 @@ async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError>
 
 fn read_error(error: &axum::Error) -> ApiError {
     if SlowBody::caused(error) {
-        return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not come in time; send it again.");
+        return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not arrive in time; send it again.");
     }
     ApiError::invalid("The body ended early; send it again.")
 }

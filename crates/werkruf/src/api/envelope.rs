@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use super::ApiState;
 use super::error::ApiError;
-use crate::openai::refusal;
+use crate::openai::error_body;
 
 /// Echoed if [`sane_request_id`] accepts it, otherwise generated.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -25,11 +25,11 @@ pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
 
 /// The outermost layer.
 pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
-    let openai = refusal::is_openai_path(request.uri().path());
+    let openai = error_body::is_openai_path(request.uri().path());
     let id = sane_request_id(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        *response.body_mut() = Body::from(if openai { refusal::body(&error).to_string().into_bytes() } else { error.body(&id) });
+        *response.body_mut() = Body::from(if openai { error_body::body(&error).to_string().into_bytes() } else { error.body(&id) });
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }

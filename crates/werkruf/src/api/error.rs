@@ -115,12 +115,15 @@ impl ApiError {
             (ToolErrorType::Retryable, _) => StatusCode::SERVICE_UNAVAILABLE,
             (ToolErrorType::Fatal, _) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let mut refused = Self::new(status, error.code.clone(), error.message.clone());
-        refused.0.kind = error.kind;
+        let mut error_response = Self::new(status, error.code.clone(), error.message.clone());
+        error_response.0.kind = error.kind;
         // Every 429 response says how long to wait.
-        refused.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
+        error_response.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
         let status_text = if error.code == "canceled" { "canceled" } else { "failed" };
-        refused.extra("status", status_text.into()).extra("conversation_id", json!(conversation_id)).extra("turn_id", json!(error.turn_id))
+        error_response
+            .extra("status", status_text.into())
+            .extra("conversation_id", json!(conversation_id))
+            .extra("turn_id", json!(error.turn_id))
     }
 
     /// The HTTP status.

@@ -190,7 +190,7 @@ async fn list(
     Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
-/// Deletes a key; the next request with it is refused.
+/// Deletes a key. The next request with it is rejected.
 #[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn delete(

@@ -185,7 +185,7 @@ impl LiveBody {
                 Poll::Ready(Some(event)) => self.write(out, &event),
                 Poll::Ready(None) => {
                     self.ended = true;
-                    // On drain the client is told to reconnect soon; otherwise it read too slowly and reconnects by itself.
+                    // On drain the client gets a hint to reconnect soon; otherwise it read too slowly and reconnects by itself.
                     if self.runtime.is_draining() {
                         out.put_slice(RETRY_HINT);
                     }

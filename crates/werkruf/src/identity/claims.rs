@@ -18,7 +18,7 @@ pub(super) const EXPIRED: TokenFault = TokenFault::Refused("it has expired");
 
 /// The user that a token names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenPerson {
+pub struct TokenUser {
     /// `users.external_id`.
     pub subject: String,
     /// Slug or id; `None` if the claim is missing.
@@ -60,7 +60,7 @@ pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Re
     };
     let role = claims.get("role").and_then(Value::as_str);
     if matches!(role, Some("anon" | "service_role")) {
-        return refused("anon and service_role keys stand for no person");
+        return refused("anon and service_role keys stand for no user");
     }
     if !audience {
         return refused("it is meant for another audience");
@@ -81,7 +81,7 @@ fn end(claims: &Claims) -> Result<Timestamp, TokenFault> {
 }
 
 fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> {
-    let refused = TokenFault::Refused("it names no person");
+    let refused = TokenFault::Refused("it names no user");
     let subject = claims.get("sub").and_then(Value::as_str).ok_or(refused)?;
     let fits = match issuer.kind {
         IssuerKind::Supabase => Uuid::try_parse(subject).is_ok(),
@@ -91,7 +91,7 @@ fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> 
 }
 
 /// The user of a checked token.
-pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenPerson, TokenFault> {
+pub(super) fn token_user(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenUser, TokenFault> {
     let until = end(claims)?;
     // A tenant claim of the wrong type is an error. Only a missing one means the default tenant.
     let tenant = match issuer.tenant_claims.iter().find_map(|name| claim(claims, name)) {
@@ -107,7 +107,7 @@ pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) ->
         // An empty list means no roles at all; it also overrides the roles in the table.
         value.map(|names| TokenRoles { only: names.is_empty(), names, until })
     };
-    Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles, until })
+    Ok(TokenUser { subject: subject(issuer, claims)?, tenant, roles, until })
 }
 
 /// A claim by its name or by its path, such as `app_metadata.tenant_id`. Some issuers use names with dots, so the name is tried first.

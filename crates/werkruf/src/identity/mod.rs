@@ -26,7 +26,7 @@ use crate::config::UnknownUsers;
 pub use secret::new_secret;
 pub use tokens::Tokens;
 
-use claims::{EXPIRED, TokenPerson};
+use claims::{EXPIRED, TokenUser};
 use jwt::TokenFault;
 use secret::KEY_PREFIX;
 
@@ -55,7 +55,7 @@ pub enum Visibility {
 }
 
 impl Visibility {
-    /// Whether rows of this user may be seen.
+    /// Whether rows of this user are visible.
     pub fn covers(&self, user_id: &str) -> bool {
         match self {
             Self::All => true,
@@ -81,7 +81,7 @@ impl Identity {
         if self.scopes.admin {
             return Ok(Visibility::All);
         }
-        self.principal.as_ref().map(|person| Visibility::Own(person.user_id.clone())).ok_or_else(user_required)
+        self.principal.as_ref().map(|user| Visibility::Own(user.user_id.clone())).ok_or_else(user_required)
     }
 }
 
@@ -124,7 +124,7 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         }
     };
     let principal = match user_id {
-        Some(user_id) => Some(person(app, tenant_id, user_id).await?),
+        Some(user_id) => Some(user_principal(app, tenant_id, user_id).await?),
         None => None,
     };
     Ok(Identity { tenant_id, scopes, operator: key.is_none(), key_id: key.map(|key| key.id), principal })
@@ -172,7 +172,7 @@ fn refused_token(fault: TokenFault) -> ApiError {
 }
 
 /// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
-async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
+async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser) -> Result<Arc<Principal>, ApiError> {
     let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
     let user = match known {
         Some(user) => user,
@@ -236,7 +236,7 @@ fn unknown_tenant() -> ApiError {
 }
 
 /// The user with the id `3` or `ext:<external id>`. An unknown user becomes a guest if the configuration allows it.
-async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
+async fn user_principal(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
         Some(external) => app.people().user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),

@@ -5,7 +5,7 @@
 use secrecy::ExposeSecret;
 use werkruf_contract::Clock;
 
-use super::claims::{self, TokenPerson};
+use super::claims::{self, TokenUser};
 use super::jwt::{Algorithm, Key, Token, TokenFault};
 use super::key_cache::KeyCache;
 use crate::config::TokenIssuer;
@@ -40,7 +40,7 @@ impl Tokens {
     }
 
     /// Verifies a token; returns its user and its issuer.
-    pub(super) async fn verify(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
+    pub(super) async fn verify(&self, text: &str) -> Result<(TokenUser, &TokenIssuer), TokenFault> {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
         let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
@@ -49,7 +49,7 @@ impl Tokens {
         if !token.is_signed_by(&key) {
             return Err(TokenFault::Refused("its signature is wrong"));
         }
-        Ok((claims::person(&trusted.issuer, &token.claims, &self.guest_role)?, &trusted.issuer))
+        Ok((claims::token_user(&trusted.issuer, &token.claims, &self.guest_role)?, &trusted.issuer))
     }
 }
 

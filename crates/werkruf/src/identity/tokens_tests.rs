@@ -176,22 +176,22 @@ async fn rejection(tokens: &Tokens, token: &str) -> &'static str {
 #[tokio::test]
 async fn a_valid_token_names_its_user_tenant_and_roles() {
     let tokens = tokens_with_secret();
-    let claims_json = with("exp", json!(4_102_444_800_i64));
+    let custom_claims = with("exp", json!(4_102_444_800_i64));
     let until = Timestamp::from_second(4_102_444_830).unwrap();
-    let (person, _) = tokens.verify(&secret_token(&claims_json)).await.unwrap();
-    assert_eq!((person.subject.as_str(), person.tenant.as_deref()), (SUBJECT, Some("acme")));
-    assert_eq!(person.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
-    assert_eq!(person.until, until, "its roles are valid as long as the token is accepted");
+    let (user, _) = tokens.verify(&secret_token(&custom_claims)).await.unwrap();
+    assert_eq!((user.subject.as_str(), user.tenant.as_deref()), (SUBJECT, Some("acme")));
+    assert_eq!(user.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
+    assert_eq!(user.until, until, "its roles are valid as long as the token is accepted");
     let several = with("app_metadata/roles", json!(["lead", "editor", "lead", 3]));
-    let (person, _) = tokens.verify(&secret_token(&several)).await.unwrap();
-    assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
+    let (user, _) = tokens.verify(&secret_token(&several)).await.unwrap();
+    assert_eq!(user.roles.unwrap().names, ["editor", "lead"]);
     let bare = with("app_metadata", json!({}));
-    let (person, _) = tokens.verify(&secret_token(&bare)).await.unwrap();
-    assert_eq!((person.tenant, person.roles), (None, None));
+    let (user, _) = tokens.verify(&secret_token(&bare)).await.unwrap();
+    assert_eq!((user.tenant, user.roles), (None, None));
     let mut anonymous = with("is_anonymous", json!(true));
     anonymous["app_metadata"]["roles"] = json!(["admin"]);
-    let (person, _) = tokens.verify(&secret_token(&anonymous)).await.unwrap();
-    let roles = person.roles.unwrap();
+    let (user, _) = tokens.verify(&secret_token(&anonymous)).await.unwrap();
+    let roles = user.roles.unwrap();
     assert_eq!((roles.names, roles.only), (vec!["guest".to_owned()], true));
 }
 
@@ -199,22 +199,22 @@ async fn a_valid_token_names_its_user_tenant_and_roles() {
 async fn an_empty_or_wrong_claim_is_not_a_missing_one() {
     let tokens = tokens_with_secret();
     for empty in [json!([]), json!(""), json!(" , "), json!([3])] {
-        let (person, _) = tokens.verify(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
-        let roles = person.roles.unwrap();
+        let (user, _) = tokens.verify(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
+        let roles = user.roles.unwrap();
         assert_eq!((roles.names, roles.only), (Vec::new(), true), "{empty}: no roles, and not those of the next claim");
     }
-    let (person, _) = tokens.verify(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
-    assert_eq!(person.roles.unwrap().names, ["editor"], "null is missing");
+    let (user, _) = tokens.verify(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
+    assert_eq!(user.roles.unwrap().names, ["editor"], "null is missing");
     for wrong in [json!(42), json!(true), json!({"admin": true})] {
         assert!(rejection(&tokens, &secret_token(&with("app_metadata/roles", wrong.clone()))).await.contains("roles"), "{wrong}");
     }
     for wrong in [json!(42), json!(["acme"]), json!({"id": "acme"}), json!(false), json!("")] {
         assert!(rejection(&tokens, &secret_token(&with("app_metadata/tenant_id", wrong.clone()))).await.contains("tenant"), "{wrong}");
     }
-    let (person, _) = tokens.verify(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
-    assert_eq!(person.tenant, None);
-    let (person, _) = tokens.verify(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
-    assert_eq!(person.until, Timestamp::MAX);
+    let (user, _) = tokens.verify(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
+    assert_eq!(user.tenant, None);
+    let (user, _) = tokens.verify(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
+    assert_eq!(user.until, Timestamp::MAX);
     assert!(rejection(&tokens, &secret_token(&with("exp", json!(-1e300)))).await.contains("expired"));
 }
 
@@ -222,7 +222,7 @@ async fn an_empty_or_wrong_claim_is_not_a_missing_one() {
 async fn every_claim_is_checked() {
     let tokens = tokens_with_secret();
     let now = Clock::system(0).now().as_second();
-    for (path, value, word) in [
+    for (path, value, fragment) in [
         ("exp", json!(now - 20), ""),
         ("exp", json!(now - 31), "expired"),
         ("exp", json!(null), "expiry"),
@@ -240,11 +240,11 @@ async fn every_claim_is_checked() {
         ("role", json!("service_role"), "service_role"),
         ("role", json!("supabase_admin"), "authenticated"),
         ("role", json!(null), "authenticated"),
-        ("sub", json!(null), "no person"),
-        ("sub", json!("3"), "no person"),
+        ("sub", json!(null), "no user"),
+        ("sub", json!("3"), "no user"),
     ] {
         let reason = rejection(&tokens, &secret_token(&with(path, value.clone()))).await;
-        assert!(reason.contains(word) && reason.is_empty() == word.is_empty(), "{path} {value}: {reason:?}");
+        assert!(reason.contains(fragment) && reason.is_empty() == fragment.is_empty(), "{path} {value}: {reason:?}");
     }
     let api_key = json!({"iss": "supabase", "ref": "abc", "role": "service_role", "iat": now, "exp": now + 1_000_000});
     assert!(!rejection(&tokens, &secret_token(&api_key)).await.is_empty());
@@ -358,18 +358,18 @@ async fn another_issuer_uses_its_configured_claims() {
         ..supabase(None, Some(&issuer.url))
     };
     let tokens = tokens_of(&[supabase(Some(SECRET), None), other], &Clock::system(0));
-    let mut claims_json = json!({"iss": "https://login.example/", "aud": "werkruf", "sub": "auth0|7", "exp": 4_102_444_800_i64,
+    let mut custom_claims = json!({"iss": "https://login.example/", "aud": "werkruf", "sub": "auth0|7", "exp": 4_102_444_800_i64,
         "org": {"slug": "acme"}, "https://example.org/roles": "lead, editor"});
     let sign = |claims: &Value| key.sign(&json!({"alg": "ES256", "kid": "k1"}), claims);
-    let token = sign(&claims_json);
-    let (person, _) = tokens.verify(&token).await.unwrap();
-    assert_eq!((person.subject.as_str(), person.tenant.as_deref()), ("auth0|7", Some("acme")));
-    assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
-    claims_json["role"] = json!("service_role");
-    assert!(rejection(&tokens, &sign(&claims_json)).await.contains("service_role"));
-    claims_json["role"] = json!(null);
-    claims_json["aud"] = json!("authenticated");
-    assert!(rejection(&tokens, &sign(&claims_json)).await.contains("audience"));
+    let token = sign(&custom_claims);
+    let (user, _) = tokens.verify(&token).await.unwrap();
+    assert_eq!((user.subject.as_str(), user.tenant.as_deref()), ("auth0|7", Some("acme")));
+    assert_eq!(user.roles.unwrap().names, ["editor", "lead"]);
+    custom_claims["role"] = json!("service_role");
+    assert!(rejection(&tokens, &sign(&custom_claims)).await.contains("service_role"));
+    custom_claims["role"] = json!(null);
+    custom_claims["aud"] = json!("authenticated");
+    assert!(rejection(&tokens, &sign(&custom_claims)).await.contains("audience"));
 }
 
 /// The shared test vectors, with their own clock, keys and expected results. Skipped if the file does not exist.

@@ -29,7 +29,7 @@ impl SlowBody {
 
 impl fmt::Display for SlowBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the body of the request did not come in time")
+        f.write_str("the body of the request did not arrive in time")
     }
 }
 

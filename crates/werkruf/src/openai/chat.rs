@@ -23,7 +23,7 @@ use werkruf_runtime::digest_after_answer;
 use super::chat_request::{self, ResponseOptions};
 use super::client_events::{ClientEvent, ClientEventReader, TurnEvents};
 use super::completion::{ChunkWriter, CommonFields, completion_object, join_paragraphs};
-use super::refusal;
+use super::error_body;
 use super::start::{self, StartedTurn, start};
 use super::transcript::TranscriptDigest;
 use crate::api::error::ApiError;
@@ -92,7 +92,7 @@ async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseO
         }
     }
     events.extend(reader.end(started.turn_id));
-    let answer = completion_object(&common, &events).map_err(|failure| refusal::failed_turn(&failure))?;
+    let answer = completion_object(&common, &events).map_err(|failure| error_body::failed_turn(&failure))?;
     if let Some(ClientEvent::AwaitingApproval(_)) = events.last() {
         // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
@@ -129,7 +129,7 @@ async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: Respo
         }
     }
     if let Some(ClientEvent::Failed(failed)) = first.first() {
-        return Err(refusal::failed_turn(failed));
+        return Err(error_body::failed_turn(failed));
     }
     let chunks = ChunkWriter::new(common);
     let mut out = BytesMut::new();

@@ -91,7 +91,7 @@ impl TurnFailure {
 
     /// The events ended before the turn: the server shuts down, or the client reads too slowly.
     fn cut_short(turn_id: Uuid) -> Self {
-        let message = format!("The answer was cut short; the turn goes on, and GET /api/turns/{turn_id} says how it ended.");
+        let message = format!("The answer was cut short; the turn continues, and GET /api/turns/{turn_id} says how it ended.");
         Self { kind: ToolErrorType::Retryable, code: "server_busy".to_owned(), message, retry_after_ms: Some(1000), turn_id }
     }
 

@@ -9,7 +9,7 @@ use werkruf_contract::{ClientCall, Texts, Usage};
 
 use super::chat_request::ResponseOptions;
 use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
-use super::refusal;
+use super::error_body;
 
 /// The fields that all objects of one answer have in common.
 #[derive(Debug, Clone)]
@@ -148,7 +148,7 @@ impl ChunkWriter {
                 self.chunk(out, &json!({"content": format!("{before}{}", self.common.approval_text(approvals))}), None);
                 self.end(out, "stop", &usage_so_far(approvals));
             }
-            ClientEvent::Failed(failed) => frame(out, &refusal::body(&refusal::failed_turn(failed))),
+            ClientEvent::Failed(failed) => frame(out, &error_body::body(&error_body::failed_turn(failed))),
         }
     }
 

@@ -73,11 +73,14 @@ fn calls_alone_have_no_content() {
         choice["message"]["tool_calls"][1],
         json!({"id": "b", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}})
     );
-    let beside = completion_object(&common(false, false), &[text("Wait."), answered(&["a"])]).unwrap();
-    assert_eq!(beside["choices"][0]["message"]["content"], "Wait.");
-    let old = completion_object(&common(false, true), &[answered(&["a"])]).unwrap();
-    assert_eq!(old["choices"][0]["message"]["function_call"]["name"], "f");
-    assert_eq!((&old["choices"][0]["finish_reason"], &old["choices"][0]["message"]["tool_calls"]), (&json!("function_call"), &Value::Null));
+    let with_text = completion_object(&common(false, false), &[text("Wait."), answered(&["a"])]).unwrap();
+    assert_eq!(with_text["choices"][0]["message"]["content"], "Wait.");
+    let legacy_answer = completion_object(&common(false, true), &[answered(&["a"])]).unwrap();
+    assert_eq!(legacy_answer["choices"][0]["message"]["function_call"]["name"], "f");
+    assert_eq!(
+        (&legacy_answer["choices"][0]["finish_reason"], &legacy_answer["choices"][0]["message"]["tool_calls"]),
+        (&json!("function_call"), &Value::Null)
+    );
 }
 
 #[test]

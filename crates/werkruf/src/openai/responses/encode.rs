@@ -111,7 +111,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes the text of the current step as it stands when a client subscribes in the middle of the step.
+    /// Encodes the partial text of the current step, for a client that subscribes in the middle of the step.
     pub(crate) fn take_partial(&mut self, out: &mut BytesMut, step: u32, content: &str) {
         if self.ended || step <= self.stored_step {
             return;

@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn an_error_has_the_type_of_its_status() {
-        let refused = body(&ApiError::unauthorized("No key."));
+        let error_body = body(&ApiError::unauthorized("No key."));
         let inner = json!({"message": "No key.", "type": "authentication_error", "param": null, "code": "unauthorized"});
-        assert_eq!(refused, json!({"error": inner}));
+        assert_eq!(error_body, json!({"error": inner}));
         assert_eq!(kind(StatusCode::NOT_FOUND), "invalid_request_error");
         assert_eq!(kind(StatusCode::BAD_GATEWAY), "server_error");
     }
