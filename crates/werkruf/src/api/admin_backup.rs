@@ -14,10 +14,10 @@ use utoipa_axum::routes;
 use werkruf_store::MaintenanceError;
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
-use super::{Door, body};
+use super::policy::{Authenticated, Policy};
+use super::{ApiState, body};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(back_up)))
 }
 
@@ -25,40 +25,44 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
 struct BackupRequest {
     /// An absolute path on the server.
     path: String,
-    /// Replaces an older backup.
+    /// Whether an existing backup at this path is replaced.
     #[serde(default)]
     force: bool,
 }
 
-/// What was written and read back.
+/// The backup that was written and verified.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Backup)]
 struct BackupView {
     path: String,
     bytes: u64,
-    /// Number of the last migration in it.
+    /// The number of the last migration in the backup.
     schema: i64,
-    /// Rows by table.
+    /// Number of rows by table.
     rows: std::collections::BTreeMap<String, u64>,
 }
 
-/// Writes a backup while turns go on. It holds every tenant, so only the operator may ask for it.
+/// Writes a backup while turns run. A backup contains every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
     responses((status = 200, body = BackupView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn back_up(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<BackupView>, ApiError> {
-    if !who.is_operator() {
-        return Err(ApiError::forbidden("forbidden", "A backup holds every tenant; it needs the operator's key."));
+async fn back_up(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<BackupView>, ApiError> {
+    if !identity.is_operator() {
+        return Err(ApiError::forbidden("forbidden", "A backup contains every tenant; it needs the operator's key."));
     }
     let request: BackupRequest = body::json(&body::bytes(body).await?)?;
-    let app = Arc::clone(&door.app);
+    let app = Arc::clone(&api.app);
     let copying = async move { app.store.back_up(PathBuf::from(request.path), request.force).await };
-    let made = door.owned(copying).await?.map_err(refused)?;
-    tracing::info!(path = %made.path.display(), bytes = made.bytes, "a backup was written");
-    Ok(Json(BackupView { path: made.path.display().to_string(), bytes: made.bytes, schema: made.schema, rows: made.rows }))
+    let backup = api.run_detached(copying).await?.map_err(maintenance_error)?;
+    tracing::info!(path = %backup.path.display(), bytes = backup.bytes, "a backup was written");
+    Ok(Json(BackupView { path: backup.path.display().to_string(), bytes: backup.bytes, schema: backup.schema, rows: backup.rows }))
 }
 
-/// How keeping refuses, over HTTP.
-pub(crate) fn refused(error: MaintenanceError) -> ApiError {
+/// The HTTP error for a maintenance error.
+pub(crate) fn maintenance_error(error: MaintenanceError) -> ApiError {
     let (code, message) = (error.code(), format!("{error}."));
     match error {
         MaintenanceError::Store(error) => error.into(),

@@ -1,4 +1,4 @@
-//! Approvals: what waits for a person's word, and the word.
+//! Approvals: list and show the pending ones, and decide them.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -15,15 +16,17 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_runtime::Decider;
 use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Page};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, raw};
-use super::{Door, body, lookup};
+use super::{ApiState, body, lookup};
 use crate::identity::Identity;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
@@ -38,17 +41,17 @@ pub(crate) struct ApprovalView<'a> {
     #[schema(value_type = String)]
     status: ApprovalStatus,
     tool: &'a str,
-    /// The call that waits.
+    /// The call that needs the approval.
     job_id: Uuid,
     turn_id: Uuid,
     conversation_id: Option<Uuid>,
     #[schema(value_type = Object)]
     arguments: Option<&'a RawValue>,
-    /// SHA-256 of the arguments as RFC 8785 JSON: what is approved is these and no others.
+    /// SHA-256 of the arguments as RFC 8785 JSON. The approval is valid only for these arguments.
     arguments_digest: &'a str,
-    /// One of these roles decides.
+    /// A user with one of these roles may decide.
     approver_roles: &'a [String],
-    /// The user the call is made for.
+    /// The user of the turn that made the call.
     asked_by: &'a str,
     decided_by: Option<&'a str>,
     #[schema(value_type = String, format = DateTime)]
@@ -90,16 +93,16 @@ struct ApprovalQuery {
 #[derive(Serialize, ToSchema)]
 struct ApprovalList<'a> {
     approvals: Vec<ApprovalView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// Those the caller's roles decide; with scope admin everybody's.
+/// The approvals that the caller's roles may decide; all approvals of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
     responses((status = 200, body = ApprovalList)))]
 async fn list(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Params(query): Params<ApprovalQuery>,
     Params(pages): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
@@ -107,21 +110,25 @@ async fn list(
     let status = query.status.map(|text| {
         ApprovalStatus::parse(&text).ok_or_else(|| ApiError::invalid("status takes pending, approved, denied, expired or canceled."))
     });
-    let signature = signature(&who);
-    let rows = door.app.runtime.approvals(decider(&who, &signature), status.transpose()?, page).await?;
+    let signature = signature(&identity);
+    let rows = api.app.runtime.approvals(decider(&identity, &signature), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
     Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
-/// One approval, for whoever may decide it.
+/// One approval, for callers who may decide it.
 #[utoipa::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let id = lookup::approval_id(&door, &who, &id).await?;
-    let signature = signature(&who);
-    let row = door.app.runtime.approval(decider(&who, &signature), id).await?;
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let id = lookup::approval_id(&api, &identity, &id).await?;
+    let signature = signature(&identity);
+    let row = api.app.runtime.approval(decider(&identity, &signature), id).await?;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
@@ -137,36 +144,52 @@ struct DecisionRequest {
     decision: Decision,
 }
 
-/// Decides, once: the call runs or ends `approval_denied`, and the turn goes on.
+/// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues.
 #[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
-async fn decide(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Response, ApiError> {
+async fn decide(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+    body: Body,
+) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
-    let id = lookup::approval_id(&door, &who, &id).await?;
-    let (runtime, approve) = (door.app.runtime.clone(), matches!(decision, Decision::Approve));
-    // Owned, because a client that leaves now must not leave a decision behind that nobody acts on.
-    let decided = door.owned(async move {
-        let signature = signature(&who);
-        runtime.decide(decider(&who, &signature), id, approve).await
+    let id = lookup::approval_id(&api, &identity, &id).await?;
+    let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
+    // Detached, because a decision that is stored must also be carried out when the client disconnects.
+    let decided = api.run_detached(async move {
+        let signature = signature(&identity);
+        runtime.decide(decider(&identity, &signature), id, approve).await
     });
     let row = decided.await??;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
-fn signature(who: &Identity) -> String {
-    who.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
+fn signature(identity: &Identity) -> String {
+    identity.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
 }
 
-fn decider<'a>(who: &'a Identity, signature: &'a str) -> Decider<'a> {
-    Decider { tenant_id: who.tenant_id, person: who.principal.as_deref(), admin: who.scopes.admin, signature }
+fn decider<'a>(identity: &'a Identity, signature: &'a str) -> Decider<'a> {
+    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, signature }
 }
 
-/// What a turn waits for: the oldest wish nobody has decided.
-pub(crate) async fn awaited_by(approvals: &dyn Approvals, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<ApprovalRow>, ApiError> {
+/// Names the approval that a turn waits for in the header `X-Approval-Id`.
+pub(crate) fn set_approval_header(response: &mut Response, id: Uuid) {
+    if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
+        response.headers_mut().insert(APPROVAL_ID, value);
+    }
+}
+
+/// The oldest pending approval of a turn.
+pub(crate) async fn pending_approval_of_turn(
+    approvals: &dyn Approvals,
+    tenant_id: Uuid,
+    turn_id: Uuid,
+) -> Result<Option<ApprovalRow>, ApiError> {
     let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
     let found = approvals.approvals(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
     Ok(found.into_iter().next())

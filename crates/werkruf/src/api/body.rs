@@ -1,4 +1,4 @@
-//! What comes in: bodies, query parameters, and the key for "this is the same request".
+//! Reads requests: bodies, query and path parameters, and the idempotency key.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query};
@@ -14,37 +14,37 @@ use super::error::ApiError;
 use crate::listen::SlowBody;
 
 const BODY_LIMIT: usize = 1024 * 1024;
-/// A client still writing cannot read the refusal, so a little more than the limit is taken in and dropped.
+/// How much of a body beyond the limit is read and dropped: a client that is still writing cannot read the error response.
 const DRAIN_LIMIT: usize = 16 * 1024 * 1024;
 const KEY_LIMIT: usize = 255;
 
-/// The whole body, up to 1 MiB.
+/// Reads the whole body, up to 1 MiB.
 pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
-    taken(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
+    read_up_to(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
 }
 
-/// The whole body, up to this many bytes.
+/// Reads the whole body, up to this many bytes.
 pub(crate) async fn bytes_up_to(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let too_large = || {
         let message = format!("The body is larger than {} MiB; send less.", limit >> 20);
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
-    taken(body, limit).await?.ok_or_else(too_large)
+    read_up_to(body, limit).await?.ok_or_else(too_large)
 }
 
-/// `None` when it is more.
-async fn taken(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
+/// Reads the body; `None` if it is larger than the limit.
+async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    let mut taken = 0;
+    let mut received = 0;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| broken_off(&error))?;
-        taken += chunk.len();
-        if taken > limit.saturating_add(DRAIN_LIMIT) {
+        let chunk = chunk.map_err(|error| read_error(&error))?;
+        received += chunk.len();
+        if received > limit.saturating_add(DRAIN_LIMIT) {
             break;
         }
-        if taken > limit {
+        if received > limit {
             continue;
         }
         match &first {
@@ -57,20 +57,20 @@ async fn taken(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
             }
         }
     }
-    if taken > limit {
+    if received > limit {
         return Ok(None);
     }
     Ok(Some(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() }))
 }
 
-fn broken_off(error: &axum::Error) -> ApiError {
+fn read_error(error: &axum::Error) -> ApiError {
     if SlowBody::caused(error) {
-        return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not come in time; send it again.");
+        return ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "The body did not arrive in time; send it again.");
     }
     ApiError::invalid("The body ended early; send it again.")
 }
 
-/// A body as JSON of this shape.
+/// Parses a body as JSON.
 pub(crate) fn json<T: DeserializeOwned>(raw: &[u8]) -> Result<T, ApiError> {
     if raw.is_empty() {
         return Err(ApiError::invalid("The body is empty; send a JSON object."));
@@ -85,7 +85,7 @@ pub(crate) fn json<T: DeserializeOwned>(raw: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-/// Query parameters; a refusal is JSON like every other.
+/// Query parameters. Unlike axum's `Query`, it rejects with an [`ApiError`].
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
@@ -98,10 +98,10 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The one name in a path: an id, or a tool's name.
-pub(crate) struct Named(pub(crate) String);
+/// The only parameter of a path: an id or a tool name.
+pub(crate) struct PathParam(pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathParam {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -112,20 +112,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The header `Idempotency-Key` with a digest of what was sent under it; `place` keeps one key on two routes apart.
-pub(crate) fn idempotency(headers: &HeaderMap, place: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
+/// The header `Idempotency-Key` with a digest of the request. The digest contains `route`, so the same key may be used on two routes.
+pub(crate) fn idempotency(headers: &HeaderMap, route: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.trim().is_empty() || key.len() > KEY_LIMIT {
         return Err(ApiError::invalid("Idempotency-Key takes 1 to 255 ASCII characters."));
     }
     let mut digest = Sha256::new();
-    digest.update(place.as_bytes());
+    digest.update(route.as_bytes());
     digest.update(raw);
     Ok(Some(Idempotency { key: key.to_owned(), fingerprint: werkruf_contract::hex(&digest.finalize()) }))
 }
 
-/// Whether `Accept` names this type.
+/// Whether the header `Accept` names this media type.
 pub(crate) fn accepts(headers: &HeaderMap, mime: &str) -> bool {
     headers
         .get_all(http::header::ACCEPT)
@@ -143,17 +143,17 @@ mod tests {
     use super::{accepts, bytes, idempotency};
 
     #[tokio::test]
-    async fn a_body_in_pieces_is_put_together_and_bounded() {
-        let pieces =
+    async fn a_body_in_chunks_is_joined_and_bounded() {
+        let chunked =
             |parts: Vec<&'static str>| Body::from_stream(futures_util::stream::iter(parts.into_iter().map(Ok::<_, std::io::Error>)));
-        assert_eq!(bytes(pieces(vec!["one", " ", "two"])).await.ok().as_deref(), Some(&b"one two"[..]));
+        assert_eq!(bytes(chunked(vec!["one", " ", "two"])).await.ok().as_deref(), Some(&b"one two"[..]));
         assert_eq!(bytes(Body::empty()).await.ok().as_deref(), Some(&b""[..]));
         assert!(bytes(Body::from(vec![b'x'; 1024 * 1024])).await.is_ok());
         assert!(bytes(Body::from(vec![b'x'; 1024 * 1024 + 1])).await.is_err());
     }
 
     #[test]
-    fn a_key_is_short_and_its_digest_is_of_the_body() {
+    fn a_key_has_a_limit_and_a_digest_of_the_body() {
         let mut headers = HeaderMap::new();
         assert_eq!(idempotency(&headers, "", b"{}").ok(), Some(None));
         headers.insert("idempotency-key", HeaderValue::from_static("k"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn accept_names_a_type_among_others() {
+    fn accept_lists_several_types() {
         let mut headers = HeaderMap::new();
         headers.insert("accept", HeaderValue::from_static("text/html, Application/JSON;q=0.9"));
         assert!(accepts(&headers, "application/json"));

@@ -1,4 +1,4 @@
-//! A row of `tool_calls` as clients see it: every column, JSON as JSON.
+//! The JSON view of a row of `tool_calls`, with every column.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use werkruf_store::CallRow;
 
 use super::view::{Iso, error_detail, raw};
 
-/// A call.
+/// A tool call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ToolCall)]
 pub(crate) struct CallView<'a> {
@@ -23,18 +23,18 @@ pub(crate) struct CallView<'a> {
     #[schema(value_type = String)]
     kind: CallKind,
     tool_name: &'a str,
-    /// As the wire had it.
+    /// The call id that the model server sent.
     call_id: Option<&'a str>,
-    /// As the wire had it.
+    /// The item id that the model server sent.
     item_id: Option<&'a str>,
     #[schema(value_type = String)]
     status: CallStatus,
-    /// The arguments as run.
+    /// The arguments that the tool was called with.
     #[schema(value_type = Option<Object>)]
     request: Option<&'a RawValue>,
     /// The arguments as the model sent them.
     raw_arguments: Option<&'a str>,
-    /// What was mended in them: `[{path, from, to, rule}]`
+    /// Repairs of the arguments: `[{path, from, to, rule}]`
     #[schema(value_type = Option<Vec<Object>>)]
     repairs: Option<&'a RawValue>,
     /// The tool's `data`.
@@ -47,7 +47,7 @@ pub(crate) struct CallView<'a> {
     error_detail: Option<Value>,
     #[schema(value_type = String)]
     effect: Effect,
-    /// From 1 at the first send; 0 when never sent.
+    /// Counts from 1; 0 if the call was never sent.
     attempt: u32,
     cache_hit: bool,
     dedupe_key: Option<&'a str>,
@@ -79,7 +79,7 @@ pub(crate) struct CallView<'a> {
 }
 
 impl<'a> CallView<'a> {
-    /// The row, for this reader.
+    /// Builds the view. Only an admin sees the cause of an error.
     pub(crate) fn new(row: &'a CallRow, admin: bool) -> Self {
         Self {
             id: row.id,

@@ -1,4 +1,4 @@
-//! Tool calls: listed, shown whole, stopped, run again.
+//! Tool calls: list, show, cancel, retry.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use werkruf_contract::{CallStatus, Uuid};
 use werkruf_runtime::Caller;
 use werkruf_store::{CallFilter, CallRow, Records, TurnRow};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::call_view::CallView;
 use super::error::ApiError;
 use super::events::EventView;
 use super::page::{self, PageQuery};
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, error_detail};
-use super::{Door, body, lookup};
-use crate::identity::{Identity, Sight};
+use super::{ApiState, body, lookup};
+use crate::identity::{Identity, Visibility};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
@@ -45,7 +45,7 @@ struct CallQuery {
 }
 
 impl CallQuery {
-    fn filter(self, sight: Sight) -> Result<CallFilter, ApiError> {
+    fn filter(self, visibility: Visibility) -> Result<CallFilter, ApiError> {
         let id = |name: &str, text: Option<String>| {
             text.map(|text| Uuid::parse_str(&text).map_err(|_| ApiError::invalid(format!("{name} takes a UUID.")))).transpose()
         };
@@ -56,9 +56,9 @@ impl CallQuery {
         Ok(CallFilter {
             conversation_id: id("conversation_id", self.conversation_id)?,
             turn_id: id("turn_id", self.turn_id)?,
-            user_id: match sight {
-                Sight::All => None,
-                Sight::Own(own) => Some(own),
+            user_id: match visibility {
+                Visibility::All => None,
+                Visibility::Own(own) => Some(own),
             },
             tool: self.tool,
             status: status.transpose()?,
@@ -66,27 +66,26 @@ impl CallQuery {
     }
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct CallList<'a> {
     tool_calls: Vec<CallView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// One's own calls; with scope admin everybody's.
+/// The caller's own calls; all calls of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
     responses((status = 200, body = CallList)))]
 async fn list(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Params(query): Params<CallQuery>,
     Params(pages): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
     let page = pages.page()?;
-    let filter = query.filter(who.sight()?)?;
-    let rows = door.app.records().calls(who.tenant_id, filter, page).await?;
-    let tool_calls = rows.iter().map(|row| CallView::new(row, who.scopes.admin)).collect();
+    let filter = query.filter(identity.visibility()?)?;
+    let rows = api.app.records().calls(identity.tenant_id, filter, page).await?;
+    let tool_calls = rows.iter().map(|row| CallView::new(row, identity.scopes.admin)).collect();
     Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
@@ -104,7 +103,7 @@ pub(crate) struct Attempt {
     error: Option<Value>,
 }
 
-/// Every attempt: the stored ones, and the one in the row.
+/// Every attempt: the stored earlier ones, and the last one, which the row of the call describes.
 pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool) -> Result<Vec<Attempt>, ApiError> {
     let stored = records.attempts(call.tenant_id, call.id).await?;
     let mut attempts: Vec<Attempt> = stored
@@ -129,7 +128,7 @@ pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool)
     Ok(attempts)
 }
 
-/// The events that speak of a call.
+/// The events of a call.
 pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow) -> Result<Vec<EventView>, ApiError> {
     #[derive(Deserialize)]
     struct Job {
@@ -140,14 +139,14 @@ pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow
     let mut events = Vec::new();
     for row in rows {
         if serde_json::from_str::<Job>(&row.data).is_ok_and(|job| job.job_id == Some(call.id)) {
-            let data = serde_json::value::RawValue::from_string(row.data).map_err(|error| page::unwritable(&error))?;
+            let data = serde_json::value::RawValue::from_string(row.data).map_err(|error| page::serialize_error(&error))?;
             events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
         }
     }
     Ok(events)
 }
 
-/// A call with what it went through.
+/// A call with its attempts and events.
 #[derive(Serialize, ToSchema)]
 struct CallDetail<'a> {
     #[serde(flatten)]
@@ -156,16 +155,20 @@ struct CallDetail<'a> {
     events: Vec<EventView>,
 }
 
-/// One call, every column.
+/// One call with every column.
 #[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let (call, turn) = lookup::call(&door, &who, &id).await?;
-    let records = door.app.records();
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&api, &identity, &id).await?;
+    let records = api.app.records();
     let detail = CallDetail {
-        attempts: attempts(records, &call, who.scopes.admin).await?,
+        attempts: attempts(records, &call, identity.scopes.admin).await?,
         events: events(records, &call, &turn).await?,
-        call: CallView::new(&call, who.scopes.admin),
+        call: CallView::new(&call, identity.scopes.admin),
     };
     Ok(Json(detail).into_response())
 }
@@ -175,13 +178,17 @@ struct Job {
     job_id: Uuid,
 }
 
-/// Asks a call to stop.
+/// Requests the cancellation of a call.
 #[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
-async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let (call, _) = lookup::call(&door, &who, &id).await?;
-    if call.status.is_terminal() || !door.app.runtime.cancel_call(who.tenant_id, call.id).await? {
+async fn cancel(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let (call, _) = lookup::call(&api, &identity, &id).await?;
+    if call.status.is_terminal() || !api.app.runtime.cancel_call(identity.tenant_id, call.id).await? {
         return Err(ApiError::conflict("already_finished", "The call has ended already."));
     }
     Ok((StatusCode::ACCEPTED, Json(Job { job_id: call.id })).into_response())
@@ -189,29 +196,34 @@ async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) 
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct RetryRequest {
-    /// Also where the outcome of the first is unknown.
+    /// Whether to retry even if the outcome of the first call is unknown.
     #[serde(default)]
     force: bool,
 }
 
-/// Runs a failed call again, as a new call, for the person it belonged to.
+/// Runs a failed call again, as a new call for the same user.
 #[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"))))]
-async fn retry(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Response, ApiError> {
-    let (call, turn) = lookup::call(&door, &who, &id).await?;
+async fn retry(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let raw = body::bytes(body).await?;
     let RetryRequest { force } = if raw.is_empty() { RetryRequest::default() } else { body::json(&raw)? };
-    let caller = owner(&door, &who, &turn).await?;
-    let runtime = door.app.runtime.clone();
-    let job_id = door.owned(async move { runtime.retry_call(&caller, call.id, force).await }).await??;
+    let caller = owner(&api, &identity, &turn).await?;
+    let runtime = api.app.runtime.clone();
+    let job_id = api.run_detached(async move { runtime.retry_call(&caller, call.id, force).await }).await??;
     Ok((StatusCode::ACCEPTED, Json(Job { job_id })).into_response())
 }
 
-/// Whoever asks, the call runs with the rights of the person it belonged to.
-async fn owner(door: &Door, who: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
-    let principal = door.app.people().principal(who.tenant_id, turn.user_id.clone()).await?;
-    let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The person of this call does not exist any more."))?;
-    Ok(Caller { principal, key_id: who.key_id, admin: who.scopes.admin })
+/// The user that a call belongs to. A retry runs with that user's rights, also when an admin requests it.
+async fn owner(api: &ApiState, identity: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
+    let principal = api.app.people().principal(identity.tenant_id, turn.user_id.clone()).await?;
+    let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The user of this call does not exist any more."))?;
+    Ok(Caller { principal, key_id: identity.key_id, admin: identity.scopes.admin })
 }

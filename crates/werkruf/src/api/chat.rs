@@ -1,7 +1,6 @@
-//! `POST /api/chat`: a message in, a turn out, as a stream, as one answer or in the background.
+//! `POST /api/chat`: starts a turn and answers with its events, with one JSON object, or at once while it runs in the background.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -17,14 +16,14 @@ use werkruf_contract::{TurnStatus, Uuid};
 use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::sse::LiveBody;
-use super::{Door, answer, body, context, replay};
+use super::{ApiState, answer, body, context, replay};
 
-/// The conversation an answer belongs to.
+/// Header: the conversation that a response belongs to.
 pub(crate) const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(chat))).routes(Policy::Chat.on(routes!(chat_rag)))
 }
 
@@ -33,27 +32,27 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
 struct ChatRequest {
     #[serde(default)]
     message: String,
-    /// Continues this conversation; without it a new one begins.
+    /// The conversation to continue. Without it a new conversation is created.
     #[serde(default)]
     conversation_id: Option<String>,
-    /// The same, as older clients name it.
+    /// The name that older clients use for `conversation_id`.
     #[serde(default, rename = "chatId")]
     chat_id: Option<String>,
     #[serde(default)]
     assistant: Option<String>,
-    /// Debug events, for scope admin.
+    /// Whether debug events are sent. Needs scope admin.
     #[serde(default)]
     debug: Option<bool>,
     #[serde(default)]
     locale: Option<String>,
-    /// Answers at once; the turn runs on.
+    /// Whether to answer at once, while the turn runs in the background.
     #[serde(default)]
     background: Option<bool>,
 }
 
-/// A turn that runs on.
+/// A turn that has not ended.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Running {
+pub(crate) struct RunningTurn {
     pub(crate) conversation_id: Option<Uuid>,
     pub(crate) turn_id: Uuid,
     #[schema(value_type = String)]
@@ -62,20 +61,20 @@ pub(crate) struct Running {
     pub(crate) approval_id: Option<Uuid>,
 }
 
-impl Running {
-    /// 202, with the place to look.
+impl RunningTurn {
+    /// 202, with the path of the turn in `Location`.
     pub(crate) fn respond(self) -> Response {
         let mut response = (StatusCode::ACCEPTED, Json(&self)).into_response();
-        if let Ok(place) = HeaderValue::from_str(&format!("/api/turns/{}", self.turn_id)) {
-            response.headers_mut().insert(LOCATION, place);
+        if let Ok(location) = HeaderValue::from_str(&format!("/api/turns/{}", self.turn_id)) {
+            response.headers_mut().insert(LOCATION, location);
         }
         response
     }
 }
 
-/// How a client wants to hear of the turn.
+/// How the result of the turn is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ResponseMode {
     Stream,
     Json,
     Background,
@@ -83,50 +82,50 @@ pub(crate) enum Wish {
 
 /// Sends a message. Server-sent events, unless `Accept` names `application/json`.
 #[utoipa::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body is the same turn.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn.")),
     responses(
         (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
-        (status = 202, body = Running, description = "background: true; or a person must approve first."),
+        (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
     ))]
-async fn chat(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    begin(&door, who, &headers, body).await
+async fn chat(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    start_turn(&api, identity, &headers, body).await
 }
 
-/// The same, at the address older clients use.
+/// The same as `POST /api/chat`, at the path that older clients use.
 #[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn chat_rag(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    begin(&door, who, &headers, body).await
+async fn chat_rag(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    start_turn(&api, identity, &headers, body).await
 }
 
-async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let caller = who.caller()?;
+async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let caller = identity.caller()?;
     let raw = body::bytes(body).await?;
-    let asked: ChatRequest = body::json(&raw)?;
-    if asked.message.trim().is_empty() {
-        return Err(ApiError::invalid("The message is empty; put the person's text into the field message."));
+    let request: ChatRequest = body::json(&raw)?;
+    if request.message.trim().is_empty() {
+        return Err(ApiError::invalid("The message is empty; put the user's text into the field message."));
     }
-    let wish = if asked.background == Some(true) {
-        Wish::Background
+    let mode = if request.background == Some(true) {
+        ResponseMode::Background
     } else if body::accepts(headers, "application/json") {
-        Wish::Json
+        ResponseMode::Json
     } else {
-        Wish::Stream
+        ResponseMode::Stream
     };
-    let conversation_id = asked
+    let conversation_id = request
         .conversation_id
-        .or(asked.chat_id)
+        .or(request.chat_id)
         .map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation")))
         .transpose()?;
     let inbound = InboundMessage {
-        debug: asked.debug == Some(true) && caller.admin,
+        debug: request.debug == Some(true) && caller.admin,
         caller,
         conversation_id,
-        message: asked.message,
-        assistant: asked.assistant,
+        message: request.message,
+        assistant: request.assistant,
         channel: "web".to_owned(),
-        locale: asked.locale,
+        locale: request.locale,
         idempotency: body::idempotency(headers, "", &raw)?,
         trace_id: context::trace_id(headers, None, None)?,
         parts: Vec::new(),
@@ -134,33 +133,33 @@ async fn begin(door: &Door, Who(who): Who, headers: &HeaderMap, body: Body) -> R
         results: Vec::new(),
         after: None,
     };
-    let runtime = door.app.runtime.clone();
-    match door.owned(async move { runtime.chat(inbound).await }).await? {
-        Ok(accepted) => answer_with(door, wish, accepted).await,
-        Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(door, who.tenant_id, turn_id, same_body, wish).await,
+    let runtime = api.app.runtime.clone();
+    match api.run_detached(async move { runtime.chat(inbound).await }).await? {
+        Ok(accepted) => respond(api, mode, accepted).await,
+        Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(api, identity.tenant_id, turn_id, same_body, mode).await,
         Err(refusal) => Err(refusal.into()),
     }
 }
 
-async fn answer_with(door: &Door, wish: Wish, accepted: AcceptedTurn) -> Result<Response, ApiError> {
+async fn respond(api: &ApiState, mode: ResponseMode, accepted: AcceptedTurn) -> Result<Response, ApiError> {
     let conversation_id = accepted.conversation_id;
-    let mut response = match wish {
-        Wish::Stream => LiveBody::of_turn(&door.app.runtime, accepted.events).respond(),
-        Wish::Json => match answer::collect(accepted, Duration::from_millis(door.app.config.limits.turn_ms)).await {
+    let mut response = match mode {
+        ResponseMode::Stream => LiveBody::of_turn(&api.app.runtime, accepted.events).respond(),
+        ResponseMode::Json => match answer::collect(&api.app, accepted).await {
             Ok(response) => response,
             Err(error) => error.into_response(),
         },
-        Wish::Background => {
+        ResponseMode::Background => {
             let (turn_id, status) = (accepted.turn_id, TurnStatus::Accepted);
-            Running { conversation_id: Some(conversation_id), turn_id, status, approval_id: None }.respond()
+            RunningTurn { conversation_id: Some(conversation_id), turn_id, status, approval_id: None }.respond()
         }
     };
-    name_conversation(&mut response, Some(conversation_id));
+    set_conversation_header(&mut response, Some(conversation_id));
     Ok(response)
 }
 
-/// Says which conversation an answer belongs to.
-pub(crate) fn name_conversation(response: &mut Response, conversation_id: Option<Uuid>) {
+/// Sets the header `X-Conversation-Id`.
+pub(crate) fn set_conversation_header(response: &mut Response, conversation_id: Option<Uuid>) {
     if let Some(value) = conversation_id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(CONVERSATION_ID, value);
     }

@@ -1,4 +1,4 @@
-//! The context a caller sends along in headers (seed 002): correlation, run, scope, budget.
+//! The call context that a caller sends in headers (seed 002): correlation, run, scope, budget.
 
 use std::num::NonZeroU64;
 
@@ -6,29 +6,31 @@ use http::HeaderMap;
 use serde_json::Value;
 use werkruf_contract::{ToolContext, Uuid};
 
-use super::Door;
+use super::ApiState;
 use super::envelope::sane_request_id;
 use super::error::ApiError;
 use crate::identity::text;
 
-const LONGEST: usize = 256;
+const MAX_CHARACTERS: usize = 256;
 
-/// A header of the context; too long a value is refused.
+/// A context header. A value that is too long is an error.
 fn field(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
     match text(headers, name).map_err(|_| ApiError::invalid_context(format!("{name} must be plain ASCII.")))? {
-        Some(value) if value.len() > LONGEST => Err(ApiError::invalid_context(format!("{name} takes at most {LONGEST} characters."))),
+        Some(value) if value.len() > MAX_CHARACTERS => {
+            Err(ApiError::invalid_context(format!("{name} takes at most {MAX_CHARACTERS} characters.")))
+        }
         value => Ok(value.map(str::to_owned)),
     }
 }
 
-/// The caller's trace: the most deliberate name first, `None` when nobody named one.
+/// The trace id of the request: `X-Trace-Id`, else the request id, the query, the body, or `traceparent`; `None` without any.
 pub(crate) fn trace_id(headers: &HeaderMap, query: Option<&str>, body: Option<&str>) -> Result<Option<String>, ApiError> {
     if let Some(named) = field(headers, "x-trace-id")? {
         return Ok(Some(named));
     }
     let named = sane_request_id(headers).or(query).or(body).filter(|named| !named.is_empty());
-    if named.is_some_and(|named| named.len() > LONGEST) {
-        return Err(ApiError::invalid_context(format!("trace_id takes at most {LONGEST} characters.")));
+    if named.is_some_and(|named| named.len() > MAX_CHARACTERS) {
+        return Err(ApiError::invalid_context(format!("trace_id takes at most {MAX_CHARACTERS} characters.")));
     }
     Ok(named.map(str::to_owned).or_else(|| traceparent(headers)))
 }
@@ -41,9 +43,9 @@ fn traceparent(headers: &HeaderMap) -> Option<String> {
     (version.len() == 2 && trace.len() == 32 && hexadecimal).then(|| trace.to_owned())
 }
 
-/// The whole context of a direct call.
-pub(crate) fn context(door: &Door, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
-    let clock = &door.app.clock;
+/// The context of a direct tool call.
+pub(crate) fn context(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
+    let clock = &api.app.clock;
     let (run_id, ingestion_run_id) = match (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?) {
         (Some(_), Some(_)) => return Err(ApiError::invalid_context("X-Run-Id and X-Ingestion-Run-Id are both set; send one of them.")),
         (None, None) => (Some(format!("run_{}", clock.new_id())), None),
@@ -62,7 +64,7 @@ pub(crate) fn context(door: &Door, tenant_id: Uuid, headers: &HeaderMap, trace_i
     context.timeouts_ms = number::<NonZeroU64>(headers, "x-timeout-ms", "a positive number of milliseconds")?;
     context.budget_tokens = number::<i64>(headers, "x-budget-tokens", "a whole number of tokens")?;
     context.locale = language(headers);
-    context.safety_mode = safety_mode(door, headers)?;
+    context.safety_mode = safety_mode(api, headers)?;
     if let Some(request_id) = sane_request_id(headers) {
         context.extra.insert("request_id".to_owned(), Value::from(request_id));
     }
@@ -73,19 +75,19 @@ fn number<N: std::str::FromStr>(headers: &HeaderMap, name: &str, wanted: &str) -
     field(headers, name)?.map(|value| value.parse().map_err(|_| ApiError::invalid_context(format!("{name} takes {wanted}.")))).transpose()
 }
 
-fn safety_mode(door: &Door, headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+fn safety_mode(api: &ApiState, headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(mode) = field(headers, "x-safety-mode")? else { return Ok(None) };
-    if door.app.runtime.setup().safety.contains_key(&mode) {
+    if api.app.runtime.setup().safety.contains_key(&mode) {
         return Ok(Some(mode));
     }
     Err(ApiError::invalid_context(format!("X-Safety-Mode {mode} is not configured; [safety.{mode}] would define it.")))
 }
 
-/// The first language of `Accept-Language`, where it is one.
+/// The first language of `Accept-Language`, if it is a language tag.
 pub(crate) fn language(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(http::header::ACCEPT_LANGUAGE)?.to_str().ok()?.split([',', ';']).next()?.trim();
-    let tidy = (2..=35).contains(&tag.len()) && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    tidy.then(|| tag.to_owned())
+    let valid = (2..=35).contains(&tag.len()) && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    valid.then(|| tag.to_owned())
 }
 
 #[cfg(test)]
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_deliberate_trace_wins() {
+    fn trace_ids_have_an_order_of_precedence() {
         let parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         let found = |pairs: &[_], query| trace_id(&headers(pairs), query, None).ok().flatten();
         assert_eq!(found(&[("x-trace-id", "t"), ("x-request-id", "r"), parent], None).as_deref(), Some("t"));

@@ -16,15 +16,15 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{ConversationRow, MessageRow, Order, Page};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, raw};
-use super::{Door, body, history, lookup};
-use crate::identity::Sight;
+use super::{ApiState, body, history, lookup};
+use crate::identity::Visibility;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
@@ -87,7 +87,7 @@ pub(crate) struct MessageView<'a> {
     status: Option<&'a str>,
     #[schema(value_type = Object)]
     metadata: Option<&'a RawValue>,
-    /// Null while the message waits for its turn.
+    /// Null while the message is queued.
     seq: Option<i64>,
     turn_id: Option<Uuid>,
     tokens: Option<i64>,
@@ -116,34 +116,33 @@ impl<'a> From<&'a MessageRow> for MessageView<'a> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct UserQuery {
-    /// Only this person's; others' need scope admin.
+    /// Lists only the conversations of this user. Those of other users need scope admin.
     user_id: Option<String>,
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct ConversationList<'a> {
     conversations: Vec<ConversationView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// One's own conversations; with scope admin everybody's.
+/// The caller's own conversations; all conversations of the tenant with scope admin.
 #[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, PageQuery),
     responses((status = 200, body = ConversationList)))]
 async fn list(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Params(person): Params<UserQuery>,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
     let page = query.page()?;
-    let user_id = match who.sight()? {
-        Sight::All => person.user_id,
-        Sight::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
-        Sight::Own(_) => return Err(ApiError::forbidden("forbidden", "Other people's conversations need scope admin.")),
+    let user_id = match identity.visibility()? {
+        Visibility::All => person.user_id,
+        Visibility::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
+        Visibility::Own(_) => return Err(ApiError::forbidden("forbidden", "Conversations of other users need scope admin.")),
     };
-    let rows = door.app.records().conversations(who.tenant_id, user_id, page).await?;
+    let rows = api.app.records().conversations(identity.tenant_id, user_id, page).await?;
     let conversations = rows.iter().map(ConversationView::from).collect();
     Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
@@ -151,18 +150,26 @@ async fn list(
 /// One conversation.
 #[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let row = lookup::conversation(&door, &who, &id).await?;
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let row = lookup::conversation(&api, &identity, &id).await?;
     Ok(Json(ConversationView::from(&row)).into_response())
 }
 
-/// Removes a conversation and everything in it.
+/// Deletes a conversation with its messages, turns, calls and events.
 #[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
-async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
-    let row = lookup::conversation(&door, &who, &id).await?;
-    if door.app.turns().delete_conversation(who.tenant_id, row.id).await? {
+async fn delete(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<StatusCode, ApiError> {
+    let row = lookup::conversation(&api, &identity, &id).await?;
+    if api.app.turns().delete_conversation(identity.tenant_id, row.id).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::not_found("conversation"))
@@ -172,79 +179,83 @@ async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FormatQuery {
-    /// `native` (every column), `openai` (chat messages), `responses` (items) or `langchain` (as `messages_from_dict` takes them).
+    /// `native` (every column), `openai` (chat messages), `responses` (items) or `langchain` (the input of `messages_from_dict`).
     format: Option<String>,
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct MessageList<'a> {
     messages: Vec<MessageView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
-/// The messages of a conversation: every column, or in the shape another program speaks.
+/// The messages of a conversation, with every column or in the format of another program.
 #[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
         (status = 404, body = ref("#/components/schemas/Error")),
-        (status = 410, body = ref("#/components/schemas/Error"), description = "`after` is not kept; details.first_seq is the first that is.")))]
+        (status = 410, body = ref("#/components/schemas/Error"), description = "The message `after` was deleted; `details.first_seq` is the first message that exists.")))]
 async fn messages(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
-    Named(id): Named,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
     Params(format): Params<FormatQuery>,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
     let page = query.page()?;
     let format = history::format(format.format.as_deref())?;
-    let conversation = lookup::conversation(&door, &who, &id).await?;
-    let rows = door.app.records().messages(who.tenant_id, conversation.id, page).await?;
-    check_kept(&door, &conversation, page, &rows).await?;
+    let conversation = lookup::conversation(&api, &identity, &id).await?;
+    let rows = api.app.records().messages(identity.tenant_id, conversation.id, page).await?;
+    check_retained(&api, &conversation, page, &rows).await?;
     let next_after = page::next_after(&rows, page.limit, |row| row.id);
     if let Some(format) = format {
-        return Ok(Json(json!({"messages": history::written(format, &rows, page.order), "next_after": next_after})).into_response());
+        return Ok(Json(json!({"messages": history::format_rows(format, &rows, page.order), "next_after": next_after})).into_response());
     }
     let messages = rows.iter().map(MessageView::from).collect();
     Ok(Json(MessageList { messages, next_after }).into_response())
 }
 
-/// A page after a message that is not there is no end of the list: the reader has missed what was deleted with it.
-async fn check_kept(door: &Door, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
+/// Fails with 410 if the message `after` was deleted. An empty page would look like the end of the list, although the client missed
+/// the messages that were deleted with it.
+async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
     let Some(after) = page.after.filter(|_| rows.is_empty() && page.order == Order::OldestFirst) else { return Ok(()) };
     let end = async |order| {
         let page = Page { after: None, limit: 1, order };
-        let rows = door.app.records().messages(conversation.tenant_id, conversation.id, page).await?;
+        let rows = api.app.records().messages(conversation.tenant_id, conversation.id, page).await?;
         Ok::<_, ApiError>(rows.into_iter().next())
     };
     if end(Order::NewestFirst).await?.is_some_and(|last| last.id == after) {
         return Ok(());
     }
     let first = end(Order::OldestFirst).await?.and_then(|first| first.seq);
-    let message = "The message named with after is not kept in this conversation; begin again without it.";
+    let message = "The message named with after does not exist in this conversation any more; start again without it.";
     Err(ApiError::new(StatusCode::GONE, "messages_gone", message).details(json!({"first_seq": first})))
 }
 
-/// The session state, bare.
+/// The session state.
 #[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn state(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Json<werkruf_contract::State>, ApiError> {
-    Ok(Json(lookup::conversation(&door, &who, &id).await?.state))
+async fn state(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Json<werkruf_contract::State>, ApiError> {
+    Ok(Json(lookup::conversation(&api, &identity, &id).await?.state))
 }
 
-/// Merges into the session state, shallowly; null clears a field. Answers the whole state.
+/// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
 #[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn patch_state(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
-    Named(id): Named,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
     body: Body,
 ) -> Result<Json<werkruf_contract::State>, ApiError> {
-    let row = lookup::conversation(&door, &who, &id).await?;
+    let row = lookup::conversation(&api, &identity, &id).await?;
     let patch: werkruf_contract::State = body::json(&body::bytes(body).await?)?;
-    let merged = door.app.turns().patch_state(who.tenant_id, row.id, patch, door.app.clock.now()).await?;
+    let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, api.app.clock.now()).await?;
     merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
 }

@@ -1,4 +1,4 @@
-//! Which web pages may call: none, unless `WERKRUF_CORS_ORIGINS` names them.
+//! CORS: web pages may call the API only from origins in `WERKRUF_CORS_ORIGINS`.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ const EXPOSED: [&str; 8] = [
     "retry-after",
 ];
 
-/// Answers preflights, and names the pages that may read answers.
+/// The layer that answers preflight requests and sets the CORS headers.
 pub(crate) fn layer(origins: &[String]) -> CorsLayer {
     let origin = if origins.iter().any(|origin| origin == "*") {
         AllowOrigin::any()

@@ -1,4 +1,4 @@
-//! What every response has: its request id, and a body when it is a refusal.
+//! Adds the request id to every response, and the body to an error response.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
-use crate::openai::refusal;
+use crate::openai::error_body;
 
-/// Echoed when it is sane, made when it is not.
+/// Echoed if [`sane_request_id`] accepts it, otherwise generated.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request id a client may choose: short, printable, harmless in a log line.
@@ -24,12 +24,12 @@ pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The outermost layer.
-pub async fn envelope(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let openai = refusal::speaks_openai(request.uri().path());
-    let id = sane_request_id(request.headers()).map_or_else(|| door.app.clock.new_id().to_string(), str::to_owned);
+pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
+    let openai = error_body::is_openai_path(request.uri().path());
+    let id = sane_request_id(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        *response.body_mut() = Body::from(if openai { refusal::body(&error).to_string().into_bytes() } else { error.body(&id) });
+        *response.body_mut() = Body::from(if openai { error_body::body(&error).to_string().into_bytes() } else { error.body(&id) });
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }
@@ -39,13 +39,13 @@ pub async fn envelope(State(door): State<Arc<Door>>, request: Request, next: Nex
     response
 }
 
-/// A path nobody serves.
+/// The response for an unknown path.
 pub async fn unknown_route(uri: Uri) -> Response {
     ApiError::new(StatusCode::NOT_FOUND, "unknown_route", format!("There is no route {}; see /openapi.json.", uri.path())).into_response()
 }
 
-/// A path that is served, but not for this method.
-pub async fn wrong_method(method: Method, uri: Uri) -> Response {
+/// The response for a known path with a method it does not support.
+pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
@@ -54,11 +54,11 @@ pub async fn wrong_method(method: Method, uri: Uri) -> Response {
     .into_response()
 }
 
-/// A handler that panicked: the client learns that, the log has the words.
+/// The response for a handler that panicked. The panic message goes to the log only.
 #[expect(clippy::needless_pass_by_value, reason = "the signature is the panic layer's")]
 pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let words = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    tracing::error!(panic = words.unwrap_or("no message"), "a handler panicked");
+    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = message.unwrap_or("no message"), "a handler panicked");
     ApiError::internal().into_response()
 }
 
@@ -69,8 +69,8 @@ mod tests {
     use super::{ApiError, REQUEST_ID, panicked, sane_request_id};
 
     #[test]
-    fn a_panic_is_a_refusal_that_says_nothing_of_its_cause() {
-        let response = panicked(Box::new("secret words"));
+    fn the_response_to_a_panic_hides_its_cause() {
+        let response = panicked(Box::new("secret message"));
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = response.extensions().get::<ApiError>().unwrap().body("r1");
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

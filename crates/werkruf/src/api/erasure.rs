@@ -1,4 +1,4 @@
-//! `POST /api/people/users/{id}/erase`: a person's content leaves the server.
+//! `POST /api/people/users/{id}/erase`: erases the content of a user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{MaintenanceError, StoreError};
 
-use super::admin_backup::refused;
-use super::body::Named;
+use super::admin_backup::maintenance_error;
+use super::body::PathParam;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body};
+use super::{ApiState, body};
 use crate::app::App;
 
-/// A canceled turn ends within this, or is still in the way.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long an erasure waits for canceled turns to end.
+const CANCEL_WAIT: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(erase)))
 }
 
 #[derive(Default, Deserialize, ToSchema)]
 struct EraseRequest {
-    /// Cancels the person's running turns first.
+    /// Whether the running turns of the user are canceled first.
     #[serde(default)]
     cancel: bool,
 }
 
-/// What is gone.
+/// The erased user, and how many rows were erased.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Erased)]
 struct ErasedView {
@@ -49,60 +49,65 @@ struct ErasedView {
     turns: u64,
     calls: u64,
     keys: u64,
-    /// False when a reader kept the files from being compacted: erase again.
+    /// False if a concurrent reader prevented the compaction of the database files; then erase again.
     compacted: bool,
-    /// Copies beside the database that may still hold the person's data.
+    /// Copies next to the database that may still contain the user's data.
     copies: Vec<String>,
 }
 
-/// Erases a person: words, names and keys go, ids, times and bills stay.
+/// Erases a user: texts, names and keys are deleted; ids, times and usage rows stay.
 #[utoipa::path(post, path = "/api/people/users/{id}/erase", operation_id = "erase_user", tag = "people",
-    params(("id" = String, Path, description = "The user's number, or `ext:` and their external id.")), request_body = Option<EraseRequest>,
+    params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")), request_body = Option<EraseRequest>,
     responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
-async fn erase(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named, body: Body) -> Result<Json<ErasedView>, ApiError> {
+async fn erase(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+    body: Body,
+) -> Result<Json<ErasedView>, ApiError> {
     let raw = body::bytes(body).await?;
     let request: EraseRequest = if raw.is_empty() { EraseRequest::default() } else { body::json(&raw)? };
-    let (app, tenant_id) = (Arc::clone(&door.app), who.tenant_id);
-    let user_id = number(&app, tenant_id, id).await?;
-    let erased = door.owned(async move { carry_out(&app, tenant_id, user_id, request.cancel).await }).await??;
-    tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?who.key_id, compacted = erased.compacted, "a person was erased");
+    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let user_id = resolve_user_id(&app, tenant_id, id).await?;
+    let erased = api.run_detached(async move { cancel_and_erase(&app, tenant_id, user_id, request.cancel).await }).await??;
+    tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?identity.key_id, compacted = erased.compacted, "a user was erased");
     Ok(Json(erased))
 }
 
-/// The id in the tables for what was named.
-async fn number(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
+/// The user id for a number or `ext:<external id>`.
+async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
     if let Some(external_id) = id.strip_prefix("ext:") {
         let found = app.people().user_by_external_id(tenant_id, external_id.to_owned()).await?;
         return found.map(|user| user.id.to_string()).ok_or_else(|| ApiError::not_found("user"));
     }
-    // One spelling: `07` is no id of user 7.
+    // Only the canonical spelling counts: `07` does not name user 7.
     id.parse::<i64>().ok().filter(|number| number.to_string() == id).map(|_| id).ok_or_else(|| ApiError::not_found("user"))
 }
 
-async fn carry_out(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) -> Result<ErasedView, ApiError> {
+async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) -> Result<ErasedView, ApiError> {
     if cancel {
-        for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(refused)? {
+        for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(maintenance_error)? {
             app.runtime.cancel_turn(tenant_id, turn_id).await?;
         }
     }
     let attempts = async {
         loop {
             match app.store.erase_person(tenant_id, user_id.clone(), cancel, app.clock.clone()).await {
-                Err(MaintenanceError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(MaintenanceError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(RETRY_INTERVAL).await,
                 other => return other,
             }
         }
     };
     let busy = Err(MaintenanceError::Store(StoreError::Busy));
-    let erased = match tokio::time::timeout(PATIENCE, attempts).await.unwrap_or(busy) {
+    let erased = match tokio::time::timeout(CANCEL_WAIT, attempts).await.unwrap_or(busy) {
         Err(MaintenanceError::Store(StoreError::Busy)) => {
             return Err(ApiError::conflict(
                 "turn_running",
-                "A turn of this person has not ended; wait for it, or cancel it with {\"cancel\": true}.",
+                "A turn of this user has not ended; wait for it, or cancel it with {\"cancel\": true}.",
             ));
         }
-        other => other.map_err(refused)?.ok_or_else(|| ApiError::not_found("user"))?,
+        other => other.map_err(maintenance_error)?.ok_or_else(|| ApiError::not_found("user"))?,
     };
     Ok(ErasedView {
         tenant_id,

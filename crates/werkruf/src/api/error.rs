@@ -1,8 +1,8 @@
-//! How a request is refused. One type knows the status, the code for programs and the sentence for people;
-//! the cause goes to the log and never into the answer.
+//! The errors of the API: a status, a code for programs and a message for people. The cause goes to the log, never into the
+//! response.
 //!
-//! An [`ApiError`] becomes an empty response that carries itself; `envelope` writes the body, because only
-//! it knows the request id.
+//! An [`ApiError`] becomes an empty response with the error as an extension; `envelope` writes the body, because only `envelope`
+//! knows the request id.
 
 use std::borrow::Cow;
 
@@ -14,28 +14,28 @@ use werkruf_contract::{ErrorEvent, ToolErrorType, Uuid};
 use werkruf_runtime::Refusal;
 use werkruf_store::StoreError;
 
-/// Room does not come back in a second.
-const STORAGE_PAUSE_MS: u64 = 5000;
+/// Longer than the other retry delays, because a full disk is not freed within a second.
+const STORAGE_RETRY_MS: u64 = 5000;
 
-/// A refusal on its way out.
+/// An error response.
 #[derive(Debug, Clone)]
-pub struct ApiError(Box<Fault>);
+pub struct ApiError(Box<ErrorFields>);
 
 #[derive(Debug, Clone)]
-struct Fault {
+struct ErrorFields {
     status: StatusCode,
     kind: ToolErrorType,
     code: Cow<'static, str>,
     message: Cow<'static, str>,
     retry_after_ms: Option<u64>,
     details: Option<Value>,
-    /// Fields beside `error`, such as the turn that failed.
-    beside: Map<String, Value>,
+    /// Top-level fields next to `error`, such as the id of the failed turn.
+    extra: Map<String, Value>,
     location: Option<String>,
 }
 
 impl ApiError {
-    /// A refusal with the type that fits its status.
+    /// An error with the type that fits its status.
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         let kind = match status {
             StatusCode::TOO_MANY_REQUESTS => ToolErrorType::RateLimit,
@@ -50,14 +50,14 @@ impl ApiError {
             | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,
             _ => ToolErrorType::Fatal,
         };
-        Self(Box::new(Fault {
+        Self(Box::new(ErrorFields {
             status,
             kind,
             code: code.into(),
             message: message.into(),
             retry_after_ms: None,
             details: None,
-            beside: Map::new(),
+            extra: Map::new(),
             location: None,
         }))
     }
@@ -82,7 +82,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    /// 404: the same words whether it never was or belongs to somebody else.
+    /// 404, with the same message whether the object never existed or belongs to another user.
     pub fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
     }
@@ -92,18 +92,18 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
-    /// 500: a defect of ours.
+    /// 500: a defect of the server.
     pub fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server failed; the log has the cause under this request id.")
     }
 
-    /// 409: the turn with this key has not ended yet.
+    /// 409: the turn with this idempotency key has not ended yet.
     pub fn turn_running(turn_id: Uuid) -> Self {
         Self::conflict("turn_running", "The turn of this request is still running; follow it at the Location given.")
-            .at(format!("/api/turns/{turn_id}"))
+            .location(format!("/api/turns/{turn_id}"))
     }
 
-    /// How a failed turn is told in one answer.
+    /// The error response for a failed turn.
     pub fn failed_turn(conversation_id: Option<Uuid>, error: &ErrorEvent) -> Self {
         let status = match (error.kind, error.code.as_str()) {
             (_, "permission_denied") => StatusCode::FORBIDDEN,
@@ -115,12 +115,15 @@ impl ApiError {
             (ToolErrorType::Retryable, _) => StatusCode::SERVICE_UNAVAILABLE,
             (ToolErrorType::Fatal, _) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let mut refused = Self::new(status, error.code.clone(), error.message.clone());
-        refused.0.kind = error.kind;
-        // A client that is told "too often" must also be told how long to wait.
-        refused.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
-        let state = if error.code == "canceled" { "canceled" } else { "failed" };
-        refused.beside("status", state.into()).beside("conversation_id", json!(conversation_id)).beside("turn_id", json!(error.turn_id))
+        let mut error_response = Self::new(status, error.code.clone(), error.message.clone());
+        error_response.0.kind = error.kind;
+        // Every 429 response says how long to wait.
+        error_response.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
+        let status_text = if error.code == "canceled" { "canceled" } else { "failed" };
+        error_response
+            .extra("status", status_text.into())
+            .extra("conversation_id", json!(conversation_id))
+            .extra("turn_id", json!(error.turn_id))
     }
 
     /// The HTTP status.
@@ -128,57 +131,57 @@ impl ApiError {
         self.0.status
     }
 
-    /// Stable, for programs.
+    /// The stable code, for programs.
     pub fn code(&self) -> &str {
         &self.0.code
     }
 
-    /// For people.
+    /// The message, for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Facts for programs.
+    /// Adds structured details, for programs.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.0.details = Some(details);
         self
     }
 
-    /// When to come back.
+    /// Sets the delay before a retry.
     #[must_use]
     pub fn retry_after_ms(mut self, span: u64) -> Self {
         self.0.retry_after_ms = Some(span);
         self
     }
 
-    fn at(mut self, location: String) -> Self {
+    fn location(mut self, location: String) -> Self {
         self.0.location = Some(location);
         self
     }
 
-    fn beside(mut self, field: &str, value: Value) -> Self {
-        self.0.beside.insert(field.to_owned(), value);
+    fn extra(mut self, field: &str, value: Value) -> Self {
+        self.0.extra.insert(field.to_owned(), value);
         self
     }
 
-    /// The answer's body.
+    /// The response body.
     pub fn body(&self, request_id: &str) -> Vec<u8> {
-        let fault = &self.0;
+        let fields = &self.0;
         let mut error = Map::new();
-        error.insert("type".to_owned(), json!(fault.kind));
-        error.insert("code".to_owned(), json!(fault.code));
-        error.insert("message".to_owned(), json!(fault.message));
-        if let Some(span) = fault.retry_after_ms {
+        error.insert("type".to_owned(), json!(fields.kind));
+        error.insert("code".to_owned(), json!(fields.code));
+        error.insert("message".to_owned(), json!(fields.message));
+        if let Some(span) = fields.retry_after_ms {
             error.insert("retry_after_ms".to_owned(), json!(span));
         }
         error.insert("request_id".to_owned(), json!(request_id));
-        if let Some(details) = &fault.details {
+        if let Some(details) = &fields.details {
             error.insert("details".to_owned(), details.clone());
         }
         let mut body = Map::new();
         body.insert("error".to_owned(), Value::Object(error));
-        body.extend(fault.beside.clone());
+        body.extend(fields.extra.clone());
         Value::Object(body).to_string().into_bytes()
     }
 }
@@ -206,17 +209,17 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Busy => Self::conflict("turn_running", "A turn is running in this conversation; cancel it or wait for its end."),
             StoreError::Broken(_) | StoreError::TooNew { .. } | StoreError::Prerelease(_) => {
-                tracing::error!(%error, "the store failed for good");
+                tracing::error!(%error, "the store failed permanently");
                 Self::internal()
             }
             StoreError::Full(_) => {
-                tracing::error!(%error, "the store has no room");
+                tracing::error!(%error, "the disk of the store is full");
                 Self::new(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "storage_full",
                     "The server's disk is full; nothing was accepted. Try again later.",
                 )
-                .retry_after_ms(STORAGE_PAUSE_MS)
+                .retry_after_ms(STORAGE_RETRY_MS)
             }
             StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
                 tracing::error!(%error, "the store did not answer");
@@ -233,13 +236,13 @@ impl From<Refusal> for ApiError {
             Refusal::Invalid { code, message } => Self::new(StatusCode::BAD_REQUEST, code, message),
             Refusal::UnknownConversation => Self::not_found("conversation"),
             Refusal::Superseded => {
-                Self::conflict("turn_running", "The conversation has gone on since; read it and send the message again.")
+                Self::conflict("turn_running", "The conversation was continued by another request; read it and send the message again.")
             }
             Refusal::UnknownTool(name) => Self::unknown_tool(&name),
             Refusal::UnknownCall => Self::not_found("tool call"),
             Refusal::UnknownApproval => Self::not_found("approval"),
             Refusal::NotTheApprover { roles } => {
-                Self::forbidden("forbidden", format!("This is for somebody else to decide; one of these roles is needed: {roles}."))
+                Self::forbidden("forbidden", format!("You may not decide this approval; one of these roles is needed: {roles}."))
             }
             Refusal::Duplicate { turn_id, .. } => Self::turn_running(turn_id),
             Refusal::Conflict { code, message } => Self::conflict(code, message),

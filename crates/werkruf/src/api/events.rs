@@ -1,4 +1,4 @@
-//! The event log of a conversation: as a list, or live from any number on, without a gap or a repeat.
+//! The events of a conversation: as a list, or as a live stream from any sequence number on, without gaps or repeats.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::complete_event;
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
+use super::conversation_stream::ConversationStream;
 use super::error::ApiError;
-use super::follow::Follow;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body, follow, lookup, page};
+use super::{ApiState, body, conversation_stream, lookup, page};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(events)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct EventQuery {
-    /// The last number seen; 0 is the beginning.
+    /// The sequence number of the last event received; 0 is the beginning.
     #[param(value_type = Option<i64>)]
     after: Option<String>,
-    /// 1 to 1000, else 100. Not for the live stream.
+    /// 1 to 1000; 100 by default. Not for the live stream.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
 }
 
-/// A stored event as clients see it.
+/// A stored event.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventView {
@@ -53,49 +53,49 @@ pub(crate) struct EventView {
 #[derive(Serialize, ToSchema)]
 struct EventList {
     events: Vec<EventView>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<i64>,
 }
 
-/// The events after a number. Live with `Accept: text/event-stream` or `Last-Event-ID`, else a list.
+/// The events after a sequence number: a live stream with `Accept: text/event-stream` or `Last-Event-ID`, otherwise a list.
 #[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
     params(("id" = String, Path, description = "Id or unique prefix."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
         (status = 404, body = ref("#/components/schemas/Error")),
-        (status = 410, body = ref("#/components/schemas/Error"), description = "Older than what is kept; details.first_seq is the first that is.")))]
+        (status = 410, body = ref("#/components/schemas/Error"), description = "Events after `after` were deleted; `details.first_seq` is the first event that exists.")))]
 async fn events(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
-    Named(id): Named,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
     Params(query): Params<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let conversation = lookup::conversation(&door, &who, &id).await?;
-    let resumed = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
-    let after = number(resumed.or(query.after.as_deref()))?;
-    if resumed.is_some() || body::accepts(&headers, "text/event-stream") {
-        return Ok(Follow::after(&door.app, who.tenant_id, conversation.id, after).await?.respond());
+    let conversation = lookup::conversation(&api, &identity, &id).await?;
+    let last_event_id = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
+    let after = sequence_number(last_event_id.or(query.after.as_deref()))?;
+    if last_event_id.is_some() || body::accepts(&headers, "text/event-stream") {
+        return Ok(ConversationStream::after(&api.app, identity.tenant_id, conversation.id, after).await?.respond());
     }
-    list(&door, who.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
+    list(&api, identity.tenant_id, conversation.id, after, page::limit(query.limit.as_deref())?).await
 }
 
-/// `None` where nothing is given: that reader has seen nothing and misses nothing.
-fn number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
-    let refused = || ApiError::invalid("after and Last-Event-ID take the number of an event (0 or more).");
-    text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(refused)).transpose()
+/// Parses a sequence number. `None` if none is given: such a client starts at the first event that exists and misses nothing.
+fn sequence_number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let invalid = || ApiError::invalid("after and Last-Event-ID take the number of an event (0 or more).");
+    text.map(|text| text.parse().ok().filter(|number| *number >= 0).ok_or_else(invalid)).transpose()
 }
 
-async fn list(door: &Door, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
-    let records = door.app.records();
+async fn list(api: &ApiState, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
+    let records = api.app.records();
     let rows = records.events(tenant_id, conversation_id, None, after.unwrap_or(0), limit).await?;
     if let Some(after) = after {
-        follow::check_kept(&door.app, tenant_id, conversation_id, after, rows.first()).await?;
+        conversation_stream::check_retained(&api.app, tenant_id, conversation_id, after, rows.first()).await?;
     }
     let next_after = page::next_after(&rows, limit, |row| row.seq);
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
         let data = complete_event(records, tenant_id, conversation_id, &row).await?;
-        let data = RawValue::from_string(data).map_err(|error| page::unwritable(&error))?;
+        let data = RawValue::from_string(data).map_err(|error| page::serialize_error(&error))?;
         events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
     }
     Ok(Json(EventList { events, next_after }).into_response())

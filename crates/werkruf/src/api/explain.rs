@@ -1,4 +1,4 @@
-//! Why a call came to be, and what became of it, on one page.
+//! Explains one call: the message and model answer that led to it, its approval, its attempts and its outcome.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use werkruf_contract::{CallStatus, Uuid};
 use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
 use super::approvals::ApprovalView;
-use super::body::Named;
+use super::body::PathParam;
 use super::calls::{Attempt, attempts, events};
 use super::conversations::MessageView;
 use super::error::ApiError;
 use super::events::EventView;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, error_detail, raw};
-use super::{Door, lookup};
+use super::{ApiState, lookup};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(explain)))
 }
 
@@ -48,9 +48,9 @@ struct Outcome<'a> {
 
 #[derive(Serialize, ToSchema)]
 struct Explanation<'a> {
-    /// The person's message that began the turn.
+    /// The user message that started the turn.
     message: Option<MessageView<'a>>,
-    /// The model's answer with the calls of that step.
+    /// The model answer that contains the call.
     model_answer: Option<MessageView<'a>>,
     raw_arguments: Option<&'a str>,
     #[schema(value_type = Option<Vec<Object>>)]
@@ -59,7 +59,7 @@ struct Explanation<'a> {
     arguments: Option<&'a RawValue>,
     #[schema(value_type = Option<Object>)]
     permission: Option<&'a RawValue>,
-    /// The word the call waited for, where one was needed.
+    /// The approval of the call, if one was needed.
     approval: Option<ApprovalView<'a>>,
     attempts: Vec<Attempt>,
     outcome: Outcome<'a>,
@@ -69,10 +69,14 @@ struct Explanation<'a> {
 /// Explains one call.
 #[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let (call, turn) = lookup::call(&door, &who, &id).await?;
-    let records = door.app.records();
-    let admin = who.scopes.admin;
+async fn explain(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let (call, turn) = lookup::call(&api, &identity, &id).await?;
+    let records = api.app.records();
+    let admin = identity.scopes.admin;
     let messages = lookup::messages_of_turn(records, &turn).await?;
     let outcome = Outcome {
         status: call.status,
@@ -85,11 +89,11 @@ async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named)
         finished_at: call.finished_at.map(Iso),
     };
     let filter = ApprovalFilter { turn_id: Some(turn.id), ..ApprovalFilter::default() };
-    let asked_for = door.app.approvals().approvals(who.tenant_id, filter, Page::default()).await?;
+    let approvals = api.app.approvals().approvals(identity.tenant_id, filter, Page::default()).await?;
     let explanation = Explanation {
-        approval: asked_for.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
+        approval: approvals.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
         message: messages.iter().find(|message| message.role == "user").map(MessageView::from),
-        model_answer: asked_by(&messages, &call).map(MessageView::from),
+        model_answer: message_of_call(&messages, &call).map(MessageView::from),
         raw_arguments: call.raw_arguments.as_deref(),
         repairs: raw(call.repairs.as_deref()),
         arguments: raw(call.request.as_deref()),
@@ -101,17 +105,17 @@ async fn explain(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named)
     Ok(Json(explanation).into_response())
 }
 
-/// The assistant message that holds the call: by the id it bears there, our own spelling first.
-fn asked_by<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
+/// The assistant message that contains the call. The id in the message is `call_<id>` or the id that the model server sent.
+fn message_of_call<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
     #[derive(Deserialize)]
-    struct Named {
+    struct StoredCall {
         id: String,
     }
-    let made = format!("call_{}", call.id);
-    let holds = |message: &MessageRow, wanted: &str| {
-        let calls: Vec<Named> = message.tool_calls.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        calls.iter().any(|known| known.id == wanted)
+    let own_id = format!("call_{}", call.id);
+    let holds = |message: &MessageRow, id: &str| {
+        let calls: Vec<StoredCall> = message.tool_calls.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        calls.iter().any(|known| known.id == id)
     };
-    let find = |wanted: &str| messages.iter().find(|message| holds(message, wanted));
-    find(&made).or_else(|| call.call_id.as_deref().and_then(find))
+    let with_call = |id: &str| messages.iter().find(|message| holds(message, id));
+    with_call(&own_id).or_else(|| call.call_id.as_deref().and_then(with_call))
 }

@@ -1,6 +1,6 @@
-//! `POST /functions/v1/…-flight-search`: one provider each, for programs that called the seed's functions.
+//! `POST /functions/v1/…-flight-search`: flight searches with one provider each, for programs that called the functions of the seed.
 //!
-//! Both answer in the seed's shape, failures too: `{success: false, error: {type, code, message}}`.
+//! Both answer in the format of the seed, also for failures: `{success: false, error: {type, code, message}}`.
 
 use std::sync::Arc;
 
@@ -18,60 +18,70 @@ use werkruf_contract::{Failure, Texts, ToolErrorType};
 use werkruf_tools::FlightCaller;
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
-use super::{Door, body, context};
+use super::policy::{Authenticated, Policy};
+use super::{ApiState, body, context};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
 }
 
-/// Award flights of Seats.aero.
+/// Searches award flights at Seats.aero.
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(State(door): State<Arc<Door>>, Who(who): Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let (asked, caller) = read(&door, &who, &headers, body).await?;
-    let flights = Arc::clone(&door.app.flights);
-    Ok(respond(match asked {
-        Ok(asked) => Box::pin(flights.seats_function(asked, &caller)).await,
+async fn seats_search(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (request, caller) = read(&api, &identity, &headers, body).await?;
+    let flights = Arc::clone(&api.app.flights);
+    Ok(respond(match request {
+        Ok(request) => Box::pin(flights.seats_function(request, &caller)).await,
         Err(failure) => Err(failure),
     }))
 }
 
-/// Flight offers of Amadeus, as received.
+/// Searches flight offers at Amadeus. The offers are returned as Amadeus sent them.
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(State(door): State<Arc<Door>>, Who(who): Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let (asked, caller) = read(&door, &who, &headers, body).await?;
-    let flights = Arc::clone(&door.app.flights);
-    Ok(respond(match asked {
-        Ok(asked) => Box::pin(flights.amadeus_function(asked, &caller)).await,
+async fn amadeus_search(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (request, caller) = read(&api, &identity, &headers, body).await?;
+    let flights = Arc::clone(&api.app.flights);
+    Ok(respond(match request {
+        Ok(request) => Box::pin(flights.amadeus_function(request, &caller)).await,
         Err(failure) => Err(failure),
     }))
 }
 
 async fn read(
-    door: &Door,
-    who: &crate::identity::Identity,
+    api: &ApiState,
+    identity: &crate::identity::Identity,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Result<Value, Failure>, FlightCaller), ApiError> {
-    let principal = who.caller()?.principal;
+    let principal = identity.caller()?.principal;
     let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
     let zone = TimeZone::get(&principal.time_zone).unwrap_or(TimeZone::UTC);
-    let today = door.app.clock.now().to_zoned(zone).date();
+    let today = api.app.clock.now().to_zoned(zone).date();
     let caller = FlightCaller { tenant_id: principal.tenant_id, today, words: Texts::of(&locale) };
-    let asked = match body::bytes(body).await {
+    let request = match body::bytes(body).await {
         Ok(raw) => body::json::<Value>(&raw),
         Err(error) => Err(error),
     };
-    Ok((asked.map_err(|error| Failure::validation("invalid_request", error.message().to_owned())), caller))
+    Ok((request.map_err(|error| Failure::validation("invalid_request", error.message().to_owned())), caller))
 }
 
 fn respond(answer: Result<Value, Failure>) -> Response {
     let failure = match answer {
-        Ok(said) => return Json(said).into_response(),
+        Ok(results) => return Json(results).into_response(),
         Err(failure) => failure,
     };
     let status = match failure.kind {

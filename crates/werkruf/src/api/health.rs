@@ -1,4 +1,4 @@
-//! Is it there, is it ready, what does it speak: the routes that need no credential.
+//! Liveness, readiness and the OpenAPI document: the routes that need no credential.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,19 +15,19 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_store::StoreError;
 
-use super::Door;
+use super::ApiState;
 use super::openapi::openapi;
 
-/// A probe that waits longer than this has its answer.
-const PING: Duration = Duration::from_millis(1800);
-/// An embedder that was not seen for this long hangs.
-const EMBEDDER_HANGS_MS: i64 = 180_000;
+/// A database that does not answer within this time is not ready.
+const PING_TIMEOUT: Duration = Duration::from_millis(1800);
+/// An embedder without progress for this long counts as stalled. One request of it may take two minutes.
+const EMBEDDER_STALL_MS: i64 = 180_000;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
 }
 
-/// The process is there.
+/// Liveness: the process answers.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, description = "The process answers.")))]
 async fn healthz() -> &'static str {
     "ok\n"
@@ -35,7 +35,7 @@ async fn healthz() -> &'static str {
 
 #[derive(Serialize, ToSchema)]
 struct Loop {
-    /// How long ago it was last seen to work; null is never.
+    /// Milliseconds since the last progress; null if there was none.
     last_progress_ms: Option<i64>,
     ok: bool,
 }
@@ -43,7 +43,7 @@ struct Loop {
 #[derive(Serialize, ToSchema)]
 struct Loops {
     writer: Loop,
-    /// Gives chunks their vectors; null where no model does.
+    /// Computes the vectors of chunks; null without an embedding model.
     embedder: Option<Loop>,
 }
 
@@ -54,17 +54,17 @@ struct Ready {
     warnings: Vec<String>,
 }
 
-/// Requests may be sent here.
+/// Readiness: the process accepts requests.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Ready), (status = 503, body = Ready, description = "Not ready, or shutting down.")))]
-async fn readyz(State(door): State<Arc<Door>>) -> Response {
+async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     let mut warnings = Vec::new();
-    let ok = match tokio::time::timeout(PING, door.app.records().ping()).await {
+    let ok = match tokio::time::timeout(PING_TIMEOUT, api.app.records().ping()).await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
             tracing::error!(%error, "the store did not answer a probe");
             warnings.push(match error {
-                StoreError::Full(_) => "storage_full: the disk of the database has no room".to_owned(),
+                StoreError::Full(_) => "storage_full: the disk of the database is full".to_owned(),
                 _ => "database_unavailable: the database does not answer".to_owned(),
             });
             false
@@ -74,21 +74,20 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
             false
         }
     };
-    let now = door.app.clock.now().as_millisecond();
+    let now = api.app.clock.now().as_millisecond();
     if ok {
-        door.writer_seen_ms.store(now, Ordering::Relaxed);
+        api.writer_progress_ms.store(now, Ordering::Relaxed);
     }
-    let draining = door.app.runtime.is_draining();
+    let draining = api.app.runtime.is_draining();
     if draining {
         warnings.push("draining: the server is shutting down".to_owned());
     }
-    let seen = door.writer_seen_ms.load(Ordering::Relaxed);
-    let writer = Loop { last_progress_ms: (seen > 0).then(|| (now - seen).max(0)), ok };
-    // One request may take two minutes; after that it hangs.
-    let embedder = door.app.knowledge.embedder().map(|embedder| {
-        let seen = embedder.progress_ms();
-        let last_progress_ms = (seen > 0).then(|| (now - seen).max(0));
-        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_HANGS_MS) }
+    let progress_ms = api.writer_progress_ms.load(Ordering::Relaxed);
+    let writer = Loop { last_progress_ms: (progress_ms > 0).then(|| (now - progress_ms).max(0)), ok };
+    let embedder = api.app.knowledge.embedder().map(|embedder| {
+        let progress_ms = embedder.progress_ms();
+        let last_progress_ms = (progress_ms > 0).then(|| (now - progress_ms).max(0));
+        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_STALL_MS) }
     });
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -104,7 +103,7 @@ async fn readyz(State(door): State<Arc<Door>>) -> Response {
     response
 }
 
-/// This document.
+/// The OpenAPI document.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
 async fn document() -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi()).into_response()

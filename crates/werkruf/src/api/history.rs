@@ -1,4 +1,4 @@
-//! Conversations in the shapes other programs speak: written for `messages?format=`, read for `POST /api/conversations`.
+//! Conversations in the formats of other programs: export with `messages?format=`, import with `POST /api/conversations`.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use werkruf_llm::HistoryCall;
 use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
 use werkruf_store::{MessageRow, NewHistory, NewMessage, Order};
 
-use super::Door;
+use super::ApiState;
 use super::body;
-use super::chat::name_conversation;
+use super::chat::set_conversation_header;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 
-/// Pictures inside messages make them long.
-const LARGEST: usize = 16 * 1024 * 1024;
-const MOST_MESSAGES: usize = 10_000;
+/// Large, because messages may contain pictures.
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+const MAX_MESSAGES: usize = 10_000;
 const TITLE_CHARACTERS: usize = 80;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(import)))
 }
 
-/// The shape a request names; `None` is our own.
+/// The format that a request names; `None` is the native format.
 pub(crate) fn format(name: Option<&str>) -> Result<Option<HistoryFormat>, ApiError> {
     match name {
         None | Some("native") => Ok(None),
@@ -43,9 +43,9 @@ pub(crate) fn format(name: Option<&str>) -> Result<Option<HistoryFormat>, ApiErr
     }
 }
 
-/// Rows in another shape, in the order they came.
-pub(crate) fn written(format: HistoryFormat, rows: &[MessageRow], order: Order) -> Vec<Value> {
-    // Calls and results are paired forwards in time.
+/// Converts rows into a format. The order of the rows stays.
+pub(crate) fn format_rows(format: HistoryFormat, rows: &[MessageRow], order: Order) -> Vec<Value> {
+    // The conversion pairs calls with later results, so it needs the oldest message first.
     let mut messages: Vec<StoredMessage> = rows.iter().map(stored).collect();
     if order == Order::NewestFirst {
         messages.reverse();
@@ -70,7 +70,7 @@ fn stored(row: &MessageRow) -> StoredMessage {
     }
 }
 
-/// A conversation that was held elsewhere.
+/// A conversation of another program.
 #[derive(Debug, Deserialize, ToSchema)]
 struct HistoryImport {
     /// `openai`, `responses` or `langchain`.
@@ -84,46 +84,46 @@ struct HistoryImport {
     assistant: Option<String>,
 }
 
-/// What was taken over.
+/// The imported conversation.
 #[derive(Debug, Serialize, ToSchema)]
 struct HistoryImported {
     id: Uuid,
     messages: usize,
 }
 
-/// Takes over a conversation from elsewhere; `POST /api/chat` goes on with it.
+/// Imports a conversation of another program. `POST /api/chat` can continue it.
 #[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", request_body = HistoryImport,
     responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
-    let caller = who.caller()?;
-    let raw = to_bytes(body, LARGEST).await.map_err(|_| ApiError::invalid("The body broke off or is larger than 16 MiB."))?;
-    let asked: HistoryImport = body::json(&raw)?;
-    let Some(format) = format(Some(&asked.format))? else {
-        return Err(ApiError::invalid("format takes openai, responses or langchain; our own messages are made by turns."));
+async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+    let caller = identity.caller()?;
+    let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| ApiError::invalid("The body ended early or is larger than 16 MiB."))?;
+    let request: HistoryImport = body::json(&raw)?;
+    let Some(format) = format(Some(&request.format))? else {
+        return Err(ApiError::invalid("format takes openai, responses or langchain; native messages are created by turns only."));
     };
-    if asked.messages.len() > MOST_MESSAGES {
-        return Err(ApiError::invalid(format!("A conversation has at most {MOST_MESSAGES} messages.")));
+    if request.messages.len() > MAX_MESSAGES {
+        return Err(ApiError::invalid(format!("A conversation has at most {MAX_MESSAGES} messages.")));
     }
-    let clock = door.app.clock.clone();
-    let messages = read(format, &asked.messages, &mut || format!("call_{}", clock.new_id())).map_err(|fault| {
+    let clock = api.app.clock.clone();
+    let messages = read(format, &request.messages, &mut || format!("call_{}", clock.new_id())).map_err(|fault| {
         let fault = json!([{"path": format!("/messages{}", fault.path), "message": fault.message}]);
         ApiError::invalid("The messages cannot be read; details say where.").details(fault)
     })?;
-    let title = asked.title.unwrap_or_else(|| title(&messages));
+    let title = request.title.unwrap_or_else(|| title(&messages));
     let history = NewHistory {
-        tenant_id: who.tenant_id,
+        tenant_id: identity.tenant_id,
         id: clock.new_id(),
         user_id: caller.principal.user_id.clone(),
         channel: "web".to_owned(),
-        assistant: asked.assistant.unwrap_or_else(|| "default".to_owned()),
+        assistant: request.assistant.unwrap_or_else(|| "default".to_owned()),
         title,
         messages: messages.iter().map(|message| row(clock.new_id(), message)).collect(),
         now: clock.now(),
     };
-    let made = door.app.store.put_history(history).await?;
-    let mut response = (StatusCode::CREATED, Json(HistoryImported { id: made.id, messages: messages.len() })).into_response();
-    name_conversation(&mut response, Some(made.id));
-    if let Ok(place) = HeaderValue::from_str(&format!("/api/conversations/{}", made.id)) {
+    let created = api.app.store.put_history(history).await?;
+    let mut response = (StatusCode::CREATED, Json(HistoryImported { id: created.id, messages: messages.len() })).into_response();
+    set_conversation_header(&mut response, Some(created.id));
+    if let Ok(place) = HeaderValue::from_str(&format!("/api/conversations/{}", created.id)) {
         response.headers_mut().insert(http::header::LOCATION, place);
     }
     Ok(response)

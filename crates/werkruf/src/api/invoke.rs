@@ -1,4 +1,4 @@
-//! `POST /api/tools/{name}/invoke`: one tool, called directly. Whatever the tool says is HTTP 200.
+//! `POST /api/tools/{name}/invoke`: calls one tool directly. The status is 200 even if the tool fails.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use utoipa_axum::routes;
 use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
 use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::error::ApiError;
-use super::policy::{Policy, Who};
-use super::{Door, body, context, replay};
+use super::policy::{Authenticated, Policy};
+use super::{ApiState, body, context, replay};
 
 const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(invoke)))
 }
 
@@ -31,10 +31,10 @@ struct InvokeRequest {
     /// The tool's arguments.
     #[schema(value_type = Object)]
     input: Value,
-    /// The tool reads and patches this conversation's state.
+    /// The conversation whose state the tool reads and changes.
     #[serde(default)]
     conversation_id: Option<String>,
-    /// The trace, where no header names one.
+    /// The trace id, if no header names one.
     #[serde(default)]
     trace_id: Option<String>,
 }
@@ -42,11 +42,11 @@ struct InvokeRequest {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct TraceQuery {
-    /// The trace, where no header names one.
+    /// The trace id, if no header names one.
     trace_id: Option<String>,
 }
 
-/// Calls one tool and waits for its envelope.
+/// Calls one tool and waits for its result.
 #[utoipa::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
     params(("name" = String, Path, description = "The tool."), TraceQuery,
         ("X-Trace-Id" = Option<String>, Header), ("X-Request-ID" = Option<String>, Header), ("traceparent" = Option<String>, Header),
@@ -57,49 +57,49 @@ struct TraceQuery {
         ("Idempotency-Key" = Option<String>, Header)),
     responses(
         (status = 200, body = ref("#/components/schemas/ToolOutput"), headers(("X-Tool-Call-Id" = String))),
-        (status = 202, body = Awaiting, description = "A person must approve first."),
+        (status = 202, body = AwaitingApproval, description = "An approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")),
     ))]
 async fn invoke(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
-    Named(tool): Named,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(tool): PathParam,
     Params(query): Params<TraceQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    if door.app.runtime.setup().registry.find(&tool).is_none() {
+    if api.app.runtime.setup().registry.find(&tool).is_none() {
         return Err(ApiError::unknown_tool(&tool));
     }
     let raw = body::bytes(body).await?;
-    let asked: InvokeRequest = body::json(&raw)?;
+    let request: InvokeRequest = body::json(&raw)?;
     let conversation_id =
-        asked.conversation_id.map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation"))).transpose()?;
-    let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), asked.trace_id.as_deref())?;
+        request.conversation_id.map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation"))).transpose()?;
+    let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), request.trace_id.as_deref())?;
     let invoke = Invoke {
-        caller: who.caller()?,
-        context: context::context(&door, who.tenant_id, &headers, trace_id)?,
+        caller: identity.caller()?,
+        context: context::context(&api, identity.tenant_id, &headers, trace_id)?,
         idempotency: body::idempotency(&headers, &tool, &raw)?,
         tool,
-        input: asked.input,
+        input: request.input,
         conversation_id,
     };
-    let runtime = door.app.runtime.clone();
-    match door.owned(async move { runtime.invoke(invoke).await }).await? {
-        Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome, who.scopes.admin)),
+    let runtime = api.app.runtime.clone();
+    match api.run_detached(async move { runtime.invoke(invoke).await }).await? {
+        Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome, identity.scopes.admin)),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
-            let (job_id, outcome) = replay::invoke(&door, who.tenant_id, turn_id, same_body).await?;
-            let mut response = respond(job_id, outcome, who.scopes.admin);
-            replay::mark(&mut response);
+            let (job_id, outcome) = replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?;
+            let mut response = respond(job_id, outcome, identity.scopes.admin);
+            replay::mark_replayed(&mut response);
             Ok(response)
         }
         Err(refusal) => Err(refusal.into()),
     }
 }
 
-/// A call that waits for a person's word.
+/// A call that waits for an approval.
 #[derive(Serialize, ToSchema)]
-struct Awaiting {
+struct AwaitingApproval {
     job_id: Uuid,
     approval_id: Uuid,
     #[schema(value_type = String)]
@@ -109,7 +109,7 @@ struct Awaiting {
 fn respond(job_id: Uuid, outcome: InvokeOutcome, admin: bool) -> Response {
     let mut response = match outcome {
         InvokeOutcome::Awaiting { approval_id } => {
-            (StatusCode::ACCEPTED, Json(Awaiting { job_id, approval_id, status: TurnStatus::AwaitingApproval })).into_response()
+            (StatusCode::ACCEPTED, Json(AwaitingApproval { job_id, approval_id, status: TurnStatus::AwaitingApproval })).into_response()
         }
         InvokeOutcome::Done(output) => {
             let output = match *output {

@@ -1,4 +1,4 @@
-//! API keys: made, listed, deleted. A key is shown once and kept as a digest.
+//! API keys: create, list, delete. A key is returned once; the server stores only its digest.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{KeyDigest, KeyRow, NewKey, Scopes};
 
-use super::body::{Named, Params};
+use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body};
+use super::{ApiState, body};
 use crate::identity::{Identity, new_secret};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Admin.on(routes!(create)))
         .routes(Policy::Admin.on(routes!(list)))
@@ -41,10 +41,10 @@ enum UserId {
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct KeyRequest {
-    /// Slug or id; the caller's own without it.
+    /// Slug or id; the caller's own tenant by default.
     #[serde(default)]
     tenant: Option<String>,
-    /// Whom the key belongs to.
+    /// The user that the key belongs to.
     #[serde(default)]
     user_id: Option<UserId>,
     /// `admin`, `chat`, `tools`, `read`, `act_as`.
@@ -59,7 +59,7 @@ struct KeyRequest {
 #[derive(Serialize, ToSchema)]
 struct CreatedKey {
     id: Uuid,
-    /// PartialAnswer once.
+    /// The key. It is returned only in this response.
     key: String,
     tenant_id: Uuid,
     user_id: Option<String>,
@@ -97,31 +97,31 @@ impl<'a> From<&'a KeyRow> for KeyView<'a> {
     }
 }
 
-/// Makes a key. It is shown in this answer and never again.
+/// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn create(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
-    let asked: KeyRequest = body::json(&body::bytes(body).await?)?;
-    let tenant_id = tenant_of(&door, &who, asked.tenant.as_deref()).await?;
-    let scopes = scopes(&asked.scopes)?;
-    let user_id = match &asked.user_id {
-        Some(user) => Some(known_user(&door, tenant_id, user).await?),
+async fn create(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+    let request: KeyRequest = body::json(&body::bytes(body).await?)?;
+    let tenant_id = tenant_of(&api, &identity, request.tenant.as_deref()).await?;
+    let scopes = scopes(&request.scopes)?;
+    let user_id = match &request.user_id {
+        Some(user) => Some(known_user(&api, tenant_id, user).await?),
         None => None,
     };
-    let now = door.app.clock.now();
-    let expires_at = asked.expires_at.as_deref().map(|text| expiry(text, now)).transpose()?;
+    let now = api.app.clock.now();
+    let expires_at = request.expires_at.as_deref().map(|text| expiry(text, now)).transpose()?;
     let secret = new_secret(rand::random());
     let key = NewKey {
-        id: door.app.clock.new_id(),
+        id: api.app.clock.new_id(),
         tenant_id,
         digest: KeyDigest::of(&secret),
         user_id,
         scopes,
-        name: asked.name,
+        name: request.name,
         expires_at,
         created_at: now,
     };
-    let row = door.app.people().create_key(key).await?;
+    let row = api.app.people().create_key(key).await?;
     let answer = CreatedKey {
         id: row.id,
         key: secret,
@@ -134,12 +134,12 @@ async fn create(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(answer)).into_response())
 }
 
-/// The operator makes keys for any tenant, a key with scope admin only for its own.
-async fn tenant_of(door: &Door, who: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
-    let Some(named) = named else { return Ok(who.tenant_id) };
+/// The tenant of a new key. The operator may create keys for any tenant, a key with scope admin only for its own.
+async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
+    let Some(named) = named else { return Ok(identity.tenant_id) };
     let unknown = || ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; tenant takes a slug or an id.");
-    match door.app.people().tenant(named.to_owned()).await? {
-        Some(tenant) if who.is_operator() || tenant.id == who.tenant_id => Ok(tenant.id),
+    match api.app.people().tenant(named.to_owned()).await? {
+        Some(tenant) if identity.is_operator() || tenant.id == identity.tenant_id => Ok(tenant.id),
         Some(_) | None => Err(unknown()),
     }
 }
@@ -152,13 +152,13 @@ fn scopes(names: &[String]) -> Result<Scopes, ApiError> {
         .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take admin, chat, tools, read, act_as.")))
 }
 
-async fn known_user(door: &Door, tenant_id: Uuid, user: &UserId) -> Result<String, ApiError> {
+async fn known_user(api: &ApiState, tenant_id: Uuid, user: &UserId) -> Result<String, ApiError> {
     let number = match user {
         UserId::Number(number) => *number,
         UserId::Text(text) => text.parse().map_err(|_| ApiError::invalid("user_id takes the number of a user."))?,
     };
     let user_id = number.to_string();
-    match door.app.people().principal(tenant_id, user_id.clone()).await? {
+    match api.app.people().principal(tenant_id, user_id.clone()).await? {
         Some(_) => Ok(user_id),
         None => Err(ApiError::new(StatusCode::NOT_FOUND, "unknown_user", "There is no such user in this tenant.")),
     }
@@ -169,28 +169,35 @@ fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, ApiError> {
     text.parse().map_err(|_| wanted()).and_then(|end: Timestamp| if end > now { Ok(end) } else { Err(wanted()) })
 }
 
-/// One page.
 #[derive(Serialize, ToSchema)]
 struct KeyList<'a> {
     keys: Vec<KeyView<'a>>,
-    /// Where the next page begins; null when this was the last.
+    /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
 
 /// The tenant's keys, without their secrets.
 #[utoipa::path(get, path = "/api/keys", operation_id = "list_keys", tag = "keys", params(PageQuery),
     responses((status = 200, body = KeyList)))]
-async fn list(State(door): State<Arc<Door>>, Who(who): Who, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
+async fn list(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, ApiError> {
     let page = query.page()?;
-    let rows = door.app.people().keys(who.tenant_id, page).await?;
+    let rows = api.app.people().keys(identity.tenant_id, page).await?;
     let keys = rows.iter().map(KeyView::from).collect();
     Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
-/// Deletes a key; the next request with it is refused.
+/// Deletes a key. The next request with it is rejected.
 #[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn delete(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<StatusCode, ApiError> {
+async fn delete(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<StatusCode, ApiError> {
     let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;
-    if door.app.people().delete_key(who.tenant_id, id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
+    if api.app.people().delete_key(identity.tenant_id, id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
 }

@@ -1,4 +1,4 @@
-//! Documents in, chunks out: the customer's own knowledge.
+//! The knowledge of a tenant: adds documents, lists and deletes them, and searches their chunks.
 
 use std::sync::Arc;
 
@@ -15,20 +15,19 @@ use werkruf_contract::Uuid;
 use werkruf_store::knowledge::{DEFAULT_COLLECTION, DocumentRow};
 use werkruf_tools::{Document, SearchMode, SearchRequest};
 
-use super::Door;
+use super::ApiState;
 use super::body;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 
-/// One request holds so much.
-const LARGEST: usize = 16 * 1024 * 1024;
-const MOST_DOCUMENTS: usize = 1_000;
-const LONGEST_NAME: usize = 512;
-const LONGEST_QUERY: usize = 16 * 1024;
-const MOST_RESULTS: usize = 100;
-const USUAL_RESULTS: usize = 10;
+const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+const MAX_DOCUMENTS: usize = 1_000;
+const MAX_NAME_BYTES: usize = 512;
+const MAX_QUERY_BYTES: usize = 16 * 1024;
+const MAX_RESULTS: usize = 100;
+const DEFAULT_RESULTS: usize = 10;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Admin.on(routes!(add)))
         .routes(Policy::ReadTools.on(routes!(list)))
@@ -39,14 +38,14 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
         .routes(Policy::ReadTools.on(routes!(search)))
 }
 
-/// A document, or several at once.
+/// One document, or several.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape for the document; the body is read by hand, because it may be one document or many")]
+#[expect(dead_code, reason = "only for the OpenAPI schema; the body is parsed by hand, because it may be one document or several")]
 struct NewDocuments {
     collection: Option<String>,
     /// `{id?, title, text, language?, metadata?}`; at most 1,000.
     documents: Option<Vec<serde_json::Map<String, Value>>>,
-    /// Of a single document.
+    /// The id of a single document.
     id: Option<String>,
     title: Option<String>,
     text: Option<String>,
@@ -54,24 +53,24 @@ struct NewDocuments {
     metadata: Option<serde_json::Map<String, Value>>,
 }
 
-/// What became of them.
+/// What was added.
 #[derive(Serialize, ToSchema)]
-struct Taken {
-    /// New ones.
+struct AddedDocuments {
+    /// Number of new documents.
     accepted: u64,
     replaced: u64,
     unchanged: u64,
-    /// Chunks written.
+    /// Number of chunks written.
     chunks: u64,
     ingestion_run_id: String,
 }
 
-/// Which collection; `default` where none is named.
+/// Selects a collection; `default` by default.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Which {
+struct CollectionQuery {
     collection: Option<String>,
-    /// The last id seen, for lists.
+    /// The last id of the page before, for lists.
     after: Option<String>,
     limit: Option<u32>,
 }
@@ -85,13 +84,13 @@ struct DocumentView {
     language: Option<String>,
     metadata: Value,
     digest: String,
-    /// Counts from 1 at every replacement.
+    /// Starts at 1 and grows with every replacement.
     version: i64,
     chunks: i64,
     ingestion_run_id: String,
     created_at: String,
     updated_at: String,
-    /// Its chunks in order, where one document is asked for.
+    /// The chunks in order. Only in the response for a single document.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Vec<ChunkView>>,
 }
@@ -115,7 +114,7 @@ struct CollectionList {
     next_after: Option<String>,
 }
 
-/// A collection, and how far its vectors are.
+/// A collection and the progress of its vectors.
 #[derive(Serialize, ToSchema)]
 struct CollectionView {
     name: String,
@@ -145,7 +144,7 @@ struct Search {
 #[derive(Serialize, ToSchema)]
 struct Results {
     results: Vec<ResultView>,
-    /// Whether nothing found is evidence of an answer.
+    /// Whether none of the results is evidence for an answer.
     nothing_found: bool,
     routing: Routing,
 }
@@ -159,7 +158,7 @@ struct Routing {
     degraded: Option<&'static str>,
 }
 
-/// A chunk with all its scores.
+/// A chunk with its scores.
 #[derive(Serialize, ToSchema)]
 struct ResultView {
     id: Uuid,
@@ -174,15 +173,20 @@ struct ResultView {
     rank_vector: Option<u32>,
 }
 
-/// Takes documents in; the same id replaces, unchanged ones are left alone. Searchable by words at once, vectors follow.
+/// Adds documents. A document with an existing id replaces the old one; unchanged documents are skipped. Lexical search finds them
+/// at once, vector search after their vectors are computed.
 #[utoipa::path(post, path = "/api/knowledge/documents", operation_id = "knowledge_add", tag = "knowledge", request_body = NewDocuments,
-    responses((status = 200, body = Taken), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn add(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Taken>, ApiError> {
-    let raw = body::bytes_up_to(body, LARGEST).await?;
+    responses((status = 200, body = AddedDocuments), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn add(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<AddedDocuments>, ApiError> {
+    let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     let (collection, documents) = read(&raw)?;
-    let (app, tenant_id) = (Arc::clone(&door.app), who.tenant_id);
-    let (added, ingestion_run_id) = door.owned(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
-    Ok(Json(Taken {
+    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let (added, ingestion_run_id) = api.run_detached(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
+    Ok(Json(AddedDocuments {
         accepted: added.accepted,
         replaced: added.replaced,
         unchanged: added.unchanged,
@@ -198,30 +202,34 @@ fn read(raw: &[u8]) -> Result<(Option<String>, Vec<Document>), ApiError> {
         documents: Vec<Document>,
     }
     let value: Value = body::json(raw)?;
-    let unfit = |error: serde_json::Error| ApiError::invalid(format!("The body does not have the right fields: {error}."));
+    let invalid = |error: serde_json::Error| ApiError::invalid(format!("The body does not have the right fields: {error}."));
     let many = if value.get("documents").is_some() {
-        serde_json::from_value(value).map_err(unfit)?
+        serde_json::from_value(value).map_err(invalid)?
     } else {
         let collection = value.get("collection").and_then(Value::as_str).map(str::to_owned);
-        Many { collection, documents: vec![serde_json::from_value(value).map_err(unfit)?] }
+        Many { collection, documents: vec![serde_json::from_value(value).map_err(invalid)?] }
     };
     let Many { collection, documents } = many;
-    if documents.len() > MOST_DOCUMENTS {
-        return Err(ApiError::invalid(format!("There are more than {MOST_DOCUMENTS} documents; send them in several requests.")));
+    if documents.len() > MAX_DOCUMENTS {
+        return Err(ApiError::invalid(format!("There are more than {MAX_DOCUMENTS} documents; send them in several requests.")));
     }
-    let named = collection.iter().chain(documents.iter().filter_map(|document| document.id.as_ref()));
-    if named.into_iter().any(|name| name.len() > LONGEST_NAME || name.contains('\0')) {
-        return Err(ApiError::invalid(format!("A collection and an id have at most {LONGEST_NAME} bytes; shorten it.")));
+    let collection_or_default = collection.iter().chain(documents.iter().filter_map(|document| document.id.as_ref()));
+    if collection_or_default.into_iter().any(|name| name.len() > MAX_NAME_BYTES || name.contains('\0')) {
+        return Err(ApiError::invalid(format!("A collection and an id have at most {MAX_NAME_BYTES} bytes; shorten it.")));
     }
     Ok((collection, documents))
 }
 
-/// Documents by id, without their text.
-#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(Which),
+/// Lists documents by id, without their text.
+#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(CollectionQuery),
     responses((status = 200, body = DocumentList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn list(State(door): State<Arc<Door>>, Who(who): Who, Query(which): Query<Which>) -> Result<Json<DocumentList>, ApiError> {
-    let limit = which.limit.unwrap_or(100).clamp(1, 1_000);
-    let rows = door.app.store.documents(who.tenant_id, named(which.collection), which.after, limit).await?;
+async fn list(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    Query(query): Query<CollectionQuery>,
+) -> Result<Json<DocumentList>, ApiError> {
+    let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
+    let rows = api.app.store.documents(identity.tenant_id, collection_or_default(query.collection), query.after, limit).await?;
     let more = rows.len() >= limit as usize;
     let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
     Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
@@ -229,52 +237,56 @@ async fn list(State(door): State<Arc<Door>>, Who(who): Who, Query(which): Query<
 
 /// One document with its chunks.
 #[utoipa::path(get, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_show", tag = "knowledge",
-    params(("id" = String, Path, description = "As it was given."), Which),
+    params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 200, body = DocumentView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn show(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Path(id): Path<String>,
-    Query(which): Query<Which>,
+    Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentView>, ApiError> {
-    let collection = named(which.collection);
-    let row = door.app.store.document(who.tenant_id, collection.clone(), id.clone()).await?;
+    let collection = collection_or_default(query.collection);
+    let row = api.app.store.document(identity.tenant_id, collection.clone(), id.clone()).await?;
     let row = row.ok_or_else(|| ApiError::not_found("document"))?;
-    let chunks = door.app.store.document_chunks(who.tenant_id, collection, id).await?;
+    let chunks = api.app.store.document_chunks(identity.tenant_id, collection, id).await?;
     let content = chunks.into_iter().map(|chunk| ChunkView { id: chunk.id, heading: chunk.heading, content: chunk.content }).collect();
     Ok(Json(DocumentView { content: Some(content), ..view(row) }))
 }
 
-/// Removes a document, its chunks and its vectors.
+/// Deletes a document with its chunks and vectors.
 #[utoipa::path(delete, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_delete", tag = "knowledge",
-    params(("id" = String, Path, description = "As it was given."), Which),
+    params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn delete(
-    State(door): State<Arc<Door>>,
-    Who(who): Who,
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
     Path(id): Path<String>,
-    Query(which): Query<Which>,
+    Query(query): Query<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
-    let (app, tenant_id, collection) = (Arc::clone(&door.app), who.tenant_id, named(which.collection));
-    let removed = door.owned(async move { app.store.delete_document(tenant_id, collection, id).await }).await??;
+    let (app, tenant_id, collection) = (Arc::clone(&api.app), identity.tenant_id, collection_or_default(query.collection));
+    let removed = api.run_detached(async move { app.store.delete_document(tenant_id, collection, id).await }).await??;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
 }
 
 /// The names of all collections.
 #[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
     responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn collections(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<CollectionList>, ApiError> {
-    Ok(Json(CollectionList { collections: door.app.store.collections(who.tenant_id).await?, next_after: None }))
+async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<CollectionList>, ApiError> {
+    Ok(Json(CollectionList { collections: api.app.store.collections(identity.tenant_id).await?, next_after: None }))
 }
 
-/// One collection, and how far its vectors are.
+/// One collection and the progress of its vectors.
 #[utoipa::path(get, path = "/api/knowledge/collections/{name}", operation_id = "knowledge_collection", tag = "knowledge",
     params(("name" = String, Path)),
     responses((status = 200, body = CollectionView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn collection(State(door): State<Arc<Door>>, Who(who): Who, Path(name): Path<String>) -> Result<Json<CollectionView>, ApiError> {
-    let found = door.app.knowledge.collection(who.tenant_id, &name).await?;
-    let (row, spoken, alpha) = found.ok_or_else(|| ApiError::not_found("collection"))?;
-    let embedder = door.app.knowledge.embedder();
+async fn collection(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    Path(name): Path<String>,
+) -> Result<Json<CollectionView>, ApiError> {
+    let found = api.app.knowledge.collection(identity.tenant_id, &name).await?;
+    let (row, languages, alpha) = found.ok_or_else(|| ApiError::not_found("collection"))?;
+    let embedder = api.app.knowledge.embedder();
     Ok(Json(CollectionView {
         name,
         documents: row.documents,
@@ -282,25 +294,25 @@ async fn collection(State(door): State<Arc<Door>>, Who(who): Who, Path(name): Pa
         embedded: row.embedded,
         pending: if embedder.is_some() { row.chunks - row.embedded - row.failed } else { 0 },
         failed: row.failed,
-        languages: spoken.codes().to_vec(),
+        languages: languages.codes().to_vec(),
         embedding_model: embedder.map(|embedder| embedder.model().to_owned()),
         alpha: (f64::from(alpha) * 10.0).round() / 10.0,
     }))
 }
 
-/// Searches one collection; every candidate is returned, with all its scores.
+/// Searches one collection. Every candidate is returned with all its scores.
 #[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
     responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn search(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Results>, ApiError> {
+async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Json<Results>, ApiError> {
     let raw = body::bytes(body).await?;
     let Search { query, top_k, collection, mode } = body::json(&raw)?;
-    if query.trim().is_empty() || query.len() > LONGEST_QUERY {
-        return Err(ApiError::invalid("The query is empty or longer than 16 KiB; ask something shorter."));
+    if query.trim().is_empty() || query.len() > MAX_QUERY_BYTES {
+        return Err(ApiError::invalid("The query is empty or longer than 16 KiB; send a shorter one."));
     }
-    let top_k = top_k.map_or(USUAL_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MOST_RESULTS));
-    let user_id = who.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
-    let request = SearchRequest { tenant_id: who.tenant_id, user_id, collection, query, top_k, mode: mode.unwrap_or_default() };
-    let answer = door.app.knowledge.search(request).await?;
+    let top_k = top_k.map_or(DEFAULT_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MAX_RESULTS));
+    let user_id = identity.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
+    let request = SearchRequest { tenant_id: identity.tenant_id, user_id, collection, query, top_k, mode: mode.unwrap_or_default() };
+    let answer = api.app.knowledge.search(request).await?;
     let results = answer.found.hits.into_iter().map(|(row, hit)| ResultView {
         id: row.id,
         document_id: row.document_id,
@@ -317,7 +329,7 @@ async fn search(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
     Ok(Json(Results { results: results.collect(), nothing_found: answer.nothing_found, routing }))
 }
 
-fn named(collection: Option<String>) -> String {
+fn collection_or_default(collection: Option<String>) -> String {
     collection.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_COLLECTION.to_owned())
 }
 

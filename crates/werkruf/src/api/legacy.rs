@@ -1,4 +1,4 @@
-//! `POST /api/admin/import`: an older program's database, taken over by the operator.
+//! `POST /api/admin/import`: imports the database of an older program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use utoipa_axum::routes;
 use werkruf_store::{LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
-use super::{Door, body};
+use super::policy::{Authenticated, Policy};
+use super::{ApiState, body};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
 }
 
@@ -26,41 +26,45 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
 struct ImportRequest {
     /// `sqlite:` and an absolute path on the server, or `postgres://…` as the server reaches it.
     from: String,
-    /// Says what would be written.
+    /// Only reports what would be written.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What was found and done. Every row read is written or skipped.
+/// The result of an import. Every row that was read is either written or skipped.
 #[derive(Serialize, ToSchema)]
 struct ImportReport {
-    /// Rows by the other program's table.
+    /// Number of rows by table of the older program.
     read: BTreeMap<String, u64>,
-    /// Rows by our table.
+    /// Number of rows by table of this server.
     written: BTreeMap<String, u64>,
     /// `{table, id, reason}`
     #[schema(value_type = Vec<Object>)]
     skipped: Vec<werkruf_store::Skipped>,
 }
 
-/// Takes over an older program's conversations, messages and tool calls; importing again writes only what is new. `X-User-Id` owns
-/// what belongs to nobody known here.
+/// Imports the conversations, messages and tool calls of an older program. Importing again writes only new rows. Rows of users that
+/// do not exist here get the user in `X-User-Id`.
 #[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<ImportReport>, ApiError> {
-    if !who.is_operator() {
+async fn import(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<ImportReport>, ApiError> {
+    if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "An import reads a file of the server; it needs the operator's key."));
     }
     let request: ImportRequest = body::json(&body::bytes(body).await?)?;
     let import = LegacyImport {
         source: source(&request.from)?,
-        tenant_id: who.tenant_id,
-        user_id: who.principal.as_ref().map(|person| person.user_id.clone()),
+        tenant_id: identity.tenant_id,
+        user_id: identity.principal.as_ref().map(|person| person.user_id.clone()),
         dry_run: request.dry_run,
     };
-    let app = Arc::clone(&door.app);
-    let report = door.owned(async move { app.store.import_legacy(import).await }).await?.map_err(refused)?;
-    tracing::info!(tenant_id = %who.tenant_id, dry_run = request.dry_run, written = ?report.written, "an older program was imported");
+    let app = Arc::clone(&api.app);
+    let report = api.run_detached(async move { app.store.import_legacy(import).await }).await?.map_err(import_error)?;
+    tracing::info!(tenant_id = %identity.tenant_id, dry_run = request.dry_run, written = ?report.written, "the database of an older program was imported");
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }
 
@@ -74,7 +78,7 @@ fn source(from: &str) -> Result<LegacySource, ApiError> {
         .ok_or_else(|| ApiError::invalid("from takes sqlite: and an absolute path on the server, or postgres:// and an address."))
 }
 
-fn refused(error: LegacyError) -> ApiError {
+fn import_error(error: LegacyError) -> ApiError {
     match error {
         LegacyError::Store(error) => error.into(),
         LegacyError::Source { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "source_unusable", format!("{error}.")),

@@ -1,64 +1,64 @@
-//! Rows by id, as the caller may see them. What belongs to somebody else is not there.
+//! Finds rows by id. A row that the caller may not see is reported as missing.
 
 use werkruf_contract::Uuid;
 use werkruf_store::{CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
 use crate::identity::Identity;
 
-/// Rows read at once where all are wanted.
-const BATCH: u32 = 1000;
-/// A prefix shorter than this would name too much.
-const SHORTEST_PREFIX: usize = 4;
+/// The batch size for reading all rows.
+const BATCH_ROWS: u32 = 1000;
+/// The length of the shortest id prefix.
+const MIN_PREFIX: usize = 4;
 
 /// A conversation by id or unique prefix.
-pub(crate) async fn conversation(door: &Door, who: &Identity, id: &str) -> Result<ConversationRow, ApiError> {
+pub(crate) async fn conversation(api: &ApiState, identity: &Identity, id: &str) -> Result<ConversationRow, ApiError> {
     let unknown = || ApiError::not_found("conversation");
     let id = match Uuid::parse_str(id) {
         Ok(id) => id,
-        Err(_) => only(&door.app.records().conversation_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?)
+        Err(_) => only(&api.app.records().conversation_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?)
             .ok_or_else(unknown)?,
     };
-    let row = door.app.records().conversation(who.tenant_id, id).await?.ok_or_else(unknown)?;
-    if who.sight()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
+    let row = api.app.records().conversation(identity.tenant_id, id).await?.ok_or_else(unknown)?;
+    if identity.visibility()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
 }
 
 /// A turn by id.
-pub(crate) async fn turn(door: &Door, who: &Identity, id: &str) -> Result<TurnRow, ApiError> {
+pub(crate) async fn turn(api: &ApiState, identity: &Identity, id: &str) -> Result<TurnRow, ApiError> {
     let unknown = || ApiError::not_found("turn");
     let id = Uuid::parse_str(id).map_err(|_| unknown())?;
-    let row = door.app.records().turn(who.tenant_id, id).await?.ok_or_else(unknown)?;
-    if who.sight()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
+    let row = api.app.records().turn(identity.tenant_id, id).await?.ok_or_else(unknown)?;
+    if identity.visibility()?.covers(&row.user_id) { Ok(row) } else { Err(unknown()) }
 }
 
 /// A call by id or unique prefix, with the turn it belongs to.
-pub(crate) async fn call(door: &Door, who: &Identity, id: &str) -> Result<(CallRow, TurnRow), ApiError> {
+pub(crate) async fn call(api: &ApiState, identity: &Identity, id: &str) -> Result<(CallRow, TurnRow), ApiError> {
     let unknown = || ApiError::not_found("tool call");
-    let records = door.app.records();
+    let records = api.app.records();
     let id = match Uuid::parse_str(id) {
         Ok(id) => id,
-        Err(_) => only(&records.call_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?,
+        Err(_) => only(&records.call_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?,
     };
-    let call = records.call(who.tenant_id, id).await?.ok_or_else(unknown)?;
-    let turn = records.turn(who.tenant_id, call.turn_id).await?.ok_or_else(unknown)?;
-    if who.sight()?.covers(&turn.user_id) { Ok((call, turn)) } else { Err(unknown()) }
+    let call = records.call(identity.tenant_id, id).await?.ok_or_else(unknown)?;
+    let turn = records.turn(identity.tenant_id, call.turn_id).await?.ok_or_else(unknown)?;
+    if identity.visibility()?.covers(&turn.user_id) { Ok((call, turn)) } else { Err(unknown()) }
 }
 
-/// The id of an approval by itself or a unique prefix; who may see it is for the runtime to say.
-pub(crate) async fn approval_id(door: &Door, who: &Identity, id: &str) -> Result<Uuid, ApiError> {
+/// The id of an approval, from the id or a unique prefix. The runtime checks who may see the approval.
+pub(crate) async fn approval_id(api: &ApiState, identity: &Identity, id: &str) -> Result<Uuid, ApiError> {
     let unknown = || ApiError::not_found("approval");
     match Uuid::parse_str(id) {
         Ok(id) => Ok(id),
         Err(_) => {
-            let ids = door.app.approvals().approval_ids_with_prefix(who.tenant_id, prefix(id).ok_or_else(unknown)?).await?;
+            let ids = api.app.approvals().approval_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?;
             only(&ids).ok_or_else(unknown)
         }
     }
 }
 
 fn prefix(text: &str) -> Option<String> {
-    let fits = (SHORTEST_PREFIX..36).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let fits = (MIN_PREFIX..36).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     fits.then(|| text.to_ascii_lowercase())
 }
 
@@ -69,12 +69,12 @@ fn only(ids: &[Uuid]) -> Option<Uuid> {
     }
 }
 
-/// Where a turn's events are: its conversation, or itself.
+/// The stream of a turn's events: its conversation, or the turn itself if it has none.
 pub(crate) fn stream_of(turn: &TurnRow) -> Uuid {
     turn.conversation_id.unwrap_or(turn.id)
 }
 
-/// All events of a stream after a number; `turn_id` narrows to one turn.
+/// All events of a stream after a sequence number, optionally of one turn only.
 pub(crate) async fn all_events(
     records: &dyn Records,
     tenant_id: Uuid,
@@ -85,8 +85,8 @@ pub(crate) async fn all_events(
     let mut rows: Vec<EventRow> = Vec::new();
     loop {
         let last = rows.last().map_or(after, |row| row.seq);
-        let batch = records.events(tenant_id, stream_id, turn_id, last, BATCH).await?;
-        let done = batch.len() < BATCH as usize;
+        let batch = records.events(tenant_id, stream_id, turn_id, last, BATCH_ROWS).await?;
+        let done = batch.len() < BATCH_ROWS as usize;
         rows.extend(batch);
         if done {
             return Ok(rows);
@@ -98,10 +98,10 @@ pub(crate) async fn all_events(
 pub(crate) async fn messages_of_turn(records: &dyn Records, turn: &TurnRow) -> Result<Vec<MessageRow>, StoreError> {
     let Some(conversation_id) = turn.conversation_id else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    let mut page = Page { after: None, limit: BATCH, order: Order::OldestFirst };
+    let mut page = Page { after: None, limit: BATCH_ROWS, order: Order::OldestFirst };
     loop {
         let batch = records.messages(turn.tenant_id, conversation_id, page).await?;
-        let done = batch.len() < BATCH as usize;
+        let done = batch.len() < BATCH_ROWS as usize;
         page.after = batch.last().map(|message| message.id);
         found.extend(batch.into_iter().filter(|message| message.turn_id == Some(turn.id)));
         if done {

@@ -1,20 +1,21 @@
-//! The HTTP door: one file per domain, each handler short.
+//! The HTTP API: one file per resource.
 //!
 //! **To add a route:** write the handler with its `#[utoipa::path]`, and list it in its file's `routes()` with a
-//! [`Policy`]. `/openapi.json` follows from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
+//! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
 //! writes the committed copy.
 //!
-//! Invariants: nothing but the routes in `health` answers without a credential, not even an unknown path;
-//! every guarded route has a policy; every refusal is an [`ApiError`].
+//! Invariants: only the routes in `health` answer without a credential, and an unknown path needs one too; every authenticated
+//! route has a policy; every error is an [`ApiError`].
 
 mod admin_backup;
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod approvals;
 pub(crate) mod body;
 mod call_view;
 mod calls;
 pub(crate) mod chat;
 pub(crate) mod context;
+mod conversation_stream;
 mod conversations;
 mod cors;
 mod envelope;
@@ -23,7 +24,6 @@ pub(crate) mod error;
 mod events;
 mod explain;
 mod flights;
-mod follow;
 mod health;
 pub(crate) mod history;
 mod invoke;
@@ -60,25 +60,25 @@ pub use policy::Policy;
 use crate::app::App;
 use crate::openai;
 
-/// What every handler can reach.
-pub(crate) struct Door {
+/// The state that all handlers share.
+pub(crate) struct ApiState {
     pub(crate) app: Arc<App>,
-    /// When the writer was last seen to answer, in milliseconds since 1970; 0 is never.
-    pub(crate) writer_seen_ms: AtomicI64,
+    /// When the database last answered a probe, as Unix time in milliseconds; 0 means never.
+    pub(crate) writer_progress_ms: AtomicI64,
 }
 
-impl Door {
-    /// Work that goes on when its client leaves.
-    pub(crate) async fn owned<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
+impl ApiState {
+    /// Runs work to its end, also when the client disconnects.
+    pub(crate) async fn run_detached<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
         self.app.tasks.spawn(work).await.map_err(|error| {
-            tracing::error!(%error, "work behind a request did not end");
+            tracing::error!(%error, "a background task of a request panicked or was aborted");
             ApiError::internal()
         })
     }
 }
 
-/// The routes that need a credential, each with its policy.
-fn guarded() -> OpenApiRouter<Arc<Door>> {
+/// The routes that need a credential. Each has a policy.
+fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
@@ -102,20 +102,20 @@ fn guarded() -> OpenApiRouter<Arc<Door>> {
         .merge(openai::routes())
 }
 
-/// The whole door.
+/// The router of the whole API.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
-    let door = Arc::new(Door { app, writer_seen_ms: AtomicI64::new(0) });
-    let (guarded, _) = guarded().split_for_parts();
+    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0) });
+    let (authenticated_routes, _) = authenticated_routes().split_for_parts();
     let (open, _) = health::routes().split_for_parts();
-    guarded
-        .method_not_allowed_fallback(envelope::wrong_method)
+    authenticated_routes
+        .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
-        .layer(from_fn_with_state(Arc::clone(&door), policy::authenticate))
-        .merge(open.method_not_allowed_fallback(envelope::wrong_method))
-        .layer(from_fn_with_state(Arc::clone(&door), outage::refuse))
+        .layer(from_fn_with_state(Arc::clone(&api), policy::authenticate))
+        .merge(open.method_not_allowed_fallback(envelope::method_not_allowed))
+        .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)
         .layer(CatchPanicLayer::custom(envelope::panicked))
-        .layer(from_fn_with_state(Arc::clone(&door), envelope::envelope))
-        .with_state(door)
+        .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .with_state(api)
 }

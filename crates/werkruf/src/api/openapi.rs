@@ -1,5 +1,4 @@
-//! The description of the door, made from the code: routes from their attributes, envelopes and events from the
-//! contract crate's own schemas.
+//! Generates the OpenAPI document: routes from their attributes, envelopes and events from the schemas of the contract crate.
 
 use std::sync::LazyLock;
 
@@ -11,20 +10,20 @@ use werkruf_contract::{
     ToolStarted, schema_of,
 };
 
-use super::{guarded, health};
+use super::{authenticated_routes, health};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
 
-/// The document as pretty JSON.
+/// The OpenAPI document as formatted JSON.
 pub fn openapi() -> String {
     DOCUMENT.clone()
 }
 
 fn write() -> String {
-    let (_, mut described) = guarded().split_for_parts();
-    let (_, open) = health::routes().split_for_parts();
-    described.merge(open);
-    let mut document = serde_json::to_value(described).unwrap_or(Value::Null);
+    let (_, mut description) = authenticated_routes().split_for_parts();
+    let (_, public) = health::routes().split_for_parts();
+    description.merge(public);
+    let mut document = serde_json::to_value(description).unwrap_or(Value::Null);
     document["info"] = json!({
         "title": "Werkruf",
         "description": "A self-hosted tool-call server for LLM assistants.",
@@ -35,7 +34,7 @@ fn write() -> String {
     let mut schemas: Map<String, Value> = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     for name in ENVELOPES {
         if let Some(schema) = schema_of(name) {
-            hoist(&mut schemas, name, schema);
+            add_component(&mut schemas, name, schema);
         }
     }
     events(&mut schemas);
@@ -61,12 +60,12 @@ fn events(schemas: &mut Map<String, Value>) {
         ("ErrorEvent", of::<ErrorEvent>()),
         ("DebugEntry", of::<DebugEntry>()),
     ] {
-        hoist(schemas, name, schema);
+        add_component(schemas, name, schema);
     }
 }
 
-/// Puts a schema among the components, and its definitions beside it.
-fn hoist(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
+/// Adds a schema and its definitions to the components.
+fn add_component(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
     rewrite_references(&mut schema);
     if let Some(object) = schema.as_object_mut() {
         object.remove("$schema");
@@ -97,7 +96,7 @@ fn rewrite_references(value: &mut Value) {
 fn error() -> Value {
     json!({
         "type": "object",
-        "description": "Every refusal. A failed turn also has status, conversation_id and turn_id beside error.",
+        "description": "The body of every error. For a failed turn the fields status, conversation_id and turn_id are next to error.",
         "required": ["error"],
         "properties": {"error": {
             "type": "object",

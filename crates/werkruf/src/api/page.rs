@@ -1,4 +1,4 @@
-//! Lists: `{<name>: [], next_after}`, one page at a time.
+//! Pagination: every list is `{<name>: [], next_after}`.
 
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -7,15 +7,15 @@ use werkruf_store::{Order, Page};
 
 use super::error::ApiError;
 
-const MOST: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 
-/// Which page of a list.
+/// Selects a page of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageQuery {
-    /// The last id seen.
+    /// The last id of the page before.
     pub(crate) after: Option<String>,
-    /// 1 to 1000, else 100.
+    /// 1 to 1000; 100 by default.
     #[param(value_type = Option<u32>)]
     pub(crate) limit: Option<String>,
     /// `asc` (oldest first) or `desc`.
@@ -23,13 +23,13 @@ pub(crate) struct PageQuery {
 }
 
 impl PageQuery {
-    /// The page, or what is wrong with it.
+    /// Parses the parameters.
     pub(crate) fn page(&self) -> Result<Page, ApiError> {
         page(self.after.as_deref(), self.limit.as_deref(), self.order.as_deref())
     }
 }
 
-/// The page these parameters name.
+/// Parses the parameters of a page.
 pub(crate) fn page(after: Option<&str>, limit: Option<&str>, order: Option<&str>) -> Result<Page, ApiError> {
     let after = after
         .map(|text| Uuid::parse_str(text).map_err(|_| ApiError::invalid("after takes the last id of the page before (a UUID).")))
@@ -42,24 +42,24 @@ pub(crate) fn page(after: Option<&str>, limit: Option<&str>, order: Option<&str>
     Ok(Page { after, limit: self::limit(limit)?, order })
 }
 
-/// How many rows a page has.
+/// Parses the number of rows of a page.
 pub(crate) fn limit(text: Option<&str>) -> Result<u32, ApiError> {
     match text.map(str::parse::<u32>) {
         None => Ok(100),
-        Some(Ok(limit)) if (1..=MOST).contains(&limit) => Ok(limit),
+        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
         Some(_) => Err(ApiError::invalid("limit takes a number from 1 to 1000.")),
     }
 }
 
-/// Where the next page begins; nowhere when this one is not full.
+/// The value of `after` for the next page; `None` if this page is not full.
 pub(crate) fn next_after<T, I>(rows: &[T], limit: u32, id: impl Fn(&T) -> I) -> Option<I> {
     let full = u32::try_from(rows.len()).is_ok_and(|count| count >= limit);
     rows.last().filter(|_| full).map(id)
 }
 
-/// A row that cannot be written as JSON is a defect of ours.
-pub(crate) fn unwritable(error: &serde_json::Error) -> ApiError {
-    tracing::error!(%error, "an answer cannot be written as JSON");
+/// Reports a row that cannot be written as JSON, which is a defect of the server.
+pub(crate) fn serialize_error(error: &serde_json::Error) -> ApiError {
+    tracing::error!(%error, "a response cannot be written as JSON");
     ApiError::internal()
 }
 

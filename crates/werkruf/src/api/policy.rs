@@ -1,5 +1,5 @@
-//! What a route asks of whoever calls it. Authentication is one layer around everything; the policy is a second
-//! one around each route, so a handler never has to remember either.
+//! Authentication and authorization. Authentication is one layer around all routes; a policy is a second layer around each route, so
+//! handlers need no checks of their own.
 
 use std::sync::Arc;
 
@@ -9,83 +9,86 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use utoipa_axum::router::{UtoipaMethodRouter, UtoipaMethodRouterExt};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
 use crate::identity::{Identity, identify};
 
-/// Which scopes open a route, and whether a person must be named.
+/// The scopes that a route needs, and whether the request must name a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Scope chat, and a person.
+    /// Scope chat, and a user.
     Chat,
-    /// Scope tools, and a person.
+    /// Scope tools, and a user.
     Invoke,
-    /// Scope read, or chat for what is one's own: a person, unless scope admin sees all.
+    /// Scope read or chat, and a user. With scope admin the user is optional and all rows of the tenant are visible.
     Read,
-    /// Scope tools or read; a tool belongs to nobody.
+    /// Scope tools or read. No user is needed, because tools do not belong to users.
     ReadTools,
-    /// Scope chat or admin: changes one's own conversation or turn.
+    /// Scope chat or admin: changes a conversation or a turn.
     Change,
-    /// Scope tools, chat or admin: stops a call.
+    /// Scope tools, chat or admin: cancels a call.
     StopCall,
-    /// Scope tools or admin: runs a call again.
+    /// Scope tools or admin: retries a call.
     RetryCall,
     /// Scope admin.
     Admin,
 }
 
 impl Policy {
-    fn check(self, who: &Identity) -> Result<(), ApiError> {
-        let held = who.scopes;
-        let (allowed, scopes) = match self {
-            Self::Chat => (held.chat, "chat"),
-            Self::Invoke => (held.tools, "tools"),
-            Self::Read => (held.read || held.chat || held.admin, "read or chat"),
-            Self::ReadTools => (held.tools || held.read || held.admin, "tools or read"),
-            Self::Change => (held.chat || held.admin, "chat"),
-            Self::StopCall => (held.chat || held.tools || held.admin, "chat or tools"),
-            Self::RetryCall => (held.tools || held.admin, "tools"),
-            Self::Admin => (held.admin, "admin"),
+    fn check(self, identity: &Identity) -> Result<(), ApiError> {
+        let scopes = identity.scopes;
+        let (allowed, needed) = match self {
+            Self::Chat => (scopes.chat, "chat"),
+            Self::Invoke => (scopes.tools, "tools"),
+            Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
+            Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
+            Self::Change => (scopes.chat || scopes.admin, "chat"),
+            Self::StopCall => (scopes.chat || scopes.tools || scopes.admin, "chat or tools"),
+            Self::RetryCall => (scopes.tools || scopes.admin, "tools"),
+            Self::Admin => (scopes.admin, "admin"),
         };
         if !allowed {
-            return Err(ApiError::forbidden("forbidden", format!("This key lacks the scope: {scopes} is needed.")));
+            return Err(ApiError::forbidden("forbidden", format!("This key lacks the scope: {needed} is needed.")));
         }
         match self {
-            Self::Chat | Self::Invoke => who.caller().map(|_| ()),
-            Self::Read | Self::Change | Self::StopCall | Self::RetryCall => who.sight().map(|_| ()),
+            Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
+            Self::Read | Self::Change | Self::StopCall | Self::RetryCall => identity.visibility().map(|_| ()),
             Self::ReadTools | Self::Admin => Ok(()),
         }
     }
 
-    /// Puts this policy around routes.
-    pub(crate) fn on(self, routes: UtoipaMethodRouter<Arc<Door>>) -> UtoipaMethodRouter<Arc<Door>> {
-        routes.map(|methods| methods.route_layer(from_fn(move |who: Who, request: Request, next: Next| gate(self, who, request, next))))
+    /// Adds this policy to routes.
+    pub(crate) fn on(self, routes: UtoipaMethodRouter<Arc<ApiState>>) -> UtoipaMethodRouter<Arc<ApiState>> {
+        routes.map(|methods| {
+            methods
+                .route_layer(from_fn(move |identity: Authenticated, request: Request, next: Next| enforce(self, identity, request, next)))
+        })
     }
 }
 
-async fn gate(policy: Policy, Who(who): Who, request: Request, next: Next) -> Response {
-    match policy.check(&who) {
+async fn enforce(policy: Policy, Authenticated(identity): Authenticated, request: Request, next: Next) -> Response {
+    match policy.check(&identity) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
-/// The layer around everything that needs a credential.
-pub(crate) async fn authenticate(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    match identify(&door.app, request.headers()).await {
-        Ok(who) => {
-            request.extensions_mut().insert(Who(Arc::new(who)));
+/// The authentication layer: identifies the caller of a request.
+pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
+    match identify(&api.app, request.headers()).await {
+        Ok(identity) => {
+            request.extensions_mut().insert(Authenticated(Arc::new(identity)));
             next.run(request).await
         }
         Err(error) => error.into_response(),
     }
 }
 
-/// Who calls, as the layer found out. Without the layer there is nobody, and nobody gets in.
+/// The identity that [`authenticate`] found. The extractor fails on a route without that layer.
 #[derive(Clone)]
-pub(crate) struct Who(pub(crate) Arc<Identity>);
+pub(crate) struct Authenticated(pub(crate) Arc<Identity>);
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for Authenticated {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
@@ -105,22 +108,22 @@ mod tests {
         [Policy::Chat, Policy::Invoke, Policy::Read, Policy::ReadTools, Policy::Change, Policy::StopCall, Policy::RetryCall, Policy::Admin];
 
     #[test]
-    fn a_key_without_scopes_opens_nothing() {
-        let who =
+    fn a_key_without_scopes_satisfies_no_policy() {
+        let identity =
             Identity { tenant_id: Uuid::nil(), scopes: Scopes::default(), operator: false, key_id: Some(Uuid::nil()), principal: None };
-        assert!(ALL.iter().all(|policy| policy.check(&who).is_err()));
+        assert!(ALL.iter().all(|policy| policy.check(&identity).is_err()));
     }
 
     #[test]
-    fn nobody_needs_to_be_named_only_where_rows_belong_to_nobody() {
-        let who = Identity {
+    fn only_tools_can_be_read_without_a_user() {
+        let identity = Identity {
             tenant_id: Uuid::nil(),
             scopes: Scopes { admin: false, ..Scopes::ALL },
             operator: false,
             key_id: Some(Uuid::nil()),
             principal: None,
         };
-        let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&who).is_ok()).collect();
+        let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&identity).is_ok()).collect();
         assert_eq!(open, [Policy::ReadTools]);
     }
 }

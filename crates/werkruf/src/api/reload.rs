@@ -1,4 +1,4 @@
-//! `POST /api/admin/reload`: tools, assistants and safety profiles as the files say now.
+//! `POST /api/admin/reload`: reads tools, assistants and safety profiles from the configuration files again.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(reload)))
 }
 
@@ -24,14 +24,14 @@ struct Reloaded {
     reloaded: bool,
 }
 
-/// Reads the configuration again; a fault in it changes nothing.
+/// Reloads the configuration. A configuration with errors changes nothing.
 #[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
     responses((status = 200, body = Reloaded),
-        (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with what is wrong in details.")))]
-async fn reload(State(door): State<Arc<Door>>, Who(who): Who) -> Result<Json<Reloaded>, ApiError> {
-    tracing::info!(key_id = ?who.key_id, "the configuration is read again");
-    door.app.reload().await.map_err(|violations| {
-        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has faults; nothing was changed. See details.")
+        (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with the errors in `details`.")))]
+async fn reload(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<Reloaded>, ApiError> {
+    tracing::info!(key_id = ?identity.key_id, "reloading the configuration");
+    api.app.reload().await.map_err(|violations| {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has errors; nothing was changed. See details.")
             .details(json!(violations))
     })?;
     Ok(Json(Reloaded { reloaded: true }))

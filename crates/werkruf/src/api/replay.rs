@@ -1,4 +1,4 @@
-//! The second copy of a request: the answer of the first, or why there is none.
+//! Repeated requests with the same idempotency key: the answer to the first request, or why there is none.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -8,14 +8,14 @@ use werkruf_contract::{TurnStatus, Uuid};
 use werkruf_runtime::{InvokeOutcome, complete_event, output_of};
 use werkruf_store::{CallFilter, Page, TurnRow};
 
-use super::chat::{Running, Wish, name_conversation};
+use super::chat::{ResponseMode, RunningTurn, set_conversation_header};
 use super::error::ApiError;
-use super::{Door, answer, approvals, lookup, sse};
+use super::{ApiState, answer, approvals, lookup, sse};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The turn that was made under the key, once it has ended or waits for a person's word.
-pub(crate) async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
+/// The turn of the first request with this key, if it has ended or waits for an approval.
+pub(crate) async fn first_turn(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<TurnRow, ApiError> {
     if !same_body {
         return Err(ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -23,37 +23,45 @@ pub(crate) async fn first_turn(door: &Door, tenant_id: Uuid, turn_id: Uuid, same
             "This Idempotency-Key was used with another body; use a new key for a new request.",
         ));
     }
-    let turn = door.app.records().turn(tenant_id, turn_id).await?.ok_or_else(deleted)?;
-    // One that waits for a person's word has said what there is to say for now.
-    let told = turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval;
-    if told { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
+    let turn = api.app.records().turn(tenant_id, turn_id).await?.ok_or_else(turn_deleted)?;
+    // A turn that waits for an approval has an answer too: it names the approval.
+    let answerable = turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval;
+    if answerable { Ok(turn) } else { Err(ApiError::turn_running(turn_id)) }
 }
 
-/// What it said is not kept any more.
-fn deleted() -> ApiError {
+/// The turn or its events were deleted.
+fn turn_deleted() -> ApiError {
     ApiError::conflict("turn_deleted", "The turn of this Idempotency-Key has been deleted; use a new key.")
 }
 
-/// A chat again.
-pub(crate) async fn chat(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool, wish: Wish) -> Result<Response, ApiError> {
-    let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
-    let mut response = match wish {
-        Wish::Stream => stored_stream(door, &turn).await?,
-        Wish::Json if !turn.status.is_terminal() => {
-            let awaited = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?;
+/// Answers a repeated chat request.
+pub(crate) async fn chat(
+    api: &ApiState,
+    tenant_id: Uuid,
+    turn_id: Uuid,
+    same_body: bool,
+    mode: ResponseMode,
+) -> Result<Response, ApiError> {
+    let turn = first_turn(api, tenant_id, turn_id, same_body).await?;
+    let mut response = match mode {
+        ResponseMode::Stream => stored_stream(api, &turn).await?,
+        ResponseMode::Json if !turn.status.is_terminal() => {
+            let awaited = approvals::pending_approval_of_turn(api.app.approvals(), tenant_id, turn_id).await?;
             let approval_id = awaited.map(|approval| approval.id);
-            Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id }.respond()
+            RunningTurn { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id }.respond()
         }
-        Wish::Json => stored_answer(door, &turn).await.unwrap_or_else(IntoResponse::into_response),
-        Wish::Background => Running { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id: None }.respond(),
+        ResponseMode::Json => stored_answer(api, &turn).await.unwrap_or_else(IntoResponse::into_response),
+        ResponseMode::Background => {
+            RunningTurn { conversation_id: turn.conversation_id, turn_id, status: turn.status, approval_id: None }.respond()
+        }
     };
-    name_conversation(&mut response, turn.conversation_id);
-    mark(&mut response);
+    set_conversation_header(&mut response, turn.conversation_id);
+    mark_replayed(&mut response);
     Ok(response)
 }
 
-async fn stored_stream(door: &Door, turn: &TurnRow) -> Result<Response, ApiError> {
-    let records = door.app.records();
+async fn stored_stream(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiError> {
+    let records = api.app.records();
     let stream_id = lookup::stream_of(turn);
     let mut out = BytesMut::new();
     for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
@@ -63,30 +71,30 @@ async fn stored_stream(door: &Door, turn: &TurnRow) -> Result<Response, ApiError
     Ok(sse::response(Body::from(out.freeze())))
 }
 
-async fn stored_answer(door: &Door, turn: &TurnRow) -> Result<Response, ApiError> {
-    let records = door.app.records();
+async fn stored_answer(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiError> {
+    let records = api.app.records();
     let stream_id = lookup::stream_of(turn);
     let rows = lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await?;
-    let last = rows.iter().find(|row| row.kind.ends_turn()).ok_or_else(deleted)?;
+    let last = rows.iter().find(|row| row.kind.ends_turn()).ok_or_else(turn_deleted)?;
     let data = complete_event(records, turn.tenant_id, stream_id, last).await?;
     answer::ended(turn.conversation_id, last.kind, data.into_bytes())
 }
 
-/// A direct call again: the envelope of the first.
-pub(crate) async fn invoke(door: &Door, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, InvokeOutcome), ApiError> {
-    let turn = first_turn(door, tenant_id, turn_id, same_body).await?;
+/// Answers a repeated direct call with the result of the first call.
+pub(crate) async fn invoke(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, InvokeOutcome), ApiError> {
+    let turn = first_turn(api, tenant_id, turn_id, same_body).await?;
     let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
-    let calls = door.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
-    let call = calls.first().ok_or_else(deleted)?;
+    let calls = api.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
+    let call = calls.first().ok_or_else(turn_deleted)?;
     if !call.status.is_terminal()
-        && let Some(approval) = approvals::awaited_by(door.app.approvals(), tenant_id, turn_id).await?
+        && let Some(approval) = approvals::pending_approval_of_turn(api.app.approvals(), tenant_id, turn_id).await?
     {
         return Ok((call.id, InvokeOutcome::Awaiting { approval_id: approval.id }));
     }
     Ok((call.id, InvokeOutcome::Done(Box::new(output_of(call)))))
 }
 
-/// Says that this is not the first answer.
-pub(crate) fn mark(response: &mut Response) {
+/// Marks a response as the answer to a repeated request.
+pub(crate) fn mark_replayed(response: &mut Response) {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
 }

@@ -1,4 +1,4 @@
-//! `POST /api/admin/retention`: lets go now of what was kept long enough, or counts it.
+//! `POST /api/admin/retention`: deletes rows that are older than the configured retention, or counts them.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::Iso;
-use super::{Door, body};
+use super::{ApiState, body};
 use crate::retention;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(run_retention)))
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct RetentionRequest {
-    /// Count what would go, and delete nothing.
+    /// Whether rows are only counted and not deleted.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What went. Each kind was older than the time beside it, which is null where that kind is kept for good.
+/// The number of deleted rows. Each kind has the time before which rows were deleted; null if that kind is kept forever.
 #[derive(Serialize, ToSchema)]
-struct Retained {
-    /// Nothing went; these are the numbers that would have.
+struct RetentionReport {
+    /// If true, nothing was deleted; the numbers are those that would have been.
     dry_run: bool,
     messages: u64,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -44,22 +44,26 @@ struct Retained {
     usage: u64,
     #[schema(value_type = Option<String>, format = DateTime)]
     usage_before: Option<Iso>,
-    /// Conversations that were left with nothing and went too; null in a dry run.
+    /// Conversations that became empty and were deleted; null in a dry run.
     conversations: Option<u64>,
 }
 
-/// Deletes what is older than `[retention]` wants. It is about every tenant, so only the operator may ask for it.
+/// Deletes rows that are older than `[retention]` allows. It affects every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
-    responses((status = 200, body = Retained), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn run_retention(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Json<Retained>, ApiError> {
-    if !who.is_operator() {
-        return Err(ApiError::forbidden("forbidden", "Retention is about every tenant; it needs the operator's key."));
+    responses((status = 200, body = RetentionReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn run_retention(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: Body,
+) -> Result<Json<RetentionReport>, ApiError> {
+    if !identity.is_operator() {
+        return Err(ApiError::forbidden("forbidden", "Retention affects every tenant; it needs the operator's key."));
     }
     let raw = body::bytes(body).await?;
     let RetentionRequest { dry_run } = if raw.is_empty() { RetentionRequest::default() } else { body::json(&raw)? };
-    let app = Arc::clone(&door.app);
-    let run = door.owned(async move { retention::run(&app, dry_run).await }).await??;
-    Ok(Json(Retained {
+    let app = Arc::clone(&api.app);
+    let run = api.run_detached(async move { retention::run(&app, dry_run).await }).await??;
+    Ok(Json(RetentionReport {
         dry_run,
         messages: run.messages.rows,
         messages_before: run.messages.before.map(Iso),

@@ -1,4 +1,4 @@
-//! Server-sent events, written straight into bytes: one buffer for everything that is ready at once.
+//! Server-sent events. All events that are ready are written into one buffer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,13 +17,22 @@ use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, Uuid};
 use werkruf_runtime::{LiveEvent, Runtime, Subscription};
 
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Bytes written into one piece, and the event that goes beyond.
-pub(crate) const AT_ONCE: usize = 16 * 1024;
-/// A hint to come back in a second.
-pub(crate) const COME_BACK: &[u8] = b"retry: 1000\n\n";
-/// Turns whose settled text is remembered. They run one after another, so only the newest can have text on its way.
-const SETTLED: usize = 8;
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A comment that keeps proxies from closing an idle stream.
+pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+/// A chunk of the body ends with the event that exceeds this size.
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
+/// Tells the client to reconnect after one second.
+pub(crate) const RETRY_HINT: &[u8] = b"retry: 1000\n\n";
+/// How many turns a cursor remembers. The turns of a conversation run one after another, so only the newest can have live text.
+const REMEMBERED_TURNS: usize = 8;
+
+/// Ticks whenever a [`KEEP_ALIVE`] comment is due.
+pub(crate) fn keep_alive_timer() -> Interval {
+    let mut ticks = interval(KEEP_ALIVE_INTERVAL);
+    ticks.reset();
+    ticks
+}
 
 /// Writes one event.
 pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data: &str) {
@@ -44,7 +53,7 @@ pub(crate) fn frame(out: &mut BytesMut, seq: Option<i64>, kind: EventType, data:
     out.put_u8(b'\n');
 }
 
-/// A response whose body is these bytes or events.
+/// An event stream response with this body.
 pub(crate) fn response(body: Body) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -54,13 +63,13 @@ pub(crate) fn response(body: Body) -> Response {
     (headers, body).into_response()
 }
 
-/// What a client has from stored rows already, so that live events neither repeat nor follow what they belong before.
+/// What a client has received from stored rows. With it, live events that are repeats or outdated can be left out.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// The last number sent.
+pub(crate) struct StreamCursor {
+    /// The last sequence number sent.
     pub(crate) last: i64,
-    /// Per turn the last step whose text is settled; the newest turns only.
-    settled: VecDeque<(Uuid, u32)>,
+    /// For each of the newest turns: the last step whose complete text was sent from a stored row.
+    stored_steps: VecDeque<(Uuid, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -68,65 +77,65 @@ struct Step {
     step: u32,
 }
 
-impl Known {
-    /// Nothing yet but numbers up to this one.
+impl StreamCursor {
+    /// A client that has the events up to this sequence number.
     pub(crate) fn up_to(last: i64) -> Self {
-        Self { last, settled: VecDeque::new() }
+        Self { last, stored_steps: VecDeque::new() }
     }
 
-    /// A stored row was sent.
+    /// Records that a stored row was sent.
     pub(crate) fn sent(&mut self, seq: i64, kind: EventType, turn_id: Option<Uuid>, data: &str) {
         self.last = self.last.max(seq);
         let Some(turn_id) = turn_id else { return };
         if kind.ends_turn() {
-            self.settle(turn_id, u32::MAX);
+            self.mark_stored(turn_id, u32::MAX);
         } else if kind == EventType::AssistantSnapshot
             && let Ok(Step { step }) = serde_json::from_str(data)
         {
-            self.settle(turn_id, step);
+            self.mark_stored(turn_id, step);
         }
     }
 
-    fn settle(&mut self, turn_id: Uuid, step: u32) {
-        self.settled.retain(|(known, _)| *known != turn_id);
-        if self.settled.len() == SETTLED {
-            self.settled.pop_front();
+    fn mark_stored(&mut self, turn_id: Uuid, step: u32) {
+        self.stored_steps.retain(|(stored, _)| *stored != turn_id);
+        if self.stored_steps.len() == REMEMBERED_TURNS {
+            self.stored_steps.pop_front();
         }
-        self.settled.push_back((turn_id, step));
+        self.stored_steps.push_back((turn_id, step));
     }
 
-    fn settled(&self, turn_id: Uuid) -> Option<u32> {
-        self.settled.iter().find(|(known, _)| *known == turn_id).map(|(_, step)| *step)
+    fn stored_step(&self, turn_id: Uuid) -> Option<u32> {
+        self.stored_steps.iter().find(|(stored, _)| *stored == turn_id).map(|(_, step)| *step)
     }
 
-    /// Whether the text of this step is in what was sent already.
-    pub(crate) fn is_settled(&self, turn_id: Uuid, step: u32) -> bool {
-        self.settled(turn_id).is_some_and(|settled| settled >= step)
+    /// Whether the complete text of this step was sent.
+    pub(crate) fn is_stored(&self, turn_id: Uuid, step: u32) -> bool {
+        self.stored_step(turn_id).is_some_and(|stored_step| stored_step >= step)
     }
 
-    /// Whether events before this one have not been heard: one that was stored earlier is told later, or never was.
-    fn misses(&self, event: &LiveEvent) -> bool {
+    /// Whether events before this one are missing: events may arrive out of order or get lost.
+    fn skips_events(&self, event: &LiveEvent) -> bool {
         event.seq.is_some_and(|seq| seq > self.last + 1)
     }
 
-    /// Whether a live event is news.
-    fn wants(&self, event: &LiveEvent) -> bool {
+    /// Whether the client does not have this live event yet.
+    fn is_new(&self, event: &LiveEvent) -> bool {
         match event.seq {
             Some(seq) => seq > self.last,
-            None => match self.settled(event.turn_id) {
+            None => match self.stored_step(event.turn_id) {
                 None => true,
                 Some(u32::MAX) => false,
-                Some(settled) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > settled),
+                Some(stored_step) => serde_json::from_str::<Step>(&event.data).map_or(true, |Step { step }| step > stored_step),
             },
         }
     }
 }
 
-/// Live events as a body.
+/// A response body of live events.
 pub(crate) struct LiveBody {
     events: Subscription,
-    known: Known,
-    /// Ends with `final` or `error`, instead of following the conversation for good.
+    cursor: StreamCursor,
+    /// Whether the body ends with `final` or `error`. Otherwise it follows the conversation without end.
     one_turn: bool,
     ended: bool,
     ticks: Interval,
@@ -136,51 +145,49 @@ pub(crate) struct LiveBody {
 impl LiveBody {
     /// One turn, from its first event on.
     pub(crate) fn of_turn(runtime: &Runtime, events: Subscription) -> Self {
-        Self::new(runtime, events, Known::default(), true)
+        Self::new(runtime, events, StreamCursor::default(), true)
     }
 
-    /// A conversation, after what is known of it.
-    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, known: Known) -> Self {
-        Self::new(runtime, events, known, false)
+    /// A conversation, after the position of a cursor.
+    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, cursor: StreamCursor) -> Self {
+        Self::new(runtime, events, cursor, false)
     }
 
-    fn new(runtime: &Runtime, events: Subscription, known: Known, one_turn: bool) -> Self {
-        let mut ticks = interval(KEEP_ALIVE);
-        ticks.reset();
-        Self { events, known, one_turn, ended: false, ticks, runtime: runtime.clone() }
+    fn new(runtime: &Runtime, events: Subscription, cursor: StreamCursor, one_turn: bool) -> Self {
+        Self { events, cursor, one_turn, ended: false, ticks: keep_alive_timer(), runtime: runtime.clone() }
     }
 
-    /// As a response.
+    /// The HTTP response with this body.
     pub(crate) fn respond(self) -> Response {
         response(Body::from_stream(self))
     }
 
     fn write(&mut self, out: &mut BytesMut, event: &LiveEvent) {
-        if !self.known.wants(event) {
+        if !self.cursor.is_new(event) {
             return;
         }
-        if !self.one_turn && self.known.misses(event) {
-            // The client comes back with the last number it has, and reads the rows.
+        if !self.one_turn && self.cursor.skips_events(event) {
+            // The client reconnects with its last sequence number and receives the missing rows.
             self.ended = true;
             return;
         }
         frame(out, event.seq, event.kind, &event.data);
         if let Some(seq) = event.seq {
-            self.known.last = seq;
+            self.cursor.last = seq;
         }
         self.ended |= self.one_turn && event.kind.ends_turn();
     }
 
-    /// Writes what is there, up to a piece.
-    fn take(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
-        while !self.ended && out.len() < AT_ONCE {
+    /// Writes the events that are ready, up to one chunk.
+    fn fill(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) {
+        while !self.ended && out.len() < CHUNK_BYTES {
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => self.write(out, &event),
                 Poll::Ready(None) => {
                     self.ended = true;
-                    // On drain the client is told to come back soon; otherwise it read too slowly and resumes by itself.
+                    // On drain the client gets a hint to reconnect soon; otherwise it read too slowly and reconnects by itself.
                     if self.runtime.is_draining() {
-                        out.put_slice(COME_BACK);
+                        out.put_slice(RETRY_HINT);
                     }
                 }
                 Poll::Pending => return,
@@ -195,14 +202,14 @@ impl Stream for LiveBody {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let mut out = BytesMut::new();
-        this.take(cx, &mut out);
+        this.fill(cx, &mut out);
         if !out.is_empty() {
             return Poll::Ready(Some(Ok(out.freeze())));
         }
         if this.ended {
             return Poll::Ready(None);
         }
-        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use werkruf_contract::{EventType, Uuid};
 use werkruf_runtime::LiveEvent;
 
-use super::{Known, frame};
+use super::{StreamCursor, frame};
 
 const TURN: Uuid = Uuid::from_u128(1);
 
@@ -29,27 +29,27 @@ fn a_line_break_in_the_data_does_not_break_the_frame() {
 
 #[test]
 fn live_events_do_not_repeat_stored_ones() {
-    let known = Known::up_to(4);
-    assert!(!known.wants(&live(Some(4), EventType::ToolStarted, "{}")));
-    assert!(known.wants(&live(Some(5), EventType::ToolFinished, "{}")));
-    assert!(known.wants(&live(None, EventType::AssistantToken, r#"{"content":"x","step":1}"#)));
+    let cursor = StreamCursor::up_to(4);
+    assert!(!cursor.is_new(&live(Some(4), EventType::ToolStarted, "{}")));
+    assert!(cursor.is_new(&live(Some(5), EventType::ToolFinished, "{}")));
+    assert!(cursor.is_new(&live(None, EventType::AssistantToken, r#"{"content":"x","step":1}"#)));
 }
 
 #[test]
-fn a_number_left_out_is_noticed() {
-    let known = Known::up_to(4);
-    assert!(!known.misses(&live(Some(5), EventType::Init, "{}")));
-    assert!(known.misses(&live(Some(6), EventType::Init, "{}")));
-    assert!(!known.misses(&live(None, EventType::AssistantToken, "{}")));
+fn a_missing_sequence_number_is_detected() {
+    let cursor = StreamCursor::up_to(4);
+    assert!(!cursor.skips_events(&live(Some(5), EventType::Init, "{}")));
+    assert!(cursor.skips_events(&live(Some(6), EventType::Init, "{}")));
+    assert!(!cursor.skips_events(&live(None, EventType::AssistantToken, "{}")));
 }
 
 #[test]
-fn tokens_of_settled_text_are_not_shown_after_it() {
-    let mut known = Known::default();
-    known.sent(3, EventType::AssistantSnapshot, Some(TURN), r#"{"content":"whole","step":1}"#);
-    assert!(!known.wants(&live(None, EventType::AssistantToken, r#"{"content":"wh","step":1}"#)));
-    assert!(known.wants(&live(None, EventType::AssistantToken, r#"{"content":"next","step":2}"#)));
-    known.sent(9, EventType::Final, Some(TURN), "{}");
-    assert!(!known.wants(&live(None, EventType::AssistantToken, r#"{"content":"next","step":2}"#)));
-    assert_eq!(known.last, 9);
+fn tokens_of_a_stored_text_are_left_out() {
+    let mut cursor = StreamCursor::default();
+    cursor.sent(3, EventType::AssistantSnapshot, Some(TURN), r#"{"content":"whole","step":1}"#);
+    assert!(!cursor.is_new(&live(None, EventType::AssistantToken, r#"{"content":"wh","step":1}"#)));
+    assert!(cursor.is_new(&live(None, EventType::AssistantToken, r#"{"content":"next","step":2}"#)));
+    cursor.sent(9, EventType::Final, Some(TURN), "{}");
+    assert!(!cursor.is_new(&live(None, EventType::AssistantToken, r#"{"content":"next","step":2}"#)));
+    assert_eq!(cursor.last, 9);
 }

@@ -1,4 +1,4 @@
-//! The tools there are.
+//! The registered tools.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::ToolSpec;
 
-use super::Door;
-use super::body::Named;
+use super::ApiState;
+use super::body::PathParam;
 use super::error::ApiError;
 use super::policy::Policy;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
 }
 
-/// A tool as a caller must know it.
+/// A tool.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tool)]
 struct ToolView {
@@ -28,19 +28,19 @@ struct ToolView {
     description: String,
     /// `read`, `idempotent` or `once`.
     effect: &'static str,
-    /// The right it needs, as `entity:entity_type:access`.
+    /// The permission it needs, as `entity:entity_type:access`.
     permission: Option<String>,
     /// JSON Schema of the arguments.
     #[schema(value_type = Object)]
     parameters: Value,
-    /// Whether a model is held to the schema.
+    /// Whether the model server enforces the schema.
     strict: bool,
     timeout_ms: u64,
-    /// Attempts in all.
+    /// The most attempts of a call, the first one included.
     attempts: u32,
-    /// How long a result may be reused beyond its turn.
+    /// For how many seconds later turns may reuse a result.
     reuse_s: u64,
-    /// The roles of which one must approve each call; empty needs nobody's word.
+    /// One of these roles must approve each call. Empty if no approval is needed.
     approval: Vec<String>,
     answers_directly: bool,
     version: String,
@@ -65,7 +65,7 @@ impl ToolView {
     }
 }
 
-/// All of them on one page.
+/// All tools on one page.
 #[derive(Serialize, ToSchema)]
 struct ToolList {
     tools: Vec<ToolView>,
@@ -73,10 +73,10 @@ struct ToolList {
     next_after: Option<String>,
 }
 
-/// Every tool, in the order they were added.
+/// All tools, in the order of their registration.
 #[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
-async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
-    let setup = door.app.runtime.setup();
+async fn list(State(api): State<Arc<ApiState>>) -> Json<ToolList> {
+    let setup = api.app.runtime.setup();
     let tools = setup.registry.all().iter();
     let tools = tools.map(|entry| ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)).collect();
     Json(ToolList { tools, next_after: None })
@@ -85,8 +85,8 @@ async fn list(State(door): State<Arc<Door>>) -> Json<ToolList> {
 /// One tool.
 #[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Named(name): Named) -> Result<Json<ToolView>, ApiError> {
-    let setup = door.app.runtime.setup();
+async fn show(State(api): State<Arc<ApiState>>, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
+    let setup = api.app.runtime.setup();
     let entry = setup.registry.find(&name).ok_or_else(|| ApiError::unknown_tool(&name))?;
     Ok(Json(ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)))
 }

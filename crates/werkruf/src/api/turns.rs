@@ -1,4 +1,4 @@
-//! Turns: where one stands, and stopping it.
+//! Turns: show and cancel.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid};
 
-use super::body::Named;
-use super::chat::Running;
+use super::body::PathParam;
+use super::chat::RunningTurn;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use super::view::{Iso, raw};
-use super::{Door, lookup};
+use super::{ApiState, lookup};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Read.on(routes!(show))).routes(Policy::Change.on(routes!(cancel)))
 }
 
@@ -44,15 +44,19 @@ struct TurnView<'a> {
     created_at: Iso,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Iso>,
-    /// The final answer, once there is one.
+    /// The final answer, if there is one.
     message: Option<TurnMessage<'a>>,
 }
 
 /// One turn.
 #[utoipa::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let row = lookup::turn(&door, &who, &id).await?;
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let row = lookup::turn(&api, &identity, &id).await?;
     let view = TurnView {
         id: row.id,
         conversation_id: row.conversation_id,
@@ -66,15 +70,19 @@ async fn show(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) ->
     Ok(Json(view).into_response())
 }
 
-/// Asks a turn to stop; it ends with `canceled`.
+/// Requests the cancellation of a turn. The turn ends with `canceled`.
 #[utoipa::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
-    responses((status = 202, body = Running), (status = 404, body = ref("#/components/schemas/Error")),
+    responses((status = 202, body = RunningTurn), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
-async fn cancel(State(door): State<Arc<Door>>, Who(who): Who, Named(id): Named) -> Result<Response, ApiError> {
-    let row = lookup::turn(&door, &who, &id).await?;
-    if row.status.is_terminal() || !door.app.runtime.cancel_turn(who.tenant_id, row.id).await? {
+async fn cancel(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(id): PathParam,
+) -> Result<Response, ApiError> {
+    let row = lookup::turn(&api, &identity, &id).await?;
+    if row.status.is_terminal() || !api.app.runtime.cancel_turn(identity.tenant_id, row.id).await? {
         return Err(ApiError::conflict("already_finished", "The turn has ended already."));
     }
-    let answer = Running { conversation_id: row.conversation_id, turn_id: row.id, status: row.status, approval_id: None };
+    let answer = RunningTurn { conversation_id: row.conversation_id, turn_id: row.id, status: row.status, approval_id: None };
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }

@@ -1,10 +1,10 @@
-//! Stored values as clients see them: times with milliseconds and `Z`, JSON columns as JSON.
+//! Stored values in responses: times with milliseconds and `Z`, JSON columns as JSON.
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A time as the tables write it.
+/// A time in the format of the tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Iso(pub(crate) Timestamp);
 
@@ -14,7 +14,7 @@ impl Serialize for Iso {
     }
 }
 
-/// JSON text spliced in as it is; null where it is none.
+/// A JSON column, copied without parsing; null if the column is not JSON.
 pub(crate) fn raw(text: Option<&str>) -> Option<&RawValue> {
     text.and_then(|text| match serde_json::from_str(text) {
         Ok(raw) => Some(raw),
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_operator_reads_the_cause() {
+    fn only_an_admin_sees_the_cause() {
         let stored = r#"{"type":"UPSTREAM","message":"m","cause":"dns"}"#;
         assert!(error_detail(Some(stored), true).unwrap().get("cause").is_some());
         assert!(error_detail(Some(stored), false).unwrap().get("cause").is_none());

@@ -1,4 +1,4 @@
-//! The customer's own rows, brought in from outside. One file is one transaction: everything or nothing.
+//! Imports workspace data of a customer. One file is one transaction.
 
 use std::sync::Arc;
 
@@ -15,31 +15,31 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{ImportFault, WorkspaceBatch, add_lines, parse_batch};
 
-use super::Door;
+use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Policy, Who};
+use super::policy::{Authenticated, Policy};
 use crate::identity::Identity;
 
-/// Large enough for the office of a few thousand people with years of rows.
-const LARGEST: usize = 32 * 1024 * 1024;
+/// Large enough for a company of a few thousand people with the rows of several years.
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
 }
 
-/// What was written.
+/// The result of an import.
 #[derive(Serialize, ToSchema)]
 struct Imported {
     tenant_id: Uuid,
-    /// Rows by table.
+    /// Number of rows by table.
     written: std::collections::BTreeMap<String, u64>,
 }
 
-/// What an import file holds; every list may be missing, and a missing list changes nothing.
+/// An import file. Every list is optional, and a missing list changes nothing.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape for the document; the store reads the file itself, to tell every fault's line")]
+#[expect(dead_code, reason = "only for the OpenAPI schema; the store parses the file itself, to report the line of each error")]
 struct WorkspaceImport {
-    /// Slug or id. A slug nobody has makes the tenant.
+    /// Slug or id. A slug that does not exist creates the tenant.
     tenant: String,
     /// `{id, name, time_zone}`
     branches: Option<Vec<serde_json::Map<String, serde_json::Value>>>,
@@ -57,21 +57,21 @@ struct WorkspaceImport {
     cerebro_articles: Option<Vec<serde_json::Map<String, serde_json::Value>>>,
 }
 
-/// Imports an office: the same id replaces, a file with faults writes nothing.
+/// Imports workspace data. A row with an existing id replaces the old one; a file with errors changes nothing.
 #[utoipa::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
     responses((status = 200, body = Imported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Result<Response, ApiError> {
-    let raw = to_bytes(body, LARGEST).await.map_err(|_| {
-        ApiError::invalid("The body broke off or is larger than 32 MiB; split the file, later parts may name earlier ones.")
+async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+    let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
+        ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
     })?;
-    let (text, batch) = apart(move || read(&raw)).await??;
-    check_tenant(&door, &who, &batch).await?;
-    let (id, now) = (door.app.clock.new_id(), door.app.clock.now());
-    match door.app.store.import(batch, id, now).await? {
+    let (text, batch) = run_blocking(move || read(&raw)).await??;
+    check_tenant(&api, &identity, &batch).await?;
+    let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
+    match api.app.store.import(batch, id, now).await? {
         Ok(report) => Ok(Json(Imported { tenant_id: report.tenant_id, written: report.written }).into_response()),
-        Err(mut faults) => Err(apart(move || {
-            add_lines(&text, &mut faults);
-            refused(&faults)
+        Err(mut errors) => Err(run_blocking(move || {
+            add_lines(&text, &mut errors);
+            import_error(&errors)
         })
         .await?),
     }
@@ -80,32 +80,33 @@ async fn import(State(door): State<Arc<Door>>, Who(who): Who, body: Body) -> Res
 fn read(raw: &[u8]) -> Result<(String, WorkspaceBatch), ApiError> {
     let text = std::str::from_utf8(raw).map_err(|_| ApiError::invalid("The body is not UTF-8; encode it again."))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let batch = parse_batch(text).map_err(|faults| refused(&faults))?;
+    let batch = parse_batch(text).map_err(|errors| import_error(&errors))?;
     Ok((text.to_owned(), batch))
 }
 
-/// A large file takes a while to read: not on a thread that serves requests.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+/// Runs work on a blocking thread: parsing a large file would delay other requests.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "reading an import did not end");
+        tracing::error!(%error, "the task that reads an import panicked or was aborted");
         ApiError::internal()
     })
 }
 
-/// The operator imports into any tenant and makes new ones, a key with scope admin only into its own.
-async fn check_tenant(door: &Door, who: &Identity, batch: &WorkspaceBatch) -> Result<(), ApiError> {
-    if who.is_operator() {
+/// Checks the tenant of an import. The operator may import into any tenant and create new ones, a key with scope admin only into
+/// its own.
+async fn check_tenant(api: &ApiState, identity: &Identity, batch: &WorkspaceBatch) -> Result<(), ApiError> {
+    if identity.is_operator() {
         return Ok(());
     }
-    match door.app.people().tenant(batch.tenant.clone()).await? {
-        Some(tenant) if tenant.id == who.tenant_id => Ok(()),
+    match api.app.people().tenant(batch.tenant.clone()).await? {
+        Some(tenant) if tenant.id == identity.tenant_id => Ok(()),
         Some(_) | None => {
-            Err(ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; this key imports into its own alone."))
+            Err(ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; this key may import only into its own."))
         }
     }
 }
 
-fn refused(faults: &[ImportFault]) -> ApiError {
-    let message = format!("The file has {} fault(s), so nothing was written; details say where.", faults.len());
-    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "import_invalid", message).details(json!(faults))
+fn import_error(errors: &[ImportFault]) -> ApiError {
+    let message = format!("The file has {} error(s), so nothing was written; details say where.", errors.len());
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "import_invalid", message).details(json!(errors))
 }

@@ -1,7 +1,7 @@
-//! What a token must say before it is anybody, and who it is then. Pure.
+//! Checks the claims of a token, and reads the user from them. No I/O.
 //!
-//! Tenant and roles are read only from claims the configuration names. Of Supabase's claims these are in
-//! `app_metadata`: `user_metadata` is written by the users themselves.
+//! Tenant and roles are read only from claims that the configuration names. For Supabase these claims are in `app_metadata`, because
+//! users can write `user_metadata` themselves.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -11,38 +11,37 @@ use werkruf_store::TokenRoles;
 use super::jwt::TokenFault;
 use crate::config::{IssuerKind, TokenIssuer};
 
-/// Clocks differ.
+/// Tolerance for clocks that differ, in seconds.
 const LEEWAY_S: f64 = 30.0;
-const LONGEST_SUBJECT: usize = 255;
-/// The token's time is over.
+const MAX_SUBJECT_BYTES: usize = 255;
 pub(super) const EXPIRED: TokenFault = TokenFault::Refused("it has expired");
 
-/// Who a token says somebody is.
+/// The user that a token names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenPerson {
+pub struct TokenUser {
     /// `users.external_id`.
     pub subject: String,
-    /// Slug or id; `None`: the claim is missing.
+    /// Slug or id; `None` if the claim is missing.
     pub tenant: Option<String>,
-    /// `None`: the token says nothing about roles.
+    /// `None` if the token has no claim for roles.
     pub roles: Option<TokenRoles>,
-    /// From then on the token is refused.
+    /// The token is rejected from this time on.
     pub until: Timestamp,
 }
 
 type Claims = Map<String, Value>;
 
-/// Whether a token of this issuer is meant by its `iss`.
+/// Whether the claim `iss` names this issuer.
 pub(super) fn is_from(issuer: &TokenIssuer, claims: &Claims) -> bool {
     let Some(named) = claims.get("iss").and_then(Value::as_str) else { return false };
     match &issuer.issuer {
         Some(expected) => named == expected,
-        // Only the secret is known: it belongs to one project, whose address nobody told us.
+        // Only the secret is configured. It belongs to one Supabase project, whose URL is not known here.
         None => named.ends_with("/auth/v1"),
     }
 }
 
-/// Everything but the signature and the issuer.
+/// Checks all claims except the issuer.
 pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Result<(), TokenFault> {
     let refused = |reason| Err(TokenFault::Refused(reason));
     if now >= end(claims)? {
@@ -61,7 +60,7 @@ pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Re
     };
     let role = claims.get("role").and_then(Value::as_str);
     if matches!(role, Some("anon" | "service_role")) {
-        return refused("anon and service_role keys stand for no person");
+        return refused("anon and service_role keys stand for no user");
     }
     if !audience {
         return refused("it is meant for another audience");
@@ -72,46 +71,46 @@ pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Re
     subject(issuer, claims).map(|_| ())
 }
 
-/// When the token ends, leeway included: what it says counts exactly as long as it is taken.
+/// When the token expires, leeway included. Its roles are valid exactly as long as the token is accepted.
 fn end(claims: &Claims) -> Result<Timestamp, TokenFault> {
-    let expires = claims.get("exp").and_then(Value::as_f64).ok_or(TokenFault::Refused("it says no time of expiry"))?;
+    let expires = claims.get("exp").and_then(Value::as_f64).ok_or(TokenFault::Refused("it has no time of expiry"))?;
     let end = SignedDuration::try_from_secs_f64(expires + LEEWAY_S).ok().and_then(|end| Timestamp::from_duration(end).ok());
-    // Whole milliseconds, as the clock and the tables have them.
+    // Whole milliseconds, as in the clock and the tables.
     let end = end.and_then(|end| Timestamp::from_millisecond(end.as_millisecond()).ok());
     Ok(end.unwrap_or(if expires > 0.0 { Timestamp::MAX } else { Timestamp::MIN }))
 }
 
 fn subject(issuer: &TokenIssuer, claims: &Claims) -> Result<String, TokenFault> {
-    let refused = TokenFault::Refused("it names no person");
+    let refused = TokenFault::Refused("it names no user");
     let subject = claims.get("sub").and_then(Value::as_str).ok_or(refused)?;
     let fits = match issuer.kind {
         IssuerKind::Supabase => Uuid::try_parse(subject).is_ok(),
-        IssuerKind::Other => !subject.is_empty() && subject.len() <= LONGEST_SUBJECT,
+        IssuerKind::Other => !subject.is_empty() && subject.len() <= MAX_SUBJECT_BYTES,
     };
     if fits { Ok(subject.to_owned()) } else { Err(refused) }
 }
 
-/// Who a checked token is.
-pub(super) fn person(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenPerson, TokenFault> {
+/// The user of a checked token.
+pub(super) fn token_user(issuer: &TokenIssuer, claims: &Claims, guest_role: &str) -> Result<TokenUser, TokenFault> {
     let until = end(claims)?;
-    // A claim nobody can read is not one that is missing: the default tenant would be a guess.
+    // A tenant claim of the wrong type is an error. Only a missing one means the default tenant.
     let tenant = match issuer.tenant_claims.iter().find_map(|name| claim(claims, name)) {
-        Some(said) => Some(text(said).ok_or(TokenFault::Refused("its claim for the tenant is not the name of one"))?),
+        Some(value) => Some(text(value).ok_or(TokenFault::Refused("its claim for the tenant is not the name of one"))?),
         None => None,
     };
     let anonymous = claims.get("is_anonymous").and_then(Value::as_bool) == Some(true);
     let roles = if anonymous {
-        // Signed in without saying who: never more than a guest, whatever else the token or the table says.
+        // An anonymous sign-in never gets more than the guest role, whatever the token or the table says.
         Some(TokenRoles { names: vec![guest_role.to_owned()], only: true, until })
     } else {
-        let said = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names).transpose()?;
-        // An empty list is a word too: no roles, and not those given here.
-        said.map(|names| TokenRoles { only: names.is_empty(), names, until })
+        let value = issuer.roles_claims.iter().find_map(|name| claim(claims, name)).map(names).transpose()?;
+        // An empty list means no roles at all; it also overrides the roles in the table.
+        value.map(|names| TokenRoles { only: names.is_empty(), names, until })
     };
-    Ok(TokenPerson { subject: subject(issuer, claims)?, tenant, roles, until })
+    Ok(TokenUser { subject: subject(issuer, claims)?, tenant, roles, until })
 }
 
-/// A claim by its name, or by the path to it: `app_metadata.tenant_id`. Some issuers' names hold dots, so the whole name comes first.
+/// A claim by its name or by its path, such as `app_metadata.tenant_id`. Some issuers use names with dots, so the name is tried first.
 fn claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
     let found = match claims.get(name) {
         Some(found) => Some(found),
@@ -130,7 +129,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A list of names, or one text with commas between them.
+/// Parses a list of names, or one text with names separated by commas.
 fn names(value: &Value) -> Result<Vec<String>, TokenFault> {
     let mut names: Vec<String> = match value {
         Value::Array(many) => many.iter().filter_map(text).collect(),

@@ -1,7 +1,7 @@
-//! The public keys an issuer shows (RFC 7517). Pure.
+//! Parses the public keys of an issuer (RFC 7517). No I/O.
 //!
-//! Keys that are not understood (other curves, other algorithms, encryption, shared secrets) are left out: a set may hold
-//! keys for others.
+//! Unsupported keys (other curves, other algorithms, encryption, shared secrets) are skipped: a key set may contain keys for other
+//! purposes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use super::jwt::{Algorithm, Key};
 /// Half of a P-256 point.
 const COORDINATE_BYTES: usize = 32;
 
-/// A public key and the name tokens call it by.
+/// A public key with its key id.
 #[derive(Debug, Clone)]
 pub(super) struct NamedKey {
     pub(super) id: Option<String>,
@@ -25,12 +25,12 @@ pub(super) struct NamedKey {
 pub(super) struct KeySet(Vec<NamedKey>);
 
 #[derive(Deserialize)]
-struct PartialAnswer {
+struct JwksDocument {
     keys: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct ShownKey {
+struct Jwk {
     kty: String,
     #[serde(default)]
     kid: Option<String>,
@@ -53,14 +53,14 @@ struct ShownKey {
 }
 
 impl KeySet {
-    /// Reads a set; `None` when it is none.
+    /// Parses a key set; `None` if the bytes are not a key set.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let shown: PartialAnswer = serde_json::from_slice(bytes).ok()?;
-        let keys = shown.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: ShownKey| key.into_key());
+        let document: JwksDocument = serde_json::from_slice(bytes).ok()?;
+        let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key: Jwk| key.into_key());
         Some(Self(keys.collect()))
     }
 
-    /// The key for a token: by name and algorithm, or the only one of the algorithm where the token names none.
+    /// The key for a token: by key id and algorithm. Without a key id, the only key with that algorithm.
     pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
         let mut fitting = self.0.iter().filter(|named| named.key.algorithm() == algorithm);
         let found = match id {
@@ -70,13 +70,13 @@ impl KeySet {
         found.map(|named| &named.key)
     }
 
-    /// Whether any key, of whatever algorithm, has this name.
-    pub(super) fn names(&self, id: &str) -> bool {
+    /// Whether a key with any algorithm has this key id.
+    pub(super) fn has_key_id(&self, id: &str) -> bool {
         self.0.iter().any(|named| named.id.as_deref() == Some(id))
     }
 }
 
-impl ShownKey {
+impl Jwk {
     fn into_key(self) -> Option<NamedKey> {
         let signs = self.purpose.as_deref().is_none_or(|purpose| purpose == "sig");
         let verifies = self.key_ops.as_ref().is_none_or(|uses| uses.iter().any(|one| one == "verify"));
@@ -102,7 +102,7 @@ fn point(x: &str, y: &str) -> Option<Vec<u8>> {
     Some(point)
 }
 
-/// A number without leading zeros.
+/// A big-endian number without leading zeros.
 fn number(text: &str) -> Option<Vec<u8>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let start = bytes.iter().position(|byte| *byte != 0)?;

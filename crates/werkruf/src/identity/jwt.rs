@@ -1,7 +1,7 @@
-//! A JSON Web Token taken apart, and the check of its signature. Pure: nothing here asks a clock or the network.
+//! Parses a JSON Web Token and checks its signature. No I/O and no clock.
 //!
-//! Invariant: the algorithm is a property of the key. A token only says which one it wants, and is refused when
-//! that is not the key's; so an HMAC over a public key, or `none`, opens nothing.
+//! Invariant: the algorithm is a property of the key. A token whose header names another algorithm is rejected, so a token signed
+//! with HMAC over a public key, or with `none`, is never valid.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,19 +9,19 @@ use ring::{hmac, signature};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Longer credentials are not looked at.
-const LONGEST: usize = 16 * 1024;
+/// Longer tokens are rejected without parsing.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// Why a token opens nothing.
+/// Why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFault {
-    /// The token is no good; the sentence says why and holds nothing of it.
+    /// The token is invalid. The sentence says why and contains nothing from the token.
     Refused(&'static str),
-    /// The issuer's keys cannot be read right now, so nobody can say.
+    /// The issuer's keys cannot be read, so the token cannot be checked.
     KeysUnavailable,
 }
 
-/// The ways to sign that are understood.
+/// The supported signature algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Hs256,
@@ -30,7 +30,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// As headers and keys spell it.
+    /// Parses the name of an algorithm.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "HS256" => Some(Self::Hs256),
@@ -46,12 +46,12 @@ struct Header {
     alg: String,
     #[serde(default)]
     kid: Option<String>,
-    /// Extensions that must be understood. None are.
+    /// Extensions that must be supported. None are.
     #[serde(default)]
     crit: Option<Value>,
 }
 
-/// A token taken apart. Nothing it says is true before [`Token::is_signed_by`].
+/// A parsed token. Its claims must not be trusted before [`Token::is_signed_by`] returned true.
 #[derive(Debug)]
 pub(super) struct Token<'a> {
     pub(super) algorithm: Algorithm,
@@ -61,16 +61,16 @@ pub(super) struct Token<'a> {
     signature: Vec<u8>,
 }
 
-/// Whether this credential is meant as a token: three parts, the first a JSON object.
+/// Whether a credential looks like a token: three parts, the first of them a JSON object.
 pub(super) fn looks_like_token(credential: &str) -> bool {
     credential.starts_with("ey") && credential.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl<'a> Token<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     pub(super) fn parse(text: &'a str) -> Result<Self, TokenFault> {
-        const BROKEN: TokenFault = TokenFault::Refused("it is no JSON Web Token");
-        if text.len() > LONGEST {
+        const BROKEN: TokenFault = TokenFault::Refused("it is not a JSON Web Token");
+        if text.len() > MAX_TOKEN_BYTES {
             return Err(TokenFault::Refused("it is too long"));
         }
         let (signed, signature) = text.rsplit_once('.').ok_or(BROKEN)?;
@@ -79,13 +79,13 @@ impl<'a> Token<'a> {
         let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| BROKEN)?;
         let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| BROKEN)?;
         if header.crit.is_some() {
-            return Err(TokenFault::Refused("it asks for an extension that is not known here"));
+            return Err(TokenFault::Refused("it needs an extension that is not supported"));
         }
         let algorithm = Algorithm::parse(&header.alg).ok_or(TokenFault::Refused("its algorithm is not one of HS256, RS256, ES256"))?;
         Ok(Self { algorithm, key_id: header.kid, claims, signed: signed.as_bytes(), signature: bytes(signature)? })
     }
 
-    /// Whether this key, with its own algorithm, made the signature.
+    /// Whether the signature was made with this key and its algorithm.
     pub(super) fn is_signed_by(&self, key: &Key) -> bool {
         if key.algorithm() != self.algorithm {
             return false;
@@ -104,7 +104,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// A key, with the one algorithm it is for.
+/// A key. Each kind of key has exactly one algorithm.
 #[derive(Debug, Clone)]
 pub(super) enum Key {
     Secret(hmac::Key),
@@ -119,7 +119,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The shared secret of HS256.
+    /// A key of HS256.
     pub(super) fn secret(secret: &str) -> Self {
         Self::Secret(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()))
     }

@@ -1,8 +1,7 @@
-//! The keys of an issuer, read over HTTP and kept.
+//! The keys of an issuer, fetched over HTTP and cached.
 //!
-//! Invariants: one fetch at a time; an unknown key id causes at most one fetch per cool-down, whoever sends it; keys
-//! that were read stay in use for a day while the issuer does not answer. A fetch notes that it began before it
-//! waits, so clients that hang up cannot cause more of them.
+//! Invariants: one fetch at a time; unknown key ids cause at most one fetch per cool-down; cached keys stay usable for a day while
+//! the issuer does not answer. A fetch records its start before it waits, so requests that disconnect cannot cause more fetches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,20 +12,20 @@ use werkruf_contract::Clock;
 use super::jwks::KeySet;
 use super::jwt::{Algorithm, Key, TokenFault};
 
-/// Read again after this long, so that a key the issuer took back goes out of use.
+/// Keys are fetched again after this time, so that a revoked key is dropped.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
-/// Older keys are not believed, however long the issuer is away.
+/// Older keys are not used, even if the issuer does not answer.
 const USABLE: SignedDuration = SignedDuration::from_hours(24);
-/// Between two fetches that an unknown key id causes.
+/// The least time between two fetches caused by unknown key ids.
 const COOL_DOWN: SignedDuration = SignedDuration::from_secs(10);
-/// After a fetch that failed.
+/// The least time between a failed fetch and the next one.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// While somebody else fetches, or just failed to: what is at hand is used.
-const FETCHING: SignedDuration = SignedDuration::from_secs(10);
-const MOST_BYTES: usize = 512 * 1024;
+/// For this long after the start of a fetch that has not succeeded, the cached keys are used without waiting.
+const FETCH_GRACE: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BYTES: usize = 512 * 1024;
 
-/// Where the keys come from, and what is known of them.
+/// The cached keys of one issuer.
 pub(super) struct KeyCache {
     url: String,
     client: reqwest::Client,
@@ -38,9 +37,9 @@ pub(super) struct KeyCache {
 #[derive(Default, Clone)]
 struct State {
     keys: Arc<KeySet>,
-    /// When these keys were read; `None` before the first time.
+    /// When the keys were fetched; `None` before the first fetch.
     read_at: Option<Timestamp>,
-    /// When a fetch last failed, or began and was not heard of again.
+    /// When the last fetch started that has not succeeded.
     failed_at: Option<Timestamp>,
     /// When an unknown key id last caused a fetch.
     missed_at: Option<Timestamp>,
@@ -61,7 +60,7 @@ fn within(since: Option<Timestamp>, span: SignedDuration, now: Timestamp) -> boo
 }
 
 impl KeyCache {
-    /// Nothing is read before the first token comes.
+    /// Creates an empty cache. The first token causes the first fetch.
     pub(super) fn new(url: String, client: reqwest::Client, clock: Clock) -> Self {
         Self { url, client, clock, state: Mutex::default(), fetching: tokio::sync::Mutex::default() }
     }
@@ -74,18 +73,18 @@ impl KeyCache {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The key a token asks for; `None` when the issuer has no such key.
+    /// The key for a token; `None` if the issuer has no such key.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<Option<Key>, TokenFault> {
-        let seen = self.state();
-        if let Some(key) = seen.keys.find(id, algorithm) {
+        let before = self.state();
+        if let Some(key) = before.keys.find(id, algorithm) {
             let now = self.clock.now();
-            let enough = seen.is_younger(FRESH, now) || within(seen.failed_at, FETCHING, now);
-            if enough && seen.is_younger(USABLE, now) {
+            let enough = before.is_younger(FRESH, now) || within(before.failed_at, FETCH_GRACE, now);
+            if enough && before.is_younger(USABLE, now) {
                 return Ok(Some(key.clone()));
             }
         }
-        let _turn = self.fetching.lock().await;
-        if self.state().read_at == seen.read_at && self.may_fetch() {
+        let _guard = self.fetching.lock().await;
+        if self.state().read_at == before.read_at && self.may_fetch() {
             self.fetch().await;
         }
         let state = self.state();
@@ -95,12 +94,12 @@ impl KeyCache {
         Ok(state.keys.find(id, algorithm).cloned())
     }
 
-    /// Whether a key of any kind has this name, as far as is known without asking.
-    pub(super) fn names(&self, id: &str) -> bool {
-        self.state().keys.names(id)
+    /// Whether a cached key with any algorithm has this key id.
+    pub(super) fn has_key_id(&self, id: &str) -> bool {
+        self.state().keys.has_key_id(id)
     }
 
-    /// Notes why it is done, so that the next one has to wait.
+    /// Whether a fetch is allowed now. Records the fetch, so that the next one has to wait.
     fn may_fetch(&self) -> bool {
         let (state, now) = (self.state(), self.clock.now());
         if within(state.failed_at, RETRY, now) {
@@ -126,23 +125,23 @@ impl KeyCache {
                     state.failed_at = None;
                 });
             }
-            Err(reason) => tracing::error!(url = self.url, reason, "the keys that sign tokens cannot be read"),
+            Err(reason) => tracing::error!(url = self.url, reason, "the keys of a token issuer cannot be fetched"),
         }
     }
 
     async fn read(&self) -> Result<KeySet, String> {
-        let asked = self.client.get(&self.url).timeout(FETCH_TIMEOUT).send().await;
-        let mut response = asked.map_err(|error| error.to_string())?;
+        let sent = self.client.get(&self.url).timeout(FETCH_TIMEOUT).send().await;
+        let mut response = sent.map_err(|error| error.to_string())?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(format!("the answer was {}", response.status()));
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
             body.extend_from_slice(&chunk);
-            if body.len() > MOST_BYTES {
-                return Err(format!("the answer is longer than {MOST_BYTES} bytes"));
+            if body.len() > MAX_BYTES {
+                return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
             }
         }
-        KeySet::parse(&body).ok_or_else(|| "the answer is no key set".to_owned())
+        KeySet::parse(&body).ok_or_else(|| "the answer is not a key set".to_owned())
     }
 }

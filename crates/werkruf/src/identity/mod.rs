@@ -1,8 +1,7 @@
-//! Who a request is, from its headers alone.
+//! Identifies the caller of a request from its headers. The body has no influence.
 //!
-//! The operator (admin key or local token) may be anybody in any tenant; an API key stays inside its tenant
-//! and is its user, or with scope `act_as` whom it names; a token is the person its issuer signed for. Nothing in a
-//! body ever decides this.
+//! The operator (admin key or local token) may act for any user in any tenant. An API key acts inside its tenant, for its own user
+//! or, with scope `act_as`, for the user that the request names. A token acts for the user that its issuer signed it for.
 
 mod claims;
 mod jwks;
@@ -27,36 +26,36 @@ use crate::config::UnknownUsers;
 pub use secret::new_secret;
 pub use tokens::Tokens;
 
-use claims::{EXPIRED, TokenPerson};
+use claims::{EXPIRED, TokenUser};
 use jwt::TokenFault;
 use secret::KEY_PREFIX;
 
 const DEFAULT_TENANT: &str = "demo";
 
-/// Who a request is.
+/// The identity of a caller.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub tenant_id: Uuid,
     pub scopes: Scopes,
-    /// Whether this is the operator and no key or token.
+    /// Whether the caller is the operator, not an API key or a token.
     pub operator: bool,
-    /// The API key, where one was shown.
+    /// The id of the API key, if one was used.
     pub key_id: Option<Uuid>,
-    /// `None` where nobody is named; then only what belongs to no person is open.
+    /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
     pub principal: Option<Arc<Principal>>,
 }
 
-/// Whose rows a request may see.
+/// The users whose rows a request may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
-    /// Everything in the tenant.
+pub enum Visibility {
+    /// All rows of the tenant.
     All,
-    /// What belongs to this user.
+    /// Only the rows of this user.
     Own(String),
 }
 
-impl Sight {
-    /// Whether rows of this user may be seen.
+impl Visibility {
+    /// Whether rows of this user are visible.
     pub fn covers(&self, user_id: &str) -> bool {
         match self {
             Self::All => true,
@@ -66,39 +65,39 @@ impl Sight {
 }
 
 impl Identity {
-    /// Whether this is the operator and no key or token.
+    /// Whether the caller is the operator, not an API key or a token.
     pub const fn is_operator(&self) -> bool {
         self.operator
     }
 
-    /// The person, for work that needs one.
+    /// The user as a caller of the runtime, or 403 if the request names no user.
     pub fn caller(&self) -> Result<Caller, ApiError> {
         let principal = self.principal.clone().ok_or_else(user_required)?;
         Ok(Caller { principal, key_id: self.key_id, admin: self.scopes.admin })
     }
 
-    /// Whose rows may be seen.
-    pub fn sight(&self) -> Result<Sight, ApiError> {
+    /// The users whose rows the caller may see.
+    pub fn visibility(&self) -> Result<Visibility, ApiError> {
         if self.scopes.admin {
-            return Ok(Sight::All);
+            return Ok(Visibility::All);
         }
-        self.principal.as_ref().map(|person| Sight::Own(person.user_id.clone())).ok_or_else(user_required)
+        self.principal.as_ref().map(|user| Visibility::Own(user.user_id.clone())).ok_or_else(user_required)
     }
 }
 
-/// 403: a person must be named.
+/// 403: the request must name a user.
 pub fn user_required() -> ApiError {
     ApiError::forbidden(
         "user_required",
-        "This needs a person: use a key that belongs to a user, or send X-User-Id with the operator's key or scope act_as.",
+        "This needs a user: use a key that belongs to a user, or send X-User-Id with the operator's key or scope act_as.",
     )
 }
 
-/// Reads the headers of a request.
+/// Identifies the caller from the headers of a request.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
     if jwt::looks_like_token(credential) && !is_operator(app, credential) {
-        return bearer_of_token(app, headers, credential).await;
+        return identify_token_bearer(app, headers, credential).await;
     }
     let (tenant_id, scopes, key) = if is_operator(app, credential) {
         let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
@@ -125,24 +124,24 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         }
     };
     let principal = match user_id {
-        Some(user_id) => Some(person(app, tenant_id, user_id).await?),
+        Some(user_id) => Some(user_principal(app, tenant_id, user_id).await?),
         None => None,
     };
     Ok(Identity { tenant_id, scopes, operator: key.is_none(), key_id: key.map(|key| key.id), principal })
 }
 
-/// The scopes of a person who signed in elsewhere.
+/// The scopes of a user who authenticates with a token.
 const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false };
 
-/// Who a token's bearer is. Tenant and person come from the token; headers may only say the same.
-async fn bearer_of_token(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
+/// Identifies the bearer of a token. Tenant and user come from the token; headers must not contradict it.
+async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
     if app.tokens.is_empty() {
         return Err(ApiError::unauthorized(
             "No issuer of tokens is trusted here; the operator sets SUPABASE_URL, SUPABASE_JWT_SECRET or [auth.jwt].",
         ));
     }
-    let (said, issuer) = app.tokens.admit(credential).await.map_err(refused_token)?;
-    let name = said.tenant.as_deref().unwrap_or(&issuer.tenant);
+    let (token, issuer) = app.tokens.verify(credential).await.map_err(refused_token)?;
+    let name = token.tenant.as_deref().unwrap_or(&issuer.tenant);
     let tenant = app.people().tenant(name.to_owned()).await?;
     let tenant_id = tenant.ok_or_else(|| ApiError::forbidden("unknown_tenant", "The tenant this token names does not exist here."))?.id;
     if let Some(name) = text(headers, "x-tenant-id")?
@@ -150,12 +149,12 @@ async fn bearer_of_token(app: &App, headers: &HeaderMap, credential: &str) -> Re
     {
         return Err(unknown_tenant());
     }
-    let principal = token_person(app, tenant_id, &said).await?;
+    let principal = principal_of_token(app, tenant_id, &token).await?;
     if let Some(named) = text(headers, "x-user-id")?
         && named != principal.user_id
-        && named.strip_prefix("ext:") != Some(&said.subject)
+        && named.strip_prefix("ext:") != Some(&token.subject)
     {
-        return Err(ApiError::forbidden("forbidden", "A token acts for nobody but its bearer; leave X-User-Id out."));
+        return Err(ApiError::forbidden("forbidden", "A token acts only for its bearer; leave X-User-Id out."));
     }
     Ok(Identity { tenant_id, scopes: TOKEN_SCOPES, operator: false, key_id: None, principal: Some(principal) })
 }
@@ -172,55 +171,55 @@ fn refused_token(fault: TokenFault) -> ApiError {
     }
 }
 
-/// The person behind a token's subject, with the roles it names noted before they count.
-async fn token_person(app: &App, tenant_id: Uuid, said: &TokenPerson) -> Result<Arc<Principal>, ApiError> {
-    let known = app.people().user_by_external_id(tenant_id, said.subject.clone()).await?;
+/// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
+async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser) -> Result<Arc<Principal>, ApiError> {
+    let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
     let user = match known {
         Some(user) => user,
-        None => guest(app, tenant_id, None, Some(said.subject.clone())).await?,
+        None => guest(app, tenant_id, None, Some(token.subject.clone())).await?,
     };
-    let noted = match (&user.token_roles, &said.roles) {
-        (Some(held), Some(said)) => held.covers(said),
-        (held, said) => held.is_none() && said.is_none(),
+    let up_to_date = match (&user.token_roles, &token.roles) {
+        (Some(stored), Some(named)) => stored.covers(named),
+        (stored, named) => stored.is_none() && named.is_none(),
     };
-    if !noted {
-        app.people().hold_token_roles(tenant_id, user.id, said.roles.clone()).await?;
+    if !up_to_date {
+        app.people().hold_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
-    // Fetching keys takes time. A token that ended meanwhile would open what the roles given here open.
-    if app.clock.now() >= said.until {
+    // Fetching keys takes time. A token that expired meanwhile would get the rights of the stored roles.
+    if app.clock.now() >= token.until {
         return Err(refused_token(EXPIRED));
     }
     Ok(principal)
 }
 
-/// What a client shows: `Authorization: Bearer`, else `apikey`.
+/// The credential of a request: `Authorization: Bearer`, else `apikey`.
 fn credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let bearer = text(headers, "authorization")?.map(|value| {
         let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
         if scheme.eq_ignore_ascii_case("bearer") { rest.trim() } else { "" }
     });
-    let shown = match bearer {
+    let credential = match bearer {
         Some(bearer) => Some(bearer),
         None => text(headers, "apikey")?,
     };
-    shown
-        .filter(|shown| !shown.is_empty())
+    credential
+        .filter(|credential| !credential.is_empty())
         .ok_or_else(|| ApiError::unauthorized("Send a key: `Authorization: Bearer <key>`. `werkruf keys create` makes one."))
 }
 
-fn is_operator(app: &App, shown: &str) -> bool {
-    let same = |secret: &str| bool::from(secret.as_bytes().ct_eq(shown.as_bytes()));
+fn is_operator(app: &App, credential: &str) -> bool {
+    let same = |secret: &str| bool::from(secret.as_bytes().ct_eq(credential.as_bytes()));
     let admin = app.config.admin_key.as_ref().is_some_and(|key| same(key.expose_secret()));
     admin | same(app.operator_token.expose_secret())
 }
 
-async fn find_key(app: &App, shown: &str) -> Result<KeyRow, ApiError> {
+async fn find_key(app: &App, credential: &str) -> Result<KeyRow, ApiError> {
     let refused = || ApiError::unauthorized("This key is unknown, deleted or expired.");
-    if !shown.starts_with(KEY_PREFIX) {
+    if !credential.starts_with(KEY_PREFIX) {
         return Err(refused());
     }
-    let key = app.people().key_by_digest(KeyDigest::of(shown)).await?.ok_or_else(refused)?;
+    let key = app.people().key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
     match key.expires_at {
         Some(end) if end <= app.clock.now() => Err(refused()),
         Some(_) | None => Ok(key),
@@ -236,8 +235,8 @@ fn unknown_tenant() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; X-Tenant-Id takes a slug or an id.")
 }
 
-/// The person behind `3` or `ext:<external id>`, made as a guest where the house allows it.
-async fn person(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
+/// The user with the id `3` or `ext:<external id>`. An unknown user becomes a guest if the configuration allows it.
+async fn user_principal(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
         Some(external) => app.people().user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),
@@ -256,7 +255,7 @@ fn unknown_user() -> ApiError {
     ApiError::forbidden("unknown_user", "There is no such user in this tenant.")
 }
 
-/// Makes a guest of somebody unknown, where the house allows it.
+/// Creates a guest for an unknown user, if the configuration allows it.
 async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option<String>) -> Result<UserRow, ApiError> {
     match app.config.auth.unknown_users {
         UnknownUsers::Refuse => Err(unknown_user()),
@@ -273,7 +272,7 @@ async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option
     }
 }
 
-/// A header as trimmed text; an empty one counts as absent.
+/// A header as trimmed text; `None` if it is missing or empty.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let value = value.to_str().map_err(|_| ApiError::invalid(format!("The header {name} must be plain ASCII.")))?.trim();
@@ -287,7 +286,7 @@ mod tests {
     use super::credential;
 
     #[test]
-    fn the_bearer_wins_over_the_apikey() {
+    fn authorization_takes_precedence_over_apikey() {
         let mut headers = HeaderMap::new();
         assert!(credential(&headers).is_err());
         headers.insert("apikey", HeaderValue::from_static("one"));
@@ -295,6 +294,6 @@ mod tests {
         headers.insert("authorization", HeaderValue::from_static("bearer  two "));
         assert_eq!(credential(&headers).ok(), Some("two"));
         headers.insert("authorization", HeaderValue::from_static("Basic abc"));
-        assert!(credential(&headers).is_err(), "a wrong scheme is no reason to look elsewhere");
+        assert!(credential(&headers).is_err(), "a wrong scheme does not fall back to apikey");
     }
 }

@@ -1,10 +1,10 @@
-//! What an API key looks like.
+//! The format of API keys.
 
-/// How every API key begins.
+/// The prefix of every API key.
 pub(super) const KEY_PREFIX: &str = "wk_";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A key as it is shown once: `wk_` and 43 URL-safe characters of base64 over 256 random bits.
+/// Encodes 256 random bits as an API key: `wk_` and 43 characters of URL-safe base64.
 pub fn new_secret(random: [u8; 32]) -> String {
     let mut secret = String::with_capacity(KEY_PREFIX.len() + 43);
     secret.push_str(KEY_PREFIX);

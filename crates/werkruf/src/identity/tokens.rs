@@ -1,32 +1,32 @@
-//! Tokens of the issuers this house trusts: from the bearer to the person it stands for.
+//! Verifies the tokens of trusted issuers.
 //!
-//! Claims are checked before the signature, because a claim that is refused costs nothing, while a key may have to be fetched.
+//! Claims are checked before the signature, because checking a claim is cheap, while the signature may need a key that must be fetched.
 
 use secrecy::ExposeSecret;
 use werkruf_contract::Clock;
 
-use super::claims::{self, TokenPerson};
+use super::claims::{self, TokenUser};
 use super::jwt::{Algorithm, Key, Token, TokenFault};
 use super::key_cache::KeyCache;
 use crate::config::TokenIssuer;
 
-struct Trusted {
+struct TrustedIssuer {
     issuer: TokenIssuer,
     secret: Option<Key>,
     keys: Option<KeyCache>,
 }
 
-/// The issuers whose tokens open the doors.
+/// The trusted token issuers.
 pub struct Tokens {
-    trusted: Vec<Trusted>,
+    trusted: Vec<TrustedIssuer>,
     clock: Clock,
     guest_role: String,
 }
 
 impl Tokens {
-    /// Asks nobody anything; keys are read when the first token needs one.
+    /// Keeps the configured issuers. Keys are fetched when the first token needs one.
     pub fn new(issuers: &[TokenIssuer], guest_role: &str, client: &reqwest::Client, clock: &Clock) -> Self {
-        let trust = |issuer: &TokenIssuer| Trusted {
+        let trust = |issuer: &TokenIssuer| TrustedIssuer {
             issuer: issuer.clone(),
             secret: issuer.secret.as_ref().map(|secret| Key::secret(secret.expose_secret())),
             keys: issuer.jwks_url.clone().map(|url| KeyCache::new(url, client.clone(), clock.clone())),
@@ -34,13 +34,13 @@ impl Tokens {
         Self { trusted: issuers.iter().map(trust).collect(), clock: clock.clone(), guest_role: guest_role.to_owned() }
     }
 
-    /// Whether any issuer is trusted.
+    /// Whether no issuer is trusted.
     pub fn is_empty(&self) -> bool {
         self.trusted.is_empty()
     }
 
-    /// Who the bearer of this token is.
-    pub(super) async fn admit(&self, text: &str) -> Result<(TokenPerson, &TokenIssuer), TokenFault> {
+    /// Verifies a token; returns its user and its issuer.
+    pub(super) async fn verify(&self, text: &str) -> Result<(TokenUser, &TokenIssuer), TokenFault> {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
         let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
@@ -49,19 +49,19 @@ impl Tokens {
         if !token.is_signed_by(&key) {
             return Err(TokenFault::Refused("its signature is wrong"));
         }
-        Ok((claims::person(&trusted.issuer, &token.claims, &self.guest_role)?, &trusted.issuer))
+        Ok((claims::token_user(&trusted.issuer, &token.claims, &self.guest_role)?, &trusted.issuer))
     }
 }
 
-impl Trusted {
+impl TrustedIssuer {
     async fn key(&self, token: &Token<'_>) -> Result<Key, TokenFault> {
         const NO_KEY: TokenFault = TokenFault::Refused("no key of its issuer fits it");
         let id = token.key_id.as_deref();
         match token.algorithm {
             Algorithm::Hs256 => {
-                // The name of a public key with the algorithm of a secret: somebody mixes them up on purpose.
-                let mixed = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.names(id)));
-                self.secret.clone().filter(|_| !mixed).ok_or(NO_KEY)
+                // HS256 with the key id of a public key is an attack: the public key would be used as the secret.
+                let confused = id.is_some_and(|id| self.keys.as_ref().is_some_and(|keys| keys.has_key_id(id)));
+                self.secret.clone().filter(|_| !confused).ok_or(NO_KEY)
             }
             Algorithm::Rs256 | Algorithm::Es256 => match &self.keys {
                 Some(keys) => keys.find(id, token.algorithm).await?.ok_or(NO_KEY),

@@ -1,4 +1,4 @@
-//! Tokens made here, against keys made here, and the shared vectors where they lie beside the project.
+//! Tests with generated tokens and keys, and with the shared test vectors if they exist next to the project.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::identity::jwt::TokenFault;
 
 const SECRET: &str = "a-secret-of-the-tests-with-enough-characters";
 const SUBJECT: &str = "0b6e4f2c-58d1-4c1e-9d1f-3f6a5b7c8d9e";
-/// A key that was thrown away after it had signed the token below, which is good until 2100.
+/// The public part of a discarded key. The key signed the token below, which is valid until 2100.
 const RSA_MODULUS: &str = "oOZDLeptJIwU7pdsDTJia0nAESKPpfvIgQ-28yFxwGR8fyzTOcZ7YoLK_BGxgk5w3kletEwwix7ACJjbfS9CeVNPCm2uXzTGI5pkg8VPCwnxzu1gfK8py0TYVoi7B_RpgGVx06aw9LfDCPONR3W0F3s3iN4r2YRtgcOAMVIaG7LdJfothm0ioT0xt_FGmLQexNbtXTNNgqYiFydeWywmGxIZ7vG-4ufTJlln5I_fTcMCGtNeR4XJtDv_b402Hur6zdHvm8hpcu5G_x2U-fTs01aiQ5wAOgy7UwuGK-559WUAXLXRppMeNHgd1RX3rbeXq0Vy-cRDNBTB_g4PugPgJw";
 const RSA_TOKEN: &str = concat!(
     "eyJhbGciOiJSUzI1NiIsImtpZCI6InIxIn0.eyJpc3MiOiJodHRwczovL3Byb2plY3QuZXhhbXBsZS9hdXRoL3YxIiwiYXVkIjoiYXV0aGVudGljYXRlZCIsInN1YiI6IjBiNmU0ZjJjLTU4ZDEtNGMxZS05ZDFmLTNmNmE1YjdjOGQ5ZSIsInJvbGUiOiJhdXRoZW50aWNhdGVkIiwiZXhwIjo0MTAyNDQ0ODAwfQ.",
@@ -69,7 +69,7 @@ fn secret_token(claims: &Value) -> String {
     hs256(&json!({"alg": "HS256", "typ": "JWT"}), claims, SECRET.as_bytes())
 }
 
-/// A signing key of a made-up issuer.
+/// A signing key of a test issuer.
 struct Curve {
     id: &'static str,
     pair: EcdsaKeyPair,
@@ -83,7 +83,7 @@ impl Curve {
         Self { id, pair }
     }
 
-    fn shown(&self) -> Value {
+    fn jwk(&self) -> Value {
         let point = self.pair.public_key().as_ref();
         json!({"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "key_ops": ["verify"], "kid": self.id,
             "x": part(&point[1..33]), "y": part(&point[33..])})
@@ -100,34 +100,34 @@ impl Curve {
     }
 }
 
-fn rsa_shown() -> Value {
+fn rsa_jwk() -> Value {
     json!({"kty": "RSA", "kid": "r1", "n": RSA_MODULUS, "e": "AQAB"})
 }
 
-/// The RSA token with another header. Its signature fits the first one only.
+/// The RSA token with another header. Its signature is valid only for the original header.
 fn rsa_token(algorithm: &str) -> String {
     let (_, rest) = RSA_TOKEN.split_once('.').unwrap();
     format!("{}.{rest}", part(format!(r#"{{"alg":"{algorithm}","kid":"r1"}}"#)))
 }
 
-/// Shows keys, and counts who looks.
+/// A test server that publishes keys and counts the fetches.
 struct Issuer {
     url: String,
-    shown: watch::Sender<Option<Value>>,
-    asked: Arc<AtomicUsize>,
+    published: watch::Sender<Option<Value>>,
+    fetches: Arc<AtomicUsize>,
     _tasks: tokio_util::task::TaskTracker,
 }
 
 impl Issuer {
-    async fn show(keys: Value) -> Self {
-        let (shown, seen) = watch::channel(Some(keys));
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+    async fn start(keys: Value) -> Self {
+        let (published, receiver) = watch::channel(Some(keys));
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&fetches);
         let answer = move || {
             count.fetch_add(1, Ordering::SeqCst);
-            let now = seen.borrow().clone();
+            let now = receiver.borrow().clone();
             async move {
-                // Long enough for a second request to come while the first is under way.
+                // Lets a second request arrive while the first is in flight.
                 tokio::task::yield_now().await;
                 now.map(|keys| json!({"keys": keys}).to_string()).ok_or(http::StatusCode::BAD_GATEWAY)
             }
@@ -136,11 +136,11 @@ impl Issuer {
         let url = format!("http://{}/jwks", listener.local_addr().unwrap());
         let tasks = tokio_util::task::TaskTracker::new();
         tasks.spawn(async move { axum::serve(listener, Router::new().route("/jwks", get(answer))).await });
-        Self { url, shown, asked, _tasks: tasks }
+        Self { url, published, fetches, _tasks: tasks }
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::SeqCst)
     }
 }
 
@@ -157,16 +157,16 @@ fn supabase(secret: Option<&str>, jwks_url: Option<&str>) -> TokenIssuer {
     }
 }
 
-fn trusting(issuers: &[TokenIssuer], clock: &Clock) -> Tokens {
+fn tokens_of(issuers: &[TokenIssuer], clock: &Clock) -> Tokens {
     Tokens::new(issuers, "guest", &http_client(&HttpLimits::default()).unwrap(), clock)
 }
 
-fn by_secret() -> Tokens {
-    trusting(&[supabase(Some(SECRET), None)], &Clock::system(0))
+fn tokens_with_secret() -> Tokens {
+    tokens_of(&[supabase(Some(SECRET), None)], &Clock::system(0))
 }
 
-async fn reason(tokens: &Tokens, token: &str) -> &'static str {
-    match tokens.admit(token).await {
+async fn rejection(tokens: &Tokens, token: &str) -> &'static str {
+    match tokens.verify(token).await {
         Ok(_) => "",
         Err(TokenFault::Refused(reason)) => reason,
         Err(TokenFault::KeysUnavailable) => "unavailable",
@@ -174,55 +174,55 @@ async fn reason(tokens: &Tokens, token: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_good_token_is_the_person_its_issuer_wrote_down() {
-    let tokens = by_secret();
-    let said = with("exp", json!(4_102_444_800_i64));
+async fn a_valid_token_names_its_user_tenant_and_roles() {
+    let tokens = tokens_with_secret();
+    let custom_claims = with("exp", json!(4_102_444_800_i64));
     let until = Timestamp::from_second(4_102_444_830).unwrap();
-    let (person, _) = tokens.admit(&secret_token(&said)).await.unwrap();
-    assert_eq!((person.subject.as_str(), person.tenant.as_deref()), (SUBJECT, Some("acme")));
-    assert_eq!(person.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
-    assert_eq!(person.until, until, "its roles count as long as it is taken");
+    let (user, _) = tokens.verify(&secret_token(&custom_claims)).await.unwrap();
+    assert_eq!((user.subject.as_str(), user.tenant.as_deref()), (SUBJECT, Some("acme")));
+    assert_eq!(user.roles, Some(TokenRoles { names: vec!["editor".to_owned()], only: false, until }), "never from user_metadata");
+    assert_eq!(user.until, until, "its roles are valid as long as the token is accepted");
     let several = with("app_metadata/roles", json!(["lead", "editor", "lead", 3]));
-    let (person, _) = tokens.admit(&secret_token(&several)).await.unwrap();
-    assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
+    let (user, _) = tokens.verify(&secret_token(&several)).await.unwrap();
+    assert_eq!(user.roles.unwrap().names, ["editor", "lead"]);
     let bare = with("app_metadata", json!({}));
-    let (person, _) = tokens.admit(&secret_token(&bare)).await.unwrap();
-    assert_eq!((person.tenant, person.roles), (None, None));
+    let (user, _) = tokens.verify(&secret_token(&bare)).await.unwrap();
+    assert_eq!((user.tenant, user.roles), (None, None));
     let mut anonymous = with("is_anonymous", json!(true));
     anonymous["app_metadata"]["roles"] = json!(["admin"]);
-    let (person, _) = tokens.admit(&secret_token(&anonymous)).await.unwrap();
-    let roles = person.roles.unwrap();
+    let (user, _) = tokens.verify(&secret_token(&anonymous)).await.unwrap();
+    let roles = user.roles.unwrap();
     assert_eq!((roles.names, roles.only), (vec!["guest".to_owned()], true));
 }
 
 #[tokio::test]
-async fn a_claim_that_says_nothing_is_not_one_that_is_missing() {
-    let tokens = by_secret();
+async fn an_empty_or_wrong_claim_is_not_a_missing_one() {
+    let tokens = tokens_with_secret();
     for empty in [json!([]), json!(""), json!(" , "), json!([3])] {
-        let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
-        let roles = person.roles.unwrap();
+        let (user, _) = tokens.verify(&secret_token(&with("app_metadata/roles", empty.clone()))).await.unwrap();
+        let roles = user.roles.unwrap();
         assert_eq!((roles.names, roles.only), (Vec::new(), true), "{empty}: no roles, and not those of the next claim");
     }
-    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
-    assert_eq!(person.roles.unwrap().names, ["editor"], "null is missing");
+    let (user, _) = tokens.verify(&secret_token(&with("app_metadata/roles", json!(null)))).await.unwrap();
+    assert_eq!(user.roles.unwrap().names, ["editor"], "null is missing");
     for wrong in [json!(42), json!(true), json!({"admin": true})] {
-        assert!(reason(&tokens, &secret_token(&with("app_metadata/roles", wrong.clone()))).await.contains("roles"), "{wrong}");
+        assert!(rejection(&tokens, &secret_token(&with("app_metadata/roles", wrong.clone()))).await.contains("roles"), "{wrong}");
     }
     for wrong in [json!(42), json!(["acme"]), json!({"id": "acme"}), json!(false), json!("")] {
-        assert!(reason(&tokens, &secret_token(&with("app_metadata/tenant_id", wrong.clone()))).await.contains("tenant"), "{wrong}");
+        assert!(rejection(&tokens, &secret_token(&with("app_metadata/tenant_id", wrong.clone()))).await.contains("tenant"), "{wrong}");
     }
-    let (person, _) = tokens.admit(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
-    assert_eq!(person.tenant, None);
-    let (person, _) = tokens.admit(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
-    assert_eq!(person.until, Timestamp::MAX);
-    assert!(reason(&tokens, &secret_token(&with("exp", json!(-1e300)))).await.contains("expired"));
+    let (user, _) = tokens.verify(&secret_token(&with("app_metadata/tenant_id", json!(null)))).await.unwrap();
+    assert_eq!(user.tenant, None);
+    let (user, _) = tokens.verify(&secret_token(&with("exp", json!(1e300)))).await.unwrap();
+    assert_eq!(user.until, Timestamp::MAX);
+    assert!(rejection(&tokens, &secret_token(&with("exp", json!(-1e300)))).await.contains("expired"));
 }
 
 #[tokio::test]
 async fn every_claim_is_checked() {
-    let tokens = by_secret();
+    let tokens = tokens_with_secret();
     let now = Clock::system(0).now().as_second();
-    for (path, value, word) in [
+    for (path, value, fragment) in [
         ("exp", json!(now - 20), ""),
         ("exp", json!(now - 31), "expired"),
         ("exp", json!(null), "expiry"),
@@ -240,31 +240,31 @@ async fn every_claim_is_checked() {
         ("role", json!("service_role"), "service_role"),
         ("role", json!("supabase_admin"), "authenticated"),
         ("role", json!(null), "authenticated"),
-        ("sub", json!(null), "no person"),
-        ("sub", json!("3"), "no person"),
+        ("sub", json!(null), "no user"),
+        ("sub", json!("3"), "no user"),
     ] {
-        let said = reason(&tokens, &secret_token(&with(path, value.clone()))).await;
-        assert!(said.contains(word) && said.is_empty() == word.is_empty(), "{path} {value}: {said:?}");
+        let reason = rejection(&tokens, &secret_token(&with(path, value.clone()))).await;
+        assert!(reason.contains(fragment) && reason.is_empty() == fragment.is_empty(), "{path} {value}: {reason:?}");
     }
     let api_key = json!({"iss": "supabase", "ref": "abc", "role": "service_role", "iat": now, "exp": now + 1_000_000});
-    assert!(!reason(&tokens, &secret_token(&api_key)).await.is_empty());
+    assert!(!rejection(&tokens, &secret_token(&api_key)).await.is_empty());
 }
 
 #[tokio::test]
-async fn without_the_address_the_secret_stands_for_its_project() {
+async fn without_a_project_url_the_secret_identifies_the_issuer() {
     let mut issuer = supabase(Some(SECRET), None);
     issuer.issuer = None;
-    let tokens = trusting(&[issuer], &Clock::system(0));
-    assert_eq!(reason(&tokens, &secret_token(&claims())).await, "");
-    assert!(reason(&tokens, &secret_token(&with("iss", json!("supabase")))).await.contains("issuer"));
+    let tokens = tokens_of(&[issuer], &Clock::system(0));
+    assert_eq!(rejection(&tokens, &secret_token(&claims())).await, "");
+    assert!(rejection(&tokens, &secret_token(&with("iss", json!("supabase")))).await.contains("issuer"));
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_is_refused() {
-    let tokens = by_secret();
+async fn a_malformed_token_is_rejected() {
+    let tokens = tokens_with_secret();
     let good = secret_token(&claims());
     let (signed, signature) = good.rsplit_once('.').unwrap();
-    // Another letter, whichever it was: a signature may well begin with any.
+    // A different first letter: the signature may start with any letter.
     let other = if signature.starts_with('A') { 'B' } else { 'A' };
     let header = |header: Value| hs256(&header, &claims(), SECRET.as_bytes());
     for bad in [
@@ -283,19 +283,19 @@ async fn a_token_that_is_none_is_refused() {
         header(json!({"typ": "JWT"})),
         format!("{good}{}", "A".repeat(20_000)),
     ] {
-        assert_ne!(reason(&tokens, &bad).await, "", "{bad:.200}");
+        assert_ne!(rejection(&tokens, &bad).await, "", "{bad:.200}");
     }
 }
 
 #[tokio::test]
-async fn keys_are_read_once_and_an_algorithm_belongs_to_its_key() {
+async fn keys_are_fetched_once_and_each_key_has_one_algorithm() {
     let one = Curve::new("k1");
-    let issuer = Issuer::show(json!([{"kty": "oct", "k": "c2VjcmV0", "kid": "s1"}, one.shown(), rsa_shown(), {"kty": 5}])).await;
-    let tokens = trusting(&[supabase(Some(SECRET), Some(&issuer.url))], &Clock::system(0));
+    let issuer = Issuer::start(json!([{"kty": "oct", "k": "c2VjcmV0", "kid": "s1"}, one.jwk(), rsa_jwk(), {"kty": 5}])).await;
+    let tokens = tokens_of(&[supabase(Some(SECRET), Some(&issuer.url))], &Clock::system(0));
     for good in [one.token(), rsa_token("RS256"), secret_token(&claims()), one.sign(&json!({"alg": "ES256"}), &claims())] {
-        assert_eq!(reason(&tokens, &good).await, "");
+        assert_eq!(rejection(&tokens, &good).await, "");
     }
-    assert_eq!(issuer.asked(), 1);
+    assert_eq!(issuer.fetches(), 1);
     let point = one.pair.public_key().as_ref();
     let confused = |kid: &str, key: &[u8]| hs256(&json!({"alg": "HS256", "kid": kid}), &claims(), key);
     for bad in [
@@ -308,47 +308,47 @@ async fn keys_are_read_once_and_an_algorithm_belongs_to_its_key() {
         one.sign(&json!({"alg": "RS256", "kid": "r1"}), &claims()),
         Curve::new("k1").token(),
     ] {
-        assert_ne!(reason(&tokens, &bad).await, "", "{bad}");
+        assert_ne!(rejection(&tokens, &bad).await, "", "{bad}");
     }
-    assert_eq!(reason(&tokens, &confused("legacy", SECRET.as_bytes())).await, "", "Supabase names its old secret too");
+    assert_eq!(rejection(&tokens, &confused("legacy", SECRET.as_bytes())).await, "", "Supabase names its old secret too");
 }
 
 #[tokio::test]
-async fn a_new_key_is_found_at_once_and_unknown_ones_do_not_flood_the_issuer() {
+async fn a_new_key_is_fetched_at_once_and_unknown_key_ids_do_not_flood_the_issuer() {
     let (old, new) = (Curve::new("k1"), Curve::new("k2"));
-    let issuer = Issuer::show(json!([old.shown()])).await;
-    let tokens = trusting(&[supabase(None, Some(&issuer.url))], &Clock::system(0));
+    let issuer = Issuer::start(json!([old.jwk()])).await;
+    let tokens = tokens_of(&[supabase(None, Some(&issuer.url))], &Clock::system(0));
     let (first, second) = (old.token(), old.token());
-    let together = tokio::join!(reason(&tokens, &first), reason(&tokens, &second));
-    assert_eq!((together, issuer.asked()), (("", ""), 1), "two at once are one fetch");
-    issuer.shown.send_replace(Some(json!([new.shown()])));
-    assert_eq!(reason(&tokens, &new.token()).await, "");
-    assert_eq!(issuer.asked(), 2);
+    let together = tokio::join!(rejection(&tokens, &first), rejection(&tokens, &second));
+    assert_eq!((together, issuer.fetches()), (("", ""), 1), "two requests at the same time cause one fetch");
+    issuer.published.send_replace(Some(json!([new.jwk()])));
+    assert_eq!(rejection(&tokens, &new.token()).await, "");
+    assert_eq!(issuer.fetches(), 2);
     for _ in 0..50 {
-        assert!(reason(&tokens, &Curve::new("nope").token()).await.contains("no key"));
+        assert!(rejection(&tokens, &Curve::new("nope").token()).await.contains("no key"));
     }
-    assert!(reason(&tokens, &old.token()).await.contains("no key"), "the old key is gone");
-    assert_eq!(issuer.asked(), 2, "at most one in a cool-down");
-    assert!(reason(&tokens, &secret_token(&claims())).await.contains("no key"), "no secret is trusted");
+    assert!(rejection(&tokens, &old.token()).await.contains("no key"), "the old key is gone");
+    assert_eq!(issuer.fetches(), 2, "at most one fetch per cool-down");
+    assert!(rejection(&tokens, &secret_token(&claims())).await.contains("no key"), "no secret is trusted");
 }
 
 #[tokio::test]
-async fn an_issuer_that_does_not_answer_is_no_refusal() {
+async fn an_unreachable_issuer_does_not_make_tokens_invalid() {
     let key = Curve::new("k1");
-    let issuer = Issuer::show(json!([key.shown()])).await;
-    issuer.shown.send_replace(None);
-    let tokens = trusting(&[supabase(None, Some(&issuer.url))], &Clock::system(0));
+    let issuer = Issuer::start(json!([key.jwk()])).await;
+    issuer.published.send_replace(None);
+    let tokens = tokens_of(&[supabase(None, Some(&issuer.url))], &Clock::system(0));
     for _ in 0..10 {
-        assert_eq!(reason(&tokens, &key.token()).await, "unavailable");
+        assert_eq!(rejection(&tokens, &key.token()).await, "unavailable");
     }
-    assert_eq!(issuer.asked(), 1, "a failure is not repeated at once");
-    assert!(reason(&tokens, &key.sign(&json!({"alg": "ES256", "kid": "k1"}), &with("exp", json!(1)))).await.contains("expired"));
+    assert_eq!(issuer.fetches(), 1, "a failure is not repeated at once");
+    assert!(rejection(&tokens, &key.sign(&json!({"alg": "ES256", "kid": "k1"}), &with("exp", json!(1)))).await.contains("expired"));
 }
 
 #[tokio::test]
-async fn any_other_issuer_has_its_own_claims() {
+async fn another_issuer_uses_its_configured_claims() {
     let key = Curve::new("k1");
-    let issuer = Issuer::show(json!([key.shown()])).await;
+    let issuer = Issuer::start(json!([key.jwk()])).await;
     let other = TokenIssuer {
         kind: IssuerKind::Other,
         issuer: Some("https://login.example/".to_owned()),
@@ -357,38 +357,38 @@ async fn any_other_issuer_has_its_own_claims() {
         roles_claims: vec!["https://example.org/roles".to_owned()],
         ..supabase(None, Some(&issuer.url))
     };
-    let tokens = trusting(&[supabase(Some(SECRET), None), other], &Clock::system(0));
-    let mut said = json!({"iss": "https://login.example/", "aud": "werkruf", "sub": "auth0|7", "exp": 4_102_444_800_i64,
+    let tokens = tokens_of(&[supabase(Some(SECRET), None), other], &Clock::system(0));
+    let mut custom_claims = json!({"iss": "https://login.example/", "aud": "werkruf", "sub": "auth0|7", "exp": 4_102_444_800_i64,
         "org": {"slug": "acme"}, "https://example.org/roles": "lead, editor"});
     let sign = |claims: &Value| key.sign(&json!({"alg": "ES256", "kid": "k1"}), claims);
-    let token = sign(&said);
-    let (person, _) = tokens.admit(&token).await.unwrap();
-    assert_eq!((person.subject.as_str(), person.tenant.as_deref()), ("auth0|7", Some("acme")));
-    assert_eq!(person.roles.unwrap().names, ["editor", "lead"]);
-    said["role"] = json!("service_role");
-    assert!(reason(&tokens, &sign(&said)).await.contains("service_role"));
-    said["role"] = json!(null);
-    said["aud"] = json!("authenticated");
-    assert!(reason(&tokens, &sign(&said)).await.contains("audience"));
+    let token = sign(&custom_claims);
+    let (user, _) = tokens.verify(&token).await.unwrap();
+    assert_eq!((user.subject.as_str(), user.tenant.as_deref()), ("auth0|7", Some("acme")));
+    assert_eq!(user.roles.unwrap().names, ["editor", "lead"]);
+    custom_claims["role"] = json!("service_role");
+    assert!(rejection(&tokens, &sign(&custom_claims)).await.contains("service_role"));
+    custom_claims["role"] = json!(null);
+    custom_claims["aud"] = json!("authenticated");
+    assert!(rejection(&tokens, &sign(&custom_claims)).await.contains("audience"));
 }
 
-/// The vectors beside the project, where they lie there: their clock, their keys, their verdicts.
+/// The shared test vectors, with their own clock, keys and expected results. Skipped if the file does not exist.
 #[tokio::test]
-async fn the_shared_vectors_are_judged_as_they_say() {
+async fn the_shared_vectors_have_the_expected_results() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/apis/supabase_jwt_vectors.json");
     let Ok(text) = std::fs::read_to_string(path) else { return };
     let vectors: Value = serde_json::from_str(&text).unwrap();
     let offset = vectors["now"].as_i64().unwrap() - Clock::system(0).now().as_second();
-    let issuer = Issuer::show(vectors["jwks"]["keys"].clone()).await;
+    let issuer = Issuer::start(vectors["jwks"]["keys"].clone()).await;
     let project = TokenIssuer {
         issuer: vectors["issuer"].as_str().map(str::to_owned),
         ..supabase(vectors["hs256_secret"].as_str(), Some(&issuer.url))
     };
-    let tokens = trusting(&[project], &Clock::system(offset));
+    let tokens = tokens_of(&[project], &Clock::system(offset));
     let vectors = vectors["vectors"].as_array().unwrap();
     assert!(vectors.len() >= 14);
     for vector in vectors {
-        let said = reason(&tokens, vector["token"].as_str().unwrap()).await;
-        assert_eq!(said.is_empty(), vector["accept"].as_bool().unwrap(), "{}: {said}", vector["name"]);
+        let reason = rejection(&tokens, vector["token"].as_str().unwrap()).await;
+        assert_eq!(reason.is_empty(), vector["accept"].as_bool().unwrap(), "{}: {reason}", vector["name"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Takes connections as long as there is room, and stays calm when the system cannot give any.
+//! Accepts connections up to the limit, and retries with a pause when the system cannot give one.
 
 use std::io;
 use std::net::Shutdown;
@@ -8,14 +8,15 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::connection::Door;
-use super::roll::Roll;
+use super::connection::ConnectionServer;
+use super::registry::ConnectionRegistry;
 
-/// The pause after an error that the next attempt would meet as well, such as too many open files; doubled up to the longest.
+/// The first pause after an error that would also fail the next attempt, such as too many open files. Each further pause is doubled,
+/// up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a client hears whose address has too many connections. Written as it is: there is no request to answer yet.
+/// The response to a client whose address has too many connections. It is a constant, because no request was read yet.
 const TOO_MANY: &str = concat!(
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n",
     "content-length: 137\r\n\r\n",
@@ -23,15 +24,15 @@ const TOO_MANY: &str = concat!(
     "\"retry_after_ms\":1000}}"
 );
 
-/// Accepts until dropped.
-pub(super) async fn accept(socket: &TcpListener, roll: &Arc<Roll>, door: &Door) {
+/// Accepts connections until it is dropped.
+pub(super) async fn accept(socket: &TcpListener, registry: &Arc<ConnectionRegistry>, server: &ConnectionServer) {
     let mut pause = Pause::default();
-    while let Some(room) = roll.room().await {
+    while let Some(permit) = registry.acquire().await {
         match socket.accept().await {
             Ok((stream, client)) => {
                 pause = Pause::default();
-                match roll.enter(client, room) {
-                    Some(place) => door.open(stream, place),
+                match registry.register(client, permit) {
+                    Some(registration) => server.serve(stream, registration),
                     None => refuse(&stream),
                 }
             }
@@ -41,20 +42,20 @@ pub(super) async fn accept(socket: &TcpListener, roll: &Arc<Roll>, door: &Door) 
     }
 }
 
-/// Says why and closes. Nothing here waits: a client that is refused gets no task.
+/// Sends the error and closes. This function does not wait: a rejected client gets no task.
 fn refuse(stream: &TcpStream) {
     let _ = stream.try_write(TOO_MANY.as_bytes());
     let _ = SockRef::from(stream).shutdown(Shutdown::Write);
-    // What was sent already is taken: closing over unread bytes resets the connection, and the answer may be lost.
+    // Received bytes are read: closing a socket with unread bytes resets the connection, and the response may be lost.
     let _ = stream.try_read(&mut [0; 4096]);
 }
 
-/// The client left before it was accepted; the next one may be well.
+/// Whether the error affects only this client, which disconnected before it was accepted.
 fn only_this_client(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused)
 }
 
-/// How long to wait before the next attempt.
+/// The pause before the next attempt.
 #[derive(Default)]
 struct Pause(Option<Duration>);
 
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_refusal_is_a_whole_answer() {
+    fn the_rejection_is_a_complete_response() {
         let (head, body) = TOO_MANY.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
         let body: serde_json::Value = serde_json::from_str(body).unwrap();

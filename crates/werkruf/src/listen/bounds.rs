@@ -1,26 +1,28 @@
-//! How much a client may take, and for how long. `docs/operations.md` says the same to operators.
+//! The limits of clients. `docs/operations.md` describes them for operators.
 
 use std::time::Duration;
 
-/// The bounds of a listener. The defaults are the product's; tests make them smaller.
+/// The limits of a listener. Production uses the defaults; tests use smaller values.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// From the first byte of a request to the end of its head, and from connecting to the end of the first head.
-    /// Ten seconds carry 16 KiB over the worst mobile line; a client that needs longer is holding a place.
+    /// From the first byte of a request to the end of its head; for the first request, from the connection to the end of the head.
+    /// Ten seconds are enough for 16 KiB over a very slow mobile network; a client that needs longer only occupies a connection.
     pub head: Duration,
-    /// Between two pieces of a request's body, and in all beside a second per [`BODY_BYTES_PER_SECOND`] that came.
+    /// Between two chunks of a request's body. The whole body may take this long plus one second per [`BODY_BYTES_PER_SECOND`]
+    /// received.
     pub body: Duration,
-    /// Between two requests of one connection. Longer than the 60 s for which common proxies keep theirs, so that it is the
-    /// proxy that closes, and never the server while a request is on its way.
+    /// Between two requests of one connection. Longer than the 60 s of common proxies, so that the proxy closes first, and the server
+    /// never closes while a request is being sent.
     pub idle: Duration,
-    /// Without a single byte taken by the client while bytes wait. With the last look of the watchdog that makes 30 s at most.
+    /// The time without a byte read by the client while bytes wait to be sent. With the last sweep of the watchdog 30 s at most.
     pub stall: Duration,
-    /// Without an answer of the peer's kernel (TCP keepalive and user timeout): the machine is gone, or the way to it. The kernel
-    /// also counts a closed window, so it backs the watchdog up; a bound of its own, so that each can be tested alone.
+    /// The time without an answer of the peer's kernel (TCP keepalive and user timeout): the machine or the network is down. The kernel
+    /// also counts a closed window, so this limit backs up the watchdog. It is separate, so that tests can check each alone.
     pub peer: Duration,
-    /// Connections in all; beyond, new ones wait in the kernel's queue. At about 20 KiB each, 160 MiB.
+    /// The most connections. Further ones wait in the queue of the kernel. At about 20 KiB each, the default takes 160 MiB.
     pub connections: u32,
-    /// Connections per remote address (IPv6: per /64, which is what one subscriber has); beyond, 503. Not for [`Proxies`].
+    /// The most connections per remote address (IPv6: per /64, the network of one internet subscriber). Further ones get 503. Does
+    /// not apply to [`Proxies`].
     ///
     /// [`Proxies`]: super::Proxies
     pub per_address: u32,
@@ -40,16 +42,16 @@ impl Default for Bounds {
     }
 }
 
-/// A request's head with its first line. Cookies and a long bearer token fit; more is a mistake or an attack.
-/// The number of headers is 100, which is hyper's own default: setting it would cost an allocation per request.
+/// The size of a request's head, its first line included. Cookies and a long bearer token fit; more is a mistake or an attack.
+/// The most headers are 100, the default of hyper: setting that limit would cost an allocation per request.
 pub(super) const HEAD_BYTES: usize = 16 * 1024;
 
-/// The slowest line a body may come over: 1 MiB within nine minutes. Slower ones are told so.
+/// The slowest rate of a body: 1 MiB within nine minutes. A slower body gets an error response.
 pub(super) const BODY_BYTES_PER_SECOND: u64 = 2 * 1024;
 
-/// Bytes of one connection that wait in this process, so that 200 stalled clients hold 6 MiB and not 80.
+/// The bytes of one connection that wait in this process, so that 200 stalled clients take 6 MiB and not 80.
 pub(super) const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Bytes of one connection that wait unsent in the kernel. Small, so that a slow reader is seen to move: a write goes through as
-/// soon as the client took this much, and not only when a third of a send buffer of megabytes is free.
+/// The bytes of one connection that wait unsent in the kernel. Small, so that the progress of a slow client is visible: a write
+/// succeeds as soon as the client read this much, not only when a third of a send buffer of megabytes is free.
 pub(super) const UNSENT_BYTES: u32 = 16 * 1024;

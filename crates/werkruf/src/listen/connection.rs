@@ -1,4 +1,4 @@
-//! One connection: hyper on a wire, until it ends or is told to.
+//! Serves one connection with hyper until it ends or gets a command to end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,58 +13,58 @@ use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
 use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES};
+use super::control::Command;
 use super::head_timer::HeadTimer;
-use super::line::Order;
-use super::roll::Place;
-use super::timed_body::Timed;
-use super::wire::Wire;
+use super::registry::Registration;
+use super::timed_body::TimedRouter;
+use super::tracked_stream::TrackedStream;
 
-/// What every connection gets.
-pub(super) struct Door {
+/// What all connections share.
+pub(super) struct ConnectionServer {
     router: Router,
     bounds: Bounds,
     tasks: TaskTracker,
 }
 
-impl Door {
+impl ConnectionServer {
     pub(super) fn new(router: Router, bounds: Bounds, tasks: TaskTracker) -> Self {
-        // Makes the routes' services now instead of at every request.
+        // Builds the services of the routes once instead of at every request.
         Self { router: router.with_state(()), bounds, tasks }
     }
 
-    /// Serves a client on a task of its own.
-    pub(super) fn open(&self, stream: TcpStream, place: Place) {
+    /// Serves a client on its own task.
+    pub(super) fn serve(&self, stream: TcpStream, registration: Registration) {
         let (router, bounds) = (self.router.clone(), self.bounds);
-        self.tasks.spawn(run(stream, place, router, bounds));
+        self.tasks.spawn(run(stream, registration, router, bounds));
     }
 }
 
-async fn run(stream: TcpStream, place: Place, router: Router, bounds: Bounds) {
-    let line = &place.line;
-    let wire = TokioIo::new(Wire::new(stream, Arc::clone(line)));
+async fn run(stream: TcpStream, registration: Registration, router: Router, bounds: Bounds) {
+    let control = &registration.control;
+    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(control)));
     let mut connection = pin!(
         http1::Builder::new()
-            .timer(HeadTimer::new(Arc::clone(line), bounds))
+            .timer(HeadTimer::new(Arc::clone(control), bounds))
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(wire, Timed { router: TowerToHyperService::new(router), gap: bounds.body })
+            .serve_connection(stream, TimedRouter { router: TowerToHyperService::new(router), gap: bounds.body })
     );
     let mut closing = false;
     let ended = poll_fn(|cx| {
-        match line.hear(cx.waker()) {
-            Order::Serve => {}
-            Order::Close if closing => {}
-            Order::Close => {
+        match control.command_with_waker(cx.waker()) {
+            Command::Serve => {}
+            Command::Close if closing => {}
+            Command::Close => {
                 closing = true;
                 connection.as_mut().graceful_shutdown();
             }
-            Order::End | Order::Reset => return Poll::Ready(Ok(())),
+            Command::End | Command::Reset => return Poll::Ready(Ok(())),
         }
         connection.as_mut().poll(cx)
     });
     if let Err(error) = ended.await {
-        // ClientRequests leave, and time is up: nothing an operator would act on.
+        // Clients disconnect and timeouts expire; neither needs the attention of an operator.
         tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -1,5 +1,5 @@
-//! The time a request's head may take. hyper has one timeout for "nothing comes" and "the head does not end"; a connection
-//! between two requests may rest longer, so the sleep given to hyper looks whether bytes have come.
+//! The timeout of a request's head. hyper has one timeout for an idle connection and for an incomplete head, but an idle connection
+//! may wait longer. Therefore the sleep given to hyper checks whether bytes have arrived.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,42 +11,42 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 
 use super::bounds::Bounds;
-use super::line::Line;
+use super::control::ConnectionControl;
 
-/// The timer of one connection. hyper asks it for a sleep per head.
+/// The timer of one connection. hyper requests one sleep per head.
 pub(super) struct HeadTimer {
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
     bounds: Bounds,
-    had_first: AtomicBool,
+    first_head_started: AtomicBool,
 }
 
 impl HeadTimer {
-    pub(super) fn new(line: Arc<Line>, bounds: Bounds) -> Self {
-        Self { line, bounds, had_first: AtomicBool::new(false) }
+    pub(super) fn new(control: Arc<ConnectionControl>, bounds: Bounds) -> Self {
+        Self { control, bounds, first_head_started: AtomicBool::new(false) }
     }
 }
 
 impl Timer for HeadTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(HeadSleep { line: Arc::clone(&self.line), reads: 0, begun: true, head: duration, rest: duration, running: None })
+        Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: 0, started: true, head: duration, idle: duration, sleep: None })
     }
 
     fn sleep_until(&self, _deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        let begun = !self.had_first.swap(true, Ordering::Relaxed);
+        let started = !self.first_head_started.swap(true, Ordering::Relaxed);
         let Bounds { head, idle, .. } = self.bounds;
-        Box::pin(HeadSleep { line: Arc::clone(&self.line), reads: self.line.reads(), begun, head, rest: idle, running: None })
+        Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: self.control.reads(), started, head, idle, sleep: None })
     }
 }
 
-/// Polled by hyper after every read that did not end the head.
+/// The timeout of one head. hyper polls it after every read that did not complete the head.
 struct HeadSleep {
-    line: Arc<Line>,
+    control: Arc<ConnectionControl>,
     reads: u32,
-    /// The head has begun: its first byte came, or it is the connection's first, which begins with connecting.
-    begun: bool,
+    /// Whether the time of the head runs: its first byte arrived, or it is the first head of the connection.
+    started: bool,
     head: Duration,
-    rest: Duration,
-    running: Option<Pin<Box<tokio::time::Sleep>>>,
+    idle: Duration,
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Sleep for HeadSleep {}
@@ -55,12 +55,12 @@ impl Future for HeadSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.begun && self.line.reads() != self.reads {
-            self.begun = true;
-            self.running = None;
+        if !self.started && self.control.reads() != self.reads {
+            self.started = true;
+            self.sleep = None;
         }
-        let time = if self.begun { self.head } else { self.rest };
-        let running = self.running.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-        running.as_mut().poll(cx)
+        let time = if self.started { self.head } else { self.idle };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        sleep.as_mut().poll(cx)
     }
 }

@@ -1,19 +1,19 @@
-//! The listener: takes connections, speaks HTTP/1.1 on them, and ends those that do harm.
+//! The listener: accepts connections, serves HTTP/1.1 on them, and ends those that exceed the limits.
 //!
-//! Invariants: every connection is a task with an owner and has a place on the [`roll`]; nobody holds a connection with a
-//! half-sent request or an unread answer for longer than [`Bounds`] say; dropping [`Listener::serve`] ends every connection.
+//! Invariants: every connection is a tracked task and is listed in the [`registry`]; no client occupies a connection with an
+//! incomplete request or an unread response for longer than [`Bounds`] allow; dropping [`Listener::serve`] ends every connection.
 
 mod accept;
 mod bounds;
 mod connection;
+mod control;
 mod head_timer;
-mod line;
 mod options;
 mod proxies;
-mod roll;
+mod registry;
 mod timed_body;
+mod tracked_stream;
 mod watchdog;
-mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 pub use bounds::Bounds;
 pub use proxies::Proxies;
-use roll::Roll;
+use registry::ConnectionRegistry;
 pub use timed_body::SlowBody;
 
 /// A bound address that is ready to serve.
@@ -38,7 +38,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds; connections become tasks of `tasks`.
+    /// Binds the address. Connections become tasks of `tasks`.
     pub async fn bind(address: SocketAddr, bounds: Bounds, tasks: TaskTracker) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         options::set(&socket, &bounds)?;
@@ -46,45 +46,44 @@ impl Listener {
         Ok(Self { socket, bounds, proxies: Proxies::default(), tasks })
     }
 
-    /// Does not count the connections of these addresses one by one.
+    /// Exempts these addresses from the limit of connections per address.
     #[must_use]
     pub fn trusting(mut self, proxies: Proxies) -> Self {
         self.proxies = proxies;
         self
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Serves until `stop`, then closes the address and waits for running requests. Dropped before that, it ends
-    /// every connection.
+    /// Serves until `stop`, then closes the socket and waits for running requests. Dropping the future ends every connection.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let Self { socket, bounds, proxies, tasks } = self;
-        let roll = Arc::new(Roll::new(&bounds, proxies));
-        let _ends_all = EndsAll(Arc::clone(&roll));
+        let registry = Arc::new(ConnectionRegistry::new(&bounds, proxies));
+        let _end_all = EndAllOnDrop(Arc::clone(&registry));
         let serving = async {
-            let door = connection::Door::new(router, bounds, tasks);
+            let server = connection::ConnectionServer::new(router, bounds, tasks);
             tokio::select! {
-                () = accept::accept(&socket, &roll, &door) => {}
+                () = accept::accept(&socket, &registry, &server) => {}
                 () = stop.cancelled() => {}
             }
             drop(socket);
-            roll.close_all();
-            roll.empty().await;
+            registry.close_all();
+            registry.wait_until_empty().await;
         };
         tokio::select! {
             () = serving => {}
-            () = watchdog::watch(&roll, bounds.stall) => {}
+            () = watchdog::watch(&registry, bounds.stall) => {}
         }
     }
 }
 
-/// Leaves no connection behind.
-struct EndsAll(Arc<Roll>);
+/// Ends all connections when it is dropped.
+struct EndAllOnDrop(Arc<ConnectionRegistry>);
 
-impl Drop for EndsAll {
+impl Drop for EndAllOnDrop {
     fn drop(&mut self) {
         self.0.end_all();
     }

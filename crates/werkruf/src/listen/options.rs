@@ -1,5 +1,5 @@
-//! Socket options. They are set once on the listening socket; Linux hands them to every connection it accepts, which saves
-//! a handful of system calls per connection (a test reads them back from an accepted one).
+//! Socket options. They are set once on the listening socket; accepted connections inherit them on Linux, which saves several system
+//! calls per connection. A test reads them back from an accepted connection.
 
 use std::io;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::net::TcpListener;
 
 use super::bounds::{Bounds, UNSENT_BYTES};
 
-/// Files beside connections: database, log, requests to models and tools.
+/// Open files other than connections: database, log, requests to models and tools.
 const OTHER_FILES: u64 = 1_024;
-/// Asks a silent peer three times before it counts as gone.
+/// The number of keepalive probes before a silent peer counts as disconnected.
 const PROBES: u32 = 3;
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -20,7 +20,7 @@ pub(super) fn set(socket: &TcpListener, bounds: &Bounds) -> io::Result<()> {
     let socket = SockRef::from(socket);
     // Without this every small frame of a stream waits for the client's delayed acknowledgement: 40 ms each.
     socket.set_tcp_nodelay(true)?;
-    // Whole seconds, and never none: the kernel refuses that.
+    // Whole seconds and not zero, which the kernel would reject.
     let (time, interval) = (bounds.peer.max(SHORTEST), (bounds.peer / PROBES).max(SHORTEST));
     let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
     socket.set_tcp_keepalive(&keepalive)?;
@@ -32,7 +32,7 @@ pub(super) fn set(socket: &TcpListener, bounds: &Bounds) -> io::Result<()> {
     Ok(())
 }
 
-/// Many systems start a process with 1,024 files; the bound on connections would be a word only.
+/// Raises the limit of open files. Many systems start a process with 1,024, which would be reached before the limit of connections.
 pub(super) fn raise_file_limit(connections: u32) {
     let wanted = u64::from(connections) + OTHER_FILES;
     let mut limit = getrlimit(Resource::Nofile);
@@ -42,7 +42,7 @@ pub(super) fn raise_file_limit(connections: u32) {
     let allowed = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
     limit.current = Some(allowed);
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files stays as it was");
+        tracing::warn!(%error, "the limit of open files could not be raised");
     } else if allowed < wanted {
         tracing::warn!(allowed, wanted, "fewer files may be open than connections are allowed; raise the hard limit (LimitNOFILE)");
     }

@@ -3,7 +3,7 @@ use tokio::net::TcpStream;
 use super::*;
 
 #[tokio::test]
-async fn an_accepted_connection_has_the_listeners_options() {
+async fn an_accepted_connection_inherits_the_options() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     set(&listener, &Bounds::default()).unwrap();
     let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

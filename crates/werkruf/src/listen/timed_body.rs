@@ -1,4 +1,4 @@
-//! A request's body that must keep coming. A body that is there costs no timer; one is made only when the client is waited for.
+//! A request body with a timeout. A timer is created only when the body has to wait for the client.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ use werkruf_contract::Deadline;
 
 use super::bounds::BODY_BYTES_PER_SECOND;
 
-/// The body did not come in time. The client acts: it sends again, faster.
+/// The body did not arrive in time. The client should send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlowBody;
 
 impl SlowBody {
-    /// Whether this is the cause, however deep.
+    /// Whether an error was caused by a slow body, at any depth of its sources.
     pub fn caused(error: &(dyn std::error::Error + 'static)) -> bool {
         std::iter::successors(Some(error), |error| error.source()).any(<dyn std::error::Error>::is::<Self>)
     }
@@ -29,33 +29,33 @@ impl SlowBody {
 
 impl fmt::Display for SlowBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the body of the request did not come in time")
+        f.write_str("the body of the request did not arrive in time")
     }
 }
 
 impl std::error::Error for SlowBody {}
 
-/// A body with a clock.
+/// A body with a timeout.
 pub(super) struct TimedBody<B> {
     inner: B,
-    /// Between two pieces; and in all, beside what the bytes that came may have taken.
+    /// The most time between two frames. The whole body may take this long plus the time its bytes may take.
     gap: Duration,
-    taken: u64,
-    /// When the client was first waited for.
-    began: Option<Instant>,
-    waits: Option<Pin<Box<Sleep>>>,
+    received: u64,
+    /// When the body first had to wait for the client.
+    first_wait: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> TimedBody<B> {
     pub(super) const fn new(inner: B, gap: Duration) -> Self {
-        Self { inner, gap, taken: 0, began: None, waits: None }
+        Self { inner, gap, received: 0, first_wait: None, timer: None }
     }
 
-    /// The end of the gap, or of the time for this much, whichever comes first.
+    /// The earlier one of two deadlines: for the next frame, and for the whole body with the bytes received so far.
     fn end(&mut self) -> Instant {
         let gap = Deadline::after(self.gap).instant();
-        let began = *self.began.get_or_insert_with(|| Deadline::after(Duration::ZERO).instant());
-        gap.min(began + self.gap + Duration::from_secs(self.taken / BODY_BYTES_PER_SECOND))
+        let first_wait = *self.first_wait.get_or_insert_with(|| Deadline::after(Duration::ZERO).instant());
+        gap.min(first_wait + self.gap + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND))
     }
 }
 
@@ -67,16 +67,16 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for TimedBody<B> 
         let this = self.get_mut();
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             if let Some(Ok(frame)) = &frame {
-                this.waits = None;
-                this.taken += frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+                this.timer = None;
+                this.received += frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        if this.waits.is_none() {
+        if this.timer.is_none() {
             let end = this.end();
-            this.waits = Some(Box::pin(tokio::time::sleep_until(end.into())));
+            this.timer = Some(Box::pin(tokio::time::sleep_until(end.into())));
         }
-        match this.waits.as_mut().map(|waits| waits.as_mut().poll(cx)) {
+        match this.timer.as_mut().map(|timer| timer.as_mut().poll(cx)) {
             Some(Poll::Ready(())) => Poll::Ready(Some(Err(Box::new(SlowBody)))),
             Some(Poll::Pending) | None => Poll::Pending,
         }
@@ -91,13 +91,13 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for TimedBody<B> 
     }
 }
 
-/// The router, behind bodies with a clock.
-pub(super) struct Timed {
+/// A router whose request bodies have a timeout.
+pub(super) struct TimedRouter {
     pub(super) router: TowerToHyperService<Router>,
     pub(super) gap: Duration,
 }
 
-impl Service<Request<Incoming>> for Timed {
+impl Service<Request<Incoming>> for TimedRouter {
     type Response = axum::response::Response;
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<TimedBody<Incoming>>>>::Future;

@@ -12,188 +12,187 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use serde_json::{Map, Value};
-use tokio::time::{Interval, interval, timeout_at};
+use tokio::time::{Interval, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Deadline, EventType, Uuid};
 use werkruf_runtime::digest_after_answer;
 
-use super::begin::{self, Begun, begin};
-use super::chat_request::{self, Wishes};
-use super::completion::{Chunks, Head, separated, whole};
-use super::heard::{Events, Heard, Listener};
-use super::refusal;
-use super::seen::Sight;
+use super::chat_request::{self, ResponseOptions};
+use super::client_events::{ClientEvent, ClientEventReader, TurnEvents};
+use super::completion::{ChunkWriter, CommonFields, completion_object, join_paragraphs};
+use super::error_body;
+use super::start::{self, StartedTurn, start};
+use super::transcript::TranscriptDigest;
 use crate::api::error::ApiError;
-use crate::api::policy::{Policy, Who};
-use crate::api::sse::{self, AT_ONCE};
-use crate::api::{Door, body};
+use crate::api::policy::{Authenticated, Policy};
+use crate::api::sse::{self, CHUNK_BYTES, KEEP_ALIVE};
+use crate::api::{ApiState, answer, approvals, body};
 
-/// The approval an answer waits for.
-pub(crate) const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A turn that fails this soon is told with its HTTP status; from then on the client sees that somebody is there.
-const HOLD: Duration = Duration::from_secs(3);
-/// Longer than any turn lasts: its own time, and the grace for its last word.
-const GRACE: Duration = Duration::from_secs(60);
+/// How long a stream waits for the first event before it sends its headers. A turn that fails earlier gets an HTTP error status.
+const FIRST_EVENT_WAIT: Duration = Duration::from_secs(3);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(create)))
 }
 
-/// Chat Completions as OpenAI has them. `model` names an assistant; any other name means the default one.
+/// Chat Completions, compatible with OpenAI. `model` names an assistant; any other name means the default assistant.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
     params(
-        ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with what is new in the request."),
-        ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: none, or names between commas."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key and body is the same turn."),
+        ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with the new messages of the request."),
+        ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: `none`, or names separated by commas."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn."),
     ),
     responses(
         (status = 200, body = Object, description = "A chat.completion, or its chunks as text/event-stream."),
-        (status = "4XX", description = "In OpenAI's shape."), (status = "5XX", description = "In OpenAI's shape."),
+        (status = "4XX", description = "In OpenAI's format."), (status = "5XX", description = "In OpenAI's format."),
     ))]
-async fn create(State(door): State<Arc<Door>>, who: Who, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let raw = begin::bytes(body).await?;
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let raw = start::bytes(body).await?;
     let fields: Map<String, Value> = body::json(&raw)?;
-    let (asked, wishes) = chat_request::read(raw, fields)?;
-    let mut begun = begin(&door, &who, &headers, asked).await?;
-    let mut response = match wishes.stream {
-        true => streamed(&door, &mut begun, wishes).await,
-        false => collected(&door, &mut begun, wishes).await,
+    let (request, options) = chat_request::read(raw, fields)?;
+    let mut started = start(&api, &identity, &headers, request).await?;
+    let mut response = match options.stream {
+        true => streamed(&api, &mut started, options).await,
+        false => collected(&api, &mut started, options).await,
     }
     .unwrap_or_else(IntoResponse::into_response);
-    begun.mark(&mut response);
+    started.set_headers(&mut response);
     Ok(response)
 }
 
-fn head(begun: &Begun, wishes: Wishes) -> Head {
-    let made = begun.turn_id.get_timestamp().map_or(0, |time| time.to_unix().0);
-    Head {
-        id: format!("chatcmpl-{}", begun.turn_id.simple()),
-        created: i64::try_from(made).unwrap_or_default(),
-        model: wishes.model.clone().unwrap_or_else(|| begun.model.clone()),
-        wishes,
-        words: begun.words.clone(),
+fn common_fields(started: &StartedTurn, options: ResponseOptions) -> CommonFields {
+    let created = started.turn_id.get_timestamp().map_or(0, |time| time.to_unix().0);
+    CommonFields {
+        id: format!("chatcmpl-{}", started.turn_id.simple()),
+        created: i64::try_from(created).unwrap_or_default(),
+        model: options.model.clone().unwrap_or_else(|| started.model.clone()),
+        options,
+        texts: started.texts.clone(),
     }
 }
 
-/// Listens until the turn has ended, or should have.
-async fn collected(door: &Door, begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiError> {
-    let head = head(begun, wishes);
-    let mut listener = Listener::default();
-    let mut heard = Vec::new();
-    let end = Deadline::after(Duration::from_millis(door.app.config.limits.turn_ms).saturating_add(GRACE)).instant();
-    while let Ok(Some(event)) = timeout_at(end.into(), begun.events.recv()).await {
-        // Nothing was shown yet: text that a model begins anew never was. What counts stands in the rows.
-        let shown = matches!(event.kind, EventType::AssistantToken | EventType::AssistantSnapshot) && event.seq.is_none();
-        if !shown && event.kind != EventType::AssistantReset {
-            heard.extend(listener.hear(&event));
+/// Waits until the turn has ended or should have ended, and answers with one object.
+async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
+    let common = common_fields(started, options);
+    let mut reader = ClientEventReader::default();
+    let mut events = Vec::new();
+    let end = answer::wait_deadline(&api.app);
+    while let Ok(Some(event)) = timeout_at(end, started.events.recv()).await {
+        // Only stored text is used: nothing was sent yet, so text that the model restarts must not count.
+        let unstored_text = matches!(event.kind, EventType::AssistantToken | EventType::AssistantSnapshot) && event.seq.is_none();
+        if !unstored_text && event.kind != EventType::AssistantReset {
+            events.extend(reader.read(&event));
         }
-        if listener.has_ended() {
+        if reader.has_ended() {
             break;
         }
     }
-    heard.extend(listener.end(begun.turn_id));
-    let answer = whole(&head, &heard).map_err(|failed| refusal::failed(&failed))?;
-    if let Some(Heard::Waiting(_)) = heard.last() {
-        // The client will send this text again: that is how it finds back to the turn that goes on later.
+    events.extend(reader.end(started.turn_id));
+    let answer = completion_object(&common, &events).map_err(|failure| error_body::failed_turn(&failure))?;
+    if let Some(ClientEvent::AwaitingApproval(_)) = events.last() {
+        // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
-        door.app.clients().put_transcript_digest(begun.tenant_id, begun.turn_id, digest_after_answer(&begun.sight, text, &[])).await?;
+        api.app
+            .clients()
+            .put_transcript_digest(started.tenant_id, started.turn_id, digest_after_answer(&started.digest, text, &[]))
+            .await?;
     }
     let mut response = Json(answer).into_response();
-    name_approval(&mut response, &heard);
+    set_approval_header(&mut response, &events);
     Ok(response)
 }
 
-fn name_approval(response: &mut Response, heard: &[Heard]) {
-    if let Some(Heard::Waiting(awaited)) = heard.last()
-        && let Some(first) = awaited.first()
-        && let Ok(value) = HeaderValue::from_str(&first.approval_id.to_string())
+fn set_approval_header(response: &mut Response, events: &[ClientEvent]) {
+    if let Some(ClientEvent::AwaitingApproval(approvals)) = events.last()
+        && let Some(first) = approvals.first()
     {
-        response.headers_mut().insert(APPROVAL_ID, value);
+        approvals::set_approval_header(response, first.approval_id);
     }
 }
 
-/// Chunks as they come. What is heard at once decides the status.
-async fn streamed(door: &Arc<Door>, begun: &mut Begun, wishes: Wishes) -> Result<Response, ApiError> {
-    let (head, turn_id) = (head(begun, wishes), begun.turn_id);
-    let mut listener = Listener::default();
+/// Answers with a stream of chunks. A turn that fails within [`FIRST_EVENT_WAIT`] gets an HTTP error
+/// status instead.
+async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
+    let (common, turn_id) = (common_fields(started, options), started.turn_id);
+    let mut reader = ClientEventReader::default();
     let mut first = Vec::new();
-    let end = Deadline::after(HOLD).instant();
+    let end = Deadline::after(FIRST_EVENT_WAIT).instant();
     while first.is_empty() {
-        match timeout_at(end.into(), begun.events.recv()).await {
-            Ok(Some(event)) => first.extend(listener.hear(&event)),
-            Ok(None) => first.extend(listener.end(turn_id)),
+        match timeout_at(end.into(), started.events.recv()).await {
+            Ok(Some(event)) => first.extend(reader.read(&event)),
+            Ok(None) => first.extend(reader.end(turn_id)),
             Err(_) => break,
         }
     }
-    if let Some(Heard::Failed(failed)) = first.first() {
-        return Err(refusal::failed(failed));
+    if let Some(ClientEvent::Failed(failed)) = first.first() {
+        return Err(error_body::failed_turn(failed));
     }
-    let chunks = Chunks::new(head);
+    let chunks = ChunkWriter::new(common);
     let mut out = BytesMut::new();
     chunks.begin(&mut out);
-    let mut ticks = interval(KEEP_ALIVE);
-    ticks.reset();
-    let events = std::mem::replace(&mut begun.events, Events::Stored(Default::default()));
-    let (tenant_id, sight) = (begun.tenant_id, begun.sight.clone());
-    let mut live = Live { events, listener, chunks, out, ticks, turn_id, door: Arc::clone(door), tenant_id, sight, said: String::new() };
-    first.iter().for_each(|heard| live.tell(heard));
+    let ticks = sse::keep_alive_timer();
+    let events = std::mem::replace(&mut started.events, TurnEvents::Stored(Default::default()));
+    let (tenant_id, digest) = (started.tenant_id, started.digest.clone());
+    let mut live =
+        ChunkStream { events, reader, chunks, out, ticks, turn_id, api: Arc::clone(api), tenant_id, digest, sent_text: String::new() };
+    first.iter().for_each(|event| live.write(event));
     let mut response = sse::response(Body::from_stream(live));
-    name_approval(&mut response, &first);
+    set_approval_header(&mut response, &first);
     Ok(response)
 }
 
-/// A stream's body.
-struct Live {
-    events: Events,
-    listener: Listener,
-    chunks: Chunks,
+/// The body of a streamed answer.
+struct ChunkStream {
+    events: TurnEvents,
+    reader: ClientEventReader,
+    chunks: ChunkWriter,
     out: BytesMut,
     ticks: Interval,
     turn_id: Uuid,
-    door: Arc<Door>,
+    api: Arc<ApiState>,
     tenant_id: Uuid,
-    /// What the client had seen with its request, and what it was told since.
-    sight: Sight,
-    said: String,
+    /// The digest of the client's transcript, its request included.
+    digest: TranscriptDigest,
+    /// The text that was sent since.
+    sent_text: String,
 }
 
-impl Live {
-    fn tell(&mut self, heard: &Heard) {
-        match heard {
-            Heard::Text { text, .. } => self.said.push_str(text),
-            Heard::Waiting(awaited) => {
-                // The client will send this text again: that is how it finds back to the turn that goes on later.
-                let said = separated(std::mem::take(&mut self.said), &self.chunks.waiting(awaited));
-                let (door, seen) = (Arc::clone(&self.door), digest_after_answer(&self.sight, &said, &[]));
+impl ChunkStream {
+    fn write(&mut self, event: &ClientEvent) {
+        match event {
+            ClientEvent::Text { text, .. } => self.sent_text.push_str(text),
+            ClientEvent::AwaitingApproval(approvals) => {
+                // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
+                let text = join_paragraphs(std::mem::take(&mut self.sent_text), &self.chunks.approval_text(approvals));
+                let (api, digest) = (Arc::clone(&self.api), digest_after_answer(&self.digest, &text, &[]));
                 let (tenant_id, turn_id) = (self.tenant_id, self.turn_id);
-                self.door.app.tasks.spawn(async move {
-                    if let Err(error) = door.app.clients().put_transcript_digest(tenant_id, turn_id, seen).await {
-                        tracing::warn!(%turn_id, %error, "what a client has seen could not be kept");
+                self.api.app.tasks.spawn(async move {
+                    if let Err(error) = api.app.clients().put_transcript_digest(tenant_id, turn_id, digest).await {
+                        tracing::warn!(%turn_id, %error, "the transcript digest of a client could not be stored");
                     }
                 });
             }
-            Heard::Done(_) | Heard::Failed(_) => {}
+            ClientEvent::Answered(_) | ClientEvent::Failed(_) => {}
         }
-        self.chunks.tell(&mut self.out, heard);
+        self.chunks.write(&mut self.out, event);
     }
 
-    /// Writes what is there, up to a piece.
-    fn take(&mut self, cx: &mut Context<'_>) {
-        while !self.listener.has_ended() && self.out.len() < AT_ONCE {
+    /// Writes the events that are ready, up to one chunk.
+    fn fill(&mut self, cx: &mut Context<'_>) {
+        while !self.reader.has_ended() && self.out.len() < CHUNK_BYTES {
             match self.events.poll_recv(cx) {
                 Poll::Ready(Some(event)) => {
-                    for heard in self.listener.hear(&event) {
-                        self.tell(&heard);
+                    for client_event in self.reader.read(&event) {
+                        self.write(&client_event);
                     }
                 }
                 Poll::Ready(None) => {
-                    if let Some(heard) = self.listener.end(self.turn_id) {
-                        self.tell(&heard);
+                    if let Some(client_event) = self.reader.end(self.turn_id) {
+                        self.write(&client_event);
                     }
                 }
                 Poll::Pending => return,
@@ -202,18 +201,18 @@ impl Live {
     }
 }
 
-impl Stream for Live {
+impl Stream for ChunkStream {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        this.take(cx);
+        this.fill(cx);
         if !this.out.is_empty() {
             return Poll::Ready(Some(Ok(this.out.split().freeze())));
         }
-        if this.listener.has_ended() {
+        if this.reader.has_ended() {
             return Poll::Ready(None);
         }
-        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+        this.ticks.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     }
 }

@@ -1,52 +1,52 @@
-//! The body of a Chat Completions request. Read field by field: what is unknown, null or of another shape than expected
-//! is not there, because clients send much that only some servers understand.
+//! The body of a Chat Completions request. It is read field by field: a field that is unknown, null or of an unexpected type is
+//! ignored, because clients send fields that only some servers understand.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use werkruf_llm::history_formats::HistoryFormat;
 
-use super::begin::Asked;
+use super::start::TurnRequest;
 use super::tools;
 use crate::api::error::ApiError;
 
-/// Wishes that are passed on to the model under their own names.
-const OPTIONS: [&str; 9] =
+/// Options that are passed to the model under their own names.
+const MODEL_OPTIONS: [&str; 9] =
     ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
-/// What a client may want to find again with its turn.
-const KEPT: [&str; 4] = ["model", "metadata", "user", "store"];
+/// Fields that are stored with the turn.
+const STORED_FIELDS: [&str; 4] = ["model", "metadata", "user", "store"];
 
-/// How the client wants to hear the answer.
+/// How the client wants the response to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct ResponseOptions {
     pub(crate) stream: bool,
-    /// A last chunk with usage.
+    /// Whether the stream ends with a chunk that has the usage.
     pub(crate) include_usage: bool,
-    /// `functions` instead of `tools`: one call, without an id.
+    /// Whether the request uses the older `functions` instead of `tools`: the answer then has one call without an id.
     pub(crate) legacy: bool,
-    /// As the client spelled it.
+    /// The model as the request names it.
     pub(crate) model: Option<String>,
 }
 
-/// Takes a body apart.
-pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(Asked, Wishes), ApiError> {
+/// Parses a request body.
+pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequest, ResponseOptions), ApiError> {
     let Some(Value::Array(mut values)) = body.remove("messages") else {
         return Err(ApiError::invalid("The field messages is missing; send a list of messages."));
     };
-    renew(&mut values);
+    add_call_ids(&mut values);
     let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| body.get(name).and_then(Value::as_bool);
     let number = |name: &str| body.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let own = tools::tools(body.get("tools"));
-    let legacy = own.is_empty() && body.get("functions").is_some_and(Value::is_array);
+    let client_tools = tools::tools(body.get("tools"));
+    let legacy = client_tools.is_empty() && body.get("functions").is_some_and(Value::is_array);
     let limit = number("max_completion_tokens").or_else(|| number("max_tokens"));
     let model = text("model").filter(|name| !name.is_empty());
-    let wishes = Wishes {
+    let response_options = ResponseOptions {
         stream: flag("stream") == Some(true),
         include_usage: body.get("stream_options").is_some_and(|options| options["include_usage"] == true),
         legacy,
         model: model.clone(),
     };
-    let asked = Asked {
+    let request = TurnRequest {
         format: HistoryFormat::Openai,
         values,
         instructions: None,
@@ -54,33 +54,33 @@ pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(Asked, W
         model,
         tool_choice: tools::choice(body.get("tool_choice").or_else(|| body.get("function_call"))),
         parallel_tool_calls: if legacy { Some(false) } else { flag("parallel_tool_calls") },
-        tools: if legacy { tools::functions(body.get("functions")) } else { own },
+        tools: if legacy { tools::functions(body.get("functions")) } else { client_tools },
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
-        options: options(&body),
-        door: json!({"door": "chat", "request": picked(&body, &KEPT)}),
+        options: model_options(&body),
+        echo: json!({"door": "chat", "request": pick(&body, &STORED_FIELDS)}),
         raw,
     };
-    Ok((asked, wishes))
+    Ok((request, response_options))
 }
 
-fn picked(body: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+fn pick(body: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     let field = |name: &&str| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));
     names.iter().filter_map(field).collect()
 }
 
-fn options(body: &Map<String, Value>) -> Map<String, Value> {
-    let mut options = picked(body, &OPTIONS);
-    // As some gateways spell it.
+fn model_options(body: &Map<String, Value>) -> Map<String, Value> {
+    let mut options = pick(body, &MODEL_OPTIONS);
+    // Some gateways send the effort in this form.
     if let Some(effort) = body.get("reasoning").and_then(|reasoning| reasoning["effort"].as_str()) {
         options.entry("reasoning_effort").or_insert_with(|| effort.into());
     }
     options
 }
 
-/// Calls and results of the older `functions` had no ids; each gets the one its place implies, the same every time it is sent.
-fn renew(messages: &mut [Value]) {
-    let mut open: Option<String> = None;
+/// Calls and results of the older `functions` have no ids. Each gets an id from its position, so a resent history has the same ids.
+fn add_call_ids(messages: &mut [Value]) {
+    let mut open_call_id: Option<String> = None;
     for (at, message) in messages.iter_mut().enumerate() {
         let Some(message) = message.as_object_mut() else { continue };
         match message.get("role").and_then(Value::as_str) {
@@ -92,12 +92,12 @@ fn renew(messages: &mut [Value]) {
                 message.remove("function_call");
                 let id = format!("call_function_{at}");
                 message.insert("tool_calls".to_owned(), json!([{"id": id, "type": "function", "function": call}]));
-                open = Some(id);
+                open_call_id = Some(id);
             }
             Some("function") => {
                 message.insert("role".to_owned(), "tool".into());
                 if !message.contains_key("tool_call_id") {
-                    message.insert("tool_call_id".to_owned(), open.take().into());
+                    message.insert("tool_call_id".to_owned(), open_call_id.take().into());
                 }
             }
             _ => {}

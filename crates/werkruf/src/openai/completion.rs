@@ -1,96 +1,101 @@
-//! An answer in the words of Chat Completions: as one object, or as chunks. Pure: what is heard goes in, bytes come out.
+//! An answer in the format of Chat Completions: as one object or as chunks. No I/O.
 //!
-//! Invariants (clients break without them): every chunk has `object` and its choice an `index`; a call's id and name are
-//! sent once, its index counts from 0, its arguments are text; a finish reason always comes.
+//! Invariants that clients depend on: every chunk has `object`, and its choice has an `index`; the id and the name of a call are
+//! sent once, the index of a call counts from 0, and its arguments are text; a finish reason is always sent.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 use werkruf_contract::{ClientCall, Texts, Usage};
 
-use super::chat_request::Wishes;
-use super::heard::{Awaited, Done, Failed, Heard};
-use super::refusal;
+use super::chat_request::ResponseOptions;
+use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
+use super::error_body;
 
-/// What every object of one answer says.
+/// The fields that all objects of one answer have in common.
 #[derive(Debug, Clone)]
-pub(crate) struct Head {
+pub(crate) struct CommonFields {
     /// `chatcmpl-…`.
     pub(crate) id: String,
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     pub(crate) created: i64,
-    /// As the client spelled it.
+    /// The model as the request names it.
     pub(crate) model: String,
-    pub(crate) wishes: Wishes,
-    pub(crate) words: Texts,
+    pub(crate) options: ResponseOptions,
+    pub(crate) texts: Texts,
 }
 
-impl Head {
-    /// The reason the model stopped for.
-    const fn finish(&self, done: &Done) -> &'static str {
-        match done.client_calls.is_empty() {
-            false if self.wishes.legacy => "function_call",
+impl CommonFields {
+    /// The finish reason of an answer.
+    const fn finish(&self, answer: &TurnAnswer) -> &'static str {
+        match answer.client_calls.is_empty() {
+            false if self.options.legacy => "function_call",
             false => "tool_calls",
-            true => done.finish_reason.as_str(),
+            true => answer.finish_reason.as_str(),
         }
     }
 
-    /// What a person reads while another one must decide.
-    fn waiting(&self, awaited: &[Awaited]) -> String {
-        let one = |one: &Awaited| {
-            let id = one.approval_id.to_string();
-            self.words.text("openai-approval", &[("tool", one.tool.as_str().into()), ("id", id.into())])
+    /// The text that the user reads while approvals are pending.
+    fn approval_text(&self, approvals: &[PendingApproval]) -> String {
+        let line = |approval: &PendingApproval| {
+            let id = approval.approval_id.to_string();
+            self.texts.text("openai-approval", &[("tool", approval.tool.as_str().into()), ("id", id.into())])
         };
-        awaited.iter().map(one).collect::<Vec<_>>().join("\n")
+        approvals.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// The one object, made of everything that was heard.
-pub(crate) fn whole(head: &Head, heard: &[Heard]) -> Result<Value, Failed> {
+/// Builds the `chat.completion` object from all events of a turn.
+pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -> Result<Value, TurnFailure> {
     let mut content = String::new();
-    for one in heard {
-        match one {
-            Heard::Text { text, .. } => content.push_str(text),
-            Heard::Failed(failed) => return Err(failed.clone()),
-            Heard::Waiting(awaited) => {
-                content = separated(content, &head.waiting(awaited));
-                return Ok(object(head, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &spent(awaited)));
+    for event in events {
+        match event {
+            ClientEvent::Text { text, .. } => content.push_str(text),
+            ClientEvent::Failed(failed) => return Err(failed.clone()),
+            ClientEvent::AwaitingApproval(approvals) => {
+                content = join_paragraphs(content, &common.approval_text(approvals));
+                return Ok(object(
+                    common,
+                    &json!({"role": "assistant", "content": content, "refusal": null}),
+                    "stop",
+                    &usage_so_far(approvals),
+                ));
             }
-            Heard::Done(done) => {
-                let silent = content.is_empty() && !done.client_calls.is_empty();
+            ClientEvent::Answered(answer) => {
+                let no_content = content.is_empty() && !answer.client_calls.is_empty();
                 let mut message =
-                    json!({"role": "assistant", "content": if silent { Value::Null } else { content.into() }, "refusal": null});
-                match done.client_calls.as_slice() {
+                    json!({"role": "assistant", "content": if no_content { Value::Null } else { content.into() }, "refusal": null});
+                match answer.client_calls.as_slice() {
                     [] => {}
-                    [first, ..] if head.wishes.legacy => {
+                    [first, ..] if common.options.legacy => {
                         message["function_call"] = json!({"name": first.name, "arguments": first.arguments})
                     }
                     calls => message["tool_calls"] = calls.iter().map(call).collect(),
                 }
-                return Ok(object(head, &message, head.finish(done), &done.usage));
+                return Ok(object(common, &message, common.finish(answer), &answer.usage));
             }
         }
     }
-    Ok(object(head, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
+    Ok(object(common, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
 }
 
-pub(crate) fn separated(mut before: String, text: &str) -> String {
+pub(crate) fn join_paragraphs(mut before: String, text: &str) -> String {
     if !before.is_empty() {
         before.push_str("\n\n");
     }
     before + text
 }
 
-/// What the turn had cost when it began to wait: all were asked for at once.
-fn spent(awaited: &[Awaited]) -> Usage {
-    awaited.last().map(|awaited| awaited.usage.clone()).unwrap_or_default()
+/// The usage of the turn when it began to wait. All its approvals were requested at the same time.
+fn usage_so_far(approvals: &[PendingApproval]) -> Usage {
+    approvals.last().map(|approvals| approvals.usage.clone()).unwrap_or_default()
 }
 
-fn object(head: &Head, message: &Value, finish: &str, used: &Usage) -> Value {
+fn object(common: &CommonFields, message: &Value, finish: &str, used: &Usage) -> Value {
     json!({
-        "id": head.id,
+        "id": common.id,
         "object": "chat.completion",
-        "created": head.created,
-        "model": head.model,
+        "created": common.created,
+        "model": common.model,
         "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": null}],
         "usage": usage(used),
         "system_fingerprint": null,
@@ -111,50 +116,49 @@ fn usage(used: &Usage) -> Value {
     })
 }
 
-/// Writes an answer as it comes.
-pub(crate) struct Chunks {
-    head: Head,
-    spoken: bool,
+/// Writes an answer as chunks.
+pub(crate) struct ChunkWriter {
+    common: CommonFields,
+    has_text: bool,
 }
 
-impl Chunks {
-    /// Nothing said yet.
-    pub(crate) const fn new(head: Head) -> Self {
-        Self { head, spoken: false }
+impl ChunkWriter {
+    pub(crate) const fn new(common: CommonFields) -> Self {
+        Self { common, has_text: false }
     }
 
-    /// The first chunk: who speaks.
+    /// Writes the first chunk, which has the role.
     pub(crate) fn begin(&self, out: &mut BytesMut) {
         self.chunk(out, &json!({"role": "assistant", "content": "", "refusal": null}), None);
     }
 
-    /// What was heard next.
-    pub(crate) fn tell(&mut self, out: &mut BytesMut, heard: &Heard) {
-        match heard {
-            Heard::Text { text, .. } => {
-                self.spoken = true;
+    /// Writes the next event.
+    pub(crate) fn write(&mut self, out: &mut BytesMut, event: &ClientEvent) {
+        match event {
+            ClientEvent::Text { text, .. } => {
+                self.has_text = true;
                 self.chunk(out, &json!({"content": text}), None);
             }
-            Heard::Done(done) => {
-                self.calls(out, &done.client_calls);
-                self.end(out, self.head.finish(done), &done.usage);
+            ClientEvent::Answered(answer) => {
+                self.calls(out, &answer.client_calls);
+                self.end(out, self.common.finish(answer), &answer.usage);
             }
-            Heard::Waiting(awaited) => {
-                let before = if self.spoken { "\n\n" } else { "" };
-                self.chunk(out, &json!({"content": format!("{before}{}", self.head.waiting(awaited))}), None);
-                self.end(out, "stop", &spent(awaited));
+            ClientEvent::AwaitingApproval(approvals) => {
+                let before = if self.has_text { "\n\n" } else { "" };
+                self.chunk(out, &json!({"content": format!("{before}{}", self.common.approval_text(approvals))}), None);
+                self.end(out, "stop", &usage_so_far(approvals));
             }
-            Heard::Failed(failed) => frame(out, &refusal::body(&refusal::failed(failed))),
+            ClientEvent::Failed(failed) => frame(out, &error_body::body(&error_body::failed_turn(failed))),
         }
     }
 
-    /// What is said of a call that waits.
-    pub(crate) fn waiting(&self, awaited: &[Awaited]) -> String {
-        self.head.waiting(awaited)
+    /// The text that the user reads while approvals are pending.
+    pub(crate) fn approval_text(&self, approvals: &[PendingApproval]) -> String {
+        self.common.approval_text(approvals)
     }
 
     fn calls(&self, out: &mut BytesMut, calls: &[ClientCall]) {
-        if let (true, Some(first)) = (self.head.wishes.legacy, calls.first()) {
+        if let (true, Some(first)) = (self.common.options.legacy, calls.first()) {
             return self.chunk(out, &json!({"function_call": {"name": first.name, "arguments": first.arguments}}), None);
         }
         for (index, call) in calls.iter().enumerate() {
@@ -167,7 +171,7 @@ impl Chunks {
 
     fn end(&self, out: &mut BytesMut, finish: &str, used: &Usage) {
         self.chunk(out, &json!({}), Some(finish));
-        if self.head.wishes.include_usage {
+        if self.common.options.include_usage {
             let mut last = self.envelope(&json!([]));
             last["usage"] = usage(used);
             frame(out, &last);
@@ -180,16 +184,16 @@ impl Chunks {
     }
 
     fn envelope(&self, choices: &Value) -> Value {
-        let head = &self.head;
+        let common = &self.common;
         let mut chunk = json!({
-            "id": head.id,
+            "id": common.id,
             "object": "chat.completion.chunk",
-            "created": head.created,
-            "model": head.model,
+            "created": common.created,
+            "model": common.model,
             "system_fingerprint": null,
             "choices": choices,
         });
-        if head.wishes.include_usage {
+        if common.options.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk

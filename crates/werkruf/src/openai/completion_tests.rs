@@ -2,20 +2,20 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use werkruf_contract::{ChatMessage, ClientCall, FinishReason, Texts, ToolErrorType, Usage, Uuid};
 
-use super::{Chunks, Head, whole};
-use crate::openai::chat_request::Wishes;
-use crate::openai::heard::{Awaited, Done, Failed, Heard};
+use super::{ChunkWriter, CommonFields, completion_object};
+use crate::openai::chat_request::ResponseOptions;
+use crate::openai::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
 
-fn head(include_usage: bool, legacy: bool) -> Head {
-    let wishes = Wishes { stream: true, include_usage, legacy, model: Some("m".to_owned()) };
-    Head { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), wishes, words: Texts::of("en") }
+fn common(include_usage: bool, legacy: bool) -> CommonFields {
+    let options = ResponseOptions { stream: true, include_usage, legacy, model: Some("m".to_owned()) };
+    CommonFields { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), options, texts: Texts::of("en") }
 }
 
-fn text(text: &str) -> Heard {
-    Heard::Text { step: 0, text: text.to_owned() }
+fn text(text: &str) -> ClientEvent {
+    ClientEvent::Text { step: 0, text: text.to_owned() }
 }
 
-fn done(calls: &[&str]) -> Heard {
+fn answered(calls: &[&str]) -> ClientEvent {
     let call = |id: &&str| ClientCall { id: (*id).to_owned(), name: "f".to_owned(), arguments: "{\"a\": 1}".to_owned() };
     let usage = Usage {
         input_tokens: 10,
@@ -27,19 +27,19 @@ fn done(calls: &[&str]) -> Heard {
         model_calls: 2,
     };
     let message = ChatMessage { role: "assistant".to_owned(), content: String::new() };
-    Heard::Done(Done { message, client_calls: calls.iter().map(call).collect(), finish_reason: FinishReason::Stop, usage })
+    ClientEvent::Answered(TurnAnswer { message, client_calls: calls.iter().map(call).collect(), finish_reason: FinishReason::Stop, usage })
 }
 
-fn failed() -> Failed {
+fn failed() -> TurnFailure {
     let (code, message) = ("model_unavailable".to_owned(), "It does not answer.".to_owned());
-    Failed { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() }
+    TurnFailure { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() }
 }
 
-fn written(head: Head, heard: &[Heard]) -> (Vec<Value>, bool) {
-    let mut chunks = Chunks::new(head);
+fn written(common: CommonFields, events: &[ClientEvent]) -> (Vec<Value>, bool) {
+    let mut chunks = ChunkWriter::new(common);
     let mut out = BytesMut::new();
     chunks.begin(&mut out);
-    heard.iter().for_each(|heard| chunks.tell(&mut out, heard));
+    events.iter().for_each(|event| chunks.write(&mut out, event));
     let text = String::from_utf8(out.to_vec()).unwrap();
     let mut lines: Vec<&str> =
         text.split("\n\n").filter(|line| !line.is_empty()).map(|line| line.strip_prefix("data: ").unwrap()).collect();
@@ -51,8 +51,8 @@ fn written(head: Head, heard: &[Heard]) -> (Vec<Value>, bool) {
 }
 
 #[test]
-fn one_object_has_everything() {
-    let answer = whole(&head(false, false), &[text("Hel"), text("lo"), done(&[])]).unwrap();
+fn the_object_has_all_fields() {
+    let answer = completion_object(&common(false, false), &[text("Hel"), text("lo"), answered(&[])]).unwrap();
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4},
         "completion_tokens_details": {"reasoning_tokens": 2}});
     let message = json!({"role": "assistant", "content": "Hello", "refusal": null});
@@ -66,51 +66,54 @@ fn one_object_has_everything() {
 
 #[test]
 fn calls_alone_have_no_content() {
-    let answer = whole(&head(false, false), &[done(&["a", "b"])]).unwrap();
+    let answer = completion_object(&common(false, false), &[answered(&["a", "b"])]).unwrap();
     let choice = &answer["choices"][0];
     assert_eq!((&choice["finish_reason"], &choice["message"]["content"]), (&json!("tool_calls"), &Value::Null));
     assert_eq!(
         choice["message"]["tool_calls"][1],
         json!({"id": "b", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}})
     );
-    let beside = whole(&head(false, false), &[text("Wait."), done(&["a"])]).unwrap();
-    assert_eq!(beside["choices"][0]["message"]["content"], "Wait.");
-    let old = whole(&head(false, true), &[done(&["a"])]).unwrap();
-    assert_eq!(old["choices"][0]["message"]["function_call"]["name"], "f");
-    assert_eq!((&old["choices"][0]["finish_reason"], &old["choices"][0]["message"]["tool_calls"]), (&json!("function_call"), &Value::Null));
+    let with_text = completion_object(&common(false, false), &[text("Wait."), answered(&["a"])]).unwrap();
+    assert_eq!(with_text["choices"][0]["message"]["content"], "Wait.");
+    let legacy_answer = completion_object(&common(false, true), &[answered(&["a"])]).unwrap();
+    assert_eq!(legacy_answer["choices"][0]["message"]["function_call"]["name"], "f");
+    assert_eq!(
+        (&legacy_answer["choices"][0]["finish_reason"], &legacy_answer["choices"][0]["message"]["tool_calls"]),
+        (&json!("function_call"), &Value::Null)
+    );
 }
 
 #[test]
-fn the_reason_is_the_providers_own() {
-    for (reason, said) in [(FinishReason::Stop, "stop"), (FinishReason::Length, "length"), (FinishReason::ContentFilter, "content_filter")]
+fn the_finish_reason_is_the_one_of_the_provider() {
+    for (reason, name) in [(FinishReason::Stop, "stop"), (FinishReason::Length, "length"), (FinishReason::ContentFilter, "content_filter")]
     {
-        let Heard::Done(mut last) = done(&[]) else { panic!("done") };
+        let ClientEvent::Answered(mut last) = answered(&[]) else { panic!("done") };
         last.finish_reason = reason;
-        assert_eq!(whole(&head(false, false), &[Heard::Done(last)]).unwrap()["choices"][0]["finish_reason"], said);
+        assert_eq!(completion_object(&common(false, false), &[ClientEvent::Answered(last)]).unwrap()["choices"][0]["finish_reason"], name);
     }
 }
 
 #[test]
-fn failing_is_no_answer_and_waiting_is_one() {
-    assert_eq!(whole(&head(false, false), &[text("x"), Heard::Failed(failed())]), Err(failed()));
+fn a_failed_turn_is_an_error_and_a_pending_approval_is_an_answer() {
+    assert_eq!(completion_object(&common(false, false), &[text("x"), ClientEvent::Failed(failed())]), Err(failed()));
     let id = Uuid::from_u128(5);
     let usage = Usage { total_tokens: 15, ..Usage::default() };
-    let waiting = Heard::Waiting(vec![Awaited { approval_id: id, tool: "pay".to_owned(), usage }]);
-    let answer = whole(&head(false, false), std::slice::from_ref(&waiting)).unwrap();
+    let waiting = ClientEvent::AwaitingApproval(vec![PendingApproval { approval_id: id, tool: "pay".to_owned(), usage }]);
+    let answer = completion_object(&common(false, false), std::slice::from_ref(&waiting)).unwrap();
     assert_eq!(answer["usage"]["total_tokens"], 15, "what was spent so far");
-    let (told, _) = written(head(true, false), std::slice::from_ref(&waiting));
-    assert_eq!(told.last().unwrap()["usage"]["total_tokens"], 15);
+    let (streamed_chunks, _) = written(common(true, false), std::slice::from_ref(&waiting));
+    assert_eq!(streamed_chunks.last().unwrap()["usage"]["total_tokens"], 15);
     let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
     assert!(content.contains(&id.to_string()) && content.contains("pay"), "{content}");
-    let (chunks, finished) = written(head(false, false), &[text("Well."), waiting]);
+    let (chunks, finished) = written(common(false, false), &[text("Well."), waiting]);
     assert!(finished && chunks.iter().any(|chunk| chunk["choices"][0]["finish_reason"] == "stop"));
     let streamed: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
     assert_eq!(streamed, format!("Well.\n\n{content}"));
 }
 
 #[test]
-fn chunks_are_what_clients_can_read() {
-    let (chunks, finished) = written(head(true, false), &[text("Hi"), text("!"), done(&["a", "b"])]);
+fn chunks_have_the_fields_that_clients_need() {
+    let (chunks, finished) = written(common(true, false), &[text("Hi"), text("!"), answered(&["a", "b"])]);
     assert!(finished);
     let (last, before) = chunks.split_last().unwrap();
     assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&json!([]), &json!(15)));
@@ -126,14 +129,14 @@ fn chunks_are_what_clients_can_read() {
     assert_eq!(deltas[3], &json!({"index": 1, "function": {"arguments": "{\"a\": 1}"}}));
     let finishes: Vec<_> = before.iter().filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str()).collect();
     assert_eq!(finishes, ["tool_calls"]);
-    // Without the wish there is no word of usage.
-    let (plain, _) = written(head(false, false), &[done(&[])]);
+    // Without include_usage no chunk has usage.
+    let (plain, _) = written(common(false, false), &[answered(&[])]);
     assert!(plain.iter().all(|chunk| chunk.get("usage").is_none()));
 }
 
 #[test]
-fn a_failure_in_the_stream_is_said_in_it() {
-    let (chunks, finished) = written(head(false, false), &[text("Hi"), Heard::Failed(failed())]);
+fn a_failure_after_the_first_chunk_is_sent_in_the_stream() {
+    let (chunks, finished) = written(common(false, false), &[text("Hi"), ClientEvent::Failed(failed())]);
     let last = chunks.last().unwrap();
     assert!(!finished);
     assert_eq!((&last["error"]["code"], &last["error"]["type"]), (&json!("model_unavailable"), &json!("server_error")));

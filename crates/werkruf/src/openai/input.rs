@@ -1,56 +1,57 @@
-//! What a client sends, taken apart: what its program says, what was said before, and what is new.
+//! The messages of a client request, split into instructions, history and new input.
 
 use serde_json::Value;
 use werkruf_llm::history_formats::{self, FormatFault, HistoryFormat, Role, StoredMessage};
 use werkruf_runtime::ClientResult;
 
-use super::seen::{self, Sight};
+use super::transcript::{self, TranscriptDigest};
 
-/// A client's messages, read. System texts are not among them.
+/// The parsed messages of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Input {
     /// System and developer texts, in order.
     pub(crate) instructions: Vec<String>,
+    /// All messages except system and developer messages.
     messages: Vec<StoredMessage>,
-    /// Where the new input begins: behind the last thing the assistant said.
-    new: usize,
+    /// The index after the last assistant message, where the new input begins.
+    new_from: usize,
 }
 
-/// The person's part of the new input.
+/// The new message of the user.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct UserMessage {
     pub(crate) text: String,
-    /// Content parts of Chat Completions, where there is more than text.
+    /// Content parts in the Chat Completions format; empty if the message is only text.
     pub(crate) parts: Vec<Value>,
 }
 
 impl Input {
-    /// Reads messages or items.
-    pub(crate) fn read(format: HistoryFormat, values: &[Value], fresh: &mut dyn FnMut() -> String) -> Result<Self, FormatFault> {
-        let read = history_formats::read(format, values, fresh)?;
+    /// Parses messages or items. `new_call_id` makes an id for a call that has none.
+    pub(crate) fn read(format: HistoryFormat, values: &[Value], new_call_id: &mut dyn FnMut() -> String) -> Result<Self, FormatFault> {
+        let read = history_formats::read(format, values, new_call_id)?;
         let (mut system, mut messages): (Vec<_>, Vec<_>) = read.into_iter().partition(|message| message.role == Role::System);
-        // A request of nothing but instructions is still a question.
+        // In a request with instructions only, the last instruction is the user message.
         if messages.is_empty()
             && let Some(last) = system.pop()
         {
             messages.push(StoredMessage { role: Role::User, metadata: serde_json::Map::new(), ..last });
         }
-        let new = messages.iter().rposition(|message| message.role == Role::Assistant).map_or(0, |at| at + 1);
+        let new_from = messages.iter().rposition(|message| message.role == Role::Assistant).map_or(0, |at| at + 1);
         let instructions = system.into_iter().map(|message| message.content).filter(|text| !text.trim().is_empty()).collect();
-        Ok(Self { instructions, messages, new })
+        Ok(Self { instructions, messages, new_from })
     }
 
-    /// Whether there is anything at all.
+    /// Whether the request has no messages.
     pub(crate) const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether the assistant has said something in it.
+    /// Whether the request contains an assistant message.
     pub(crate) const fn is_continued(&self) -> bool {
-        self.new > 0
+        self.new_from > 0
     }
 
-    /// Results of calls that the client ran, among the new input.
+    /// The tool results in the new input, of calls that the client ran.
     pub(crate) fn results(&self) -> Vec<ClientResult> {
         let result = |message: &StoredMessage| {
             Some(ClientResult {
@@ -58,48 +59,48 @@ impl Input {
                 content: message.content.clone(),
             })
         };
-        self.messages[self.new..].iter().filter_map(result).collect()
+        self.messages[self.new_from..].iter().filter_map(result).collect()
     }
 
-    /// All new words of the person as one message, for a conversation that is stored.
-    pub(crate) fn said(&self) -> Said {
-        said(self.messages[self.new..].iter().filter(|message| message.role == Role::User))
+    /// All new user messages as one message, for a stored conversation.
+    pub(crate) fn new_user_message(&self) -> UserMessage {
+        user_message(self.messages[self.new_from..].iter().filter(|message| message.role == Role::User))
     }
 
-    /// For a new conversation: the last message, if it is the person's, and everything before it as Chat messages.
-    pub(crate) fn apart(&self) -> (Vec<Value>, Said) {
+    /// For a new conversation: the last message, if the user sent it, and all messages before it in the Chat Completions format.
+    pub(crate) fn split_history(&self) -> (Vec<Value>, UserMessage) {
         let (before, last) = match self.messages.split_last() {
             Some((last, before)) if last.role == Role::User => (before, Some(last)),
             _ => (self.messages.as_slice(), None),
         };
-        (history_formats::write(HistoryFormat::Openai, before), said(last.into_iter()))
+        (history_formats::write(HistoryFormat::Openai, before), user_message(last.into_iter()))
     }
 
-    /// What the client has seen when the assistant had last spoken, from the beginning.
-    pub(crate) fn seen_before(&self) -> Option<Sight> {
-        self.is_continued().then(|| seen::of(Sight::default(), &self.messages[..self.new]))
+    /// The digest of the transcript up to the last assistant message; `None` if there is no assistant message.
+    pub(crate) fn digest_up_to_last_answer(&self) -> Option<TranscriptDigest> {
+        self.is_continued().then(|| transcript::digest(TranscriptDigest::default(), &self.messages[..self.new_from]))
     }
 
-    /// What it has sent and seen with this request; `start` is where a client that sends no history stands.
-    pub(crate) fn seen(&self, start: Sight) -> Sight {
-        seen::of(start, &self.messages)
+    /// The digest of the whole request. `start` is the digest to continue from, for a client that sends no history.
+    pub(crate) fn digest(&self, start: TranscriptDigest) -> TranscriptDigest {
+        transcript::digest(start, &self.messages)
     }
 }
 
-fn said<'a>(messages: impl Iterator<Item = &'a StoredMessage>) -> Said {
+fn user_message<'a>(messages: impl Iterator<Item = &'a StoredMessage>) -> UserMessage {
     let messages: Vec<&StoredMessage> = messages.collect();
     let text = messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n\n");
-    let rich = messages.iter().any(|message| seen::parts(message).is_some());
+    let has_parts = messages.iter().any(|message| transcript::parts(message).is_some());
     let mut parts = Vec::new();
-    if rich {
+    if has_parts {
         for message in messages {
-            match seen::parts(message) {
+            match transcript::parts(message) {
                 Some(own) => parts.extend(own.iter().cloned()),
                 None => parts.push(serde_json::json!({"type": "text", "text": message.content})),
             }
         }
     }
-    Said { text, parts }
+    UserMessage { text, parts }
 }
 
 #[cfg(test)]

@@ -1,29 +1,28 @@
-//! The doors for clients that speak OpenAI's languages. One entry ([`begin`]) takes what a client brings to the runtime,
-//! one listener ([`heard`]) turns the events of a turn into what such a client may hear; the doors only differ in their words.
+//! The OpenAI-compatible endpoints under `/v1`: models, Chat Completions and Responses. [`start`] starts a turn for a request of
+//! either API; [`client_events`] converts the events of a turn into what such a client receives.
 //!
-//! Invariants: unknown fields are never refused; calls of the server's own tools are never shown; every refusal under
-//! `/v1` has OpenAI's shape.
+//! Invariants: unknown request fields are ignored; calls of the server's own tools are never sent to the client; every error under
+//! `/v1` has OpenAI's format.
 
-pub(crate) mod begin;
 mod chat;
 mod chat_request;
+pub(crate) mod client_events;
 mod completion;
-pub(crate) mod heard;
+pub(crate) mod error_body;
 pub(crate) mod input;
 pub(crate) mod model;
 mod models;
-pub(crate) mod refusal;
 mod responses;
-pub(crate) mod seen;
+pub(crate) mod start;
 pub(crate) mod tools;
+pub(crate) mod transcript;
 
 use std::sync::Arc;
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::api::Door;
+use crate::api::ApiState;
 
-/// All of them.
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().merge(models::routes()).merge(chat::routes()).merge(responses::routes())
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the assistants, as models.
+//! `GET /v1/models`: lists the assistants as models.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::model;
-use crate::api::Door;
-use crate::api::body::Named;
+use crate::api::ApiState;
+use crate::api::body::PathParam;
 use crate::api::error::ApiError;
-use crate::api::policy::{Policy, Who};
+use crate::api::policy::{Authenticated, Policy};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<Door>> {
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(list))).routes(Policy::Chat.on(routes!(show)))
 }
 
-/// An assistant, as clients of OpenAI know models.
+/// An assistant in the format of an OpenAI model.
 #[derive(Serialize, ToSchema)]
 struct Model {
     id: String,
@@ -38,9 +38,9 @@ struct ModelList {
     data: Vec<Model>,
 }
 
-fn offered(door: &Door, Who(who): &Who) -> Result<Vec<Model>, ApiError> {
-    let (caller, setup) = (who.caller()?, door.app.runtime.setup());
-    let created = door.app.started_at.as_second();
+fn offered(api: &ApiState, Authenticated(identity): &Authenticated) -> Result<Vec<Model>, ApiError> {
+    let (caller, setup) = (identity.caller()?, api.app.runtime.setup());
+    let created = api.app.started_at.as_second();
     let model =
         |assistant: &werkruf_runtime::Assistant| Model { id: assistant.name.clone(), object: "model", created, owned_by: "werkruf" };
     Ok(model::offered(&setup, &caller.principal).into_iter().map(model).collect())
@@ -48,15 +48,15 @@ fn offered(door: &Door, Who(who): &Who) -> Result<Vec<Model>, ApiError> {
 
 /// The assistants that may be named as `model`. Any other name is accepted too and means the default one.
 #[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "openai", responses((status = 200, body = ModelList)))]
-async fn list(State(door): State<Arc<Door>>, who: Who) -> Result<Json<ModelList>, ApiError> {
-    Ok(Json(ModelList { object: "list", data: offered(&door, &who)? }))
+async fn list(State(api): State<Arc<ApiState>>, identity: Authenticated) -> Result<Json<ModelList>, ApiError> {
+    Ok(Json(ModelList { object: "list", data: offered(&api, &identity)? }))
 }
 
-/// One of them.
+/// One assistant as a model.
 #[utoipa::path(get, path = "/v1/models/{id}", operation_id = "get_model", tag = "openai", params(("id" = String, Path, description = "The assistant.")),
-    responses((status = 200, body = Model), (status = 404, description = "In OpenAI's shape.")))]
-async fn show(State(door): State<Arc<Door>>, who: Who, Named(id): Named) -> Result<Json<Model>, ApiError> {
-    let found = offered(&door, &who)?.into_iter().find(|model| model.id == id);
+    responses((status = 200, body = Model), (status = 404, description = "In OpenAI's format.")))]
+async fn show(State(api): State<Arc<ApiState>>, identity: Authenticated, PathParam(id): PathParam) -> Result<Json<Model>, ApiError> {
+    let found = offered(&api, &identity)?.into_iter().find(|model| model.id == id);
     let unknown = || {
         let message = format!("There is no model named {id}; GET /v1/models lists them.");
         ApiError::new(StatusCode::NOT_FOUND, "model_not_found", message)

@@ -1,10 +1,10 @@
-//! Tools a client brings and runs itself, in the shapes Chat Completions and Responses have for them.
+//! Tools that the client defines and runs itself, in the formats of Chat Completions and Responses.
 
 use serde_json::{Map, Value, json};
 use werkruf_runtime::{ClientChoice, ClientTool};
 
-/// The functions among `tools`, nested as Chat writes them or flat as Responses does. What a provider would run itself
-/// (searches, interpreters) is not ours to run and is left out.
+/// The functions in `tools`: nested as in Chat Completions or flat as in Responses. Tools that a model provider would run itself
+/// (web search, code interpreter) are left out.
 pub(crate) fn tools(value: Option<&Value>) -> Vec<ClientTool> {
     let mut found: Vec<ClientTool> = Vec::new();
     for tool in value.and_then(Value::as_array).into_iter().flatten() {
@@ -28,7 +28,7 @@ pub(crate) fn functions(value: Option<&Value>) -> Vec<ClientTool> {
 
 fn add(found: &mut Vec<ClientTool>, function: &Value) {
     let Some(name) = function["name"].as_str().filter(|name| !name.is_empty()) else { return };
-    // Twice the same name would be refused by the model's server; the first one stands.
+    // Model servers refuse two tools with the same name, so only the first one is used.
     if found.iter().any(|known| known.name == name) {
         return;
     }
@@ -44,20 +44,20 @@ fn no_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// `tool_choice` and the older `function_call`: a word, or an object that names a function.
+/// `tool_choice` and the older `function_call`: a mode, or an object that names a function.
 pub(crate) fn choice(value: Option<&Value>) -> ClientChoice {
     match value {
-        Some(Value::String(word)) => match word.as_str() {
+        Some(Value::String(mode)) => match mode.as_str() {
             "none" => ClientChoice::None,
             "required" | "any" => ClientChoice::Required,
             _ => ClientChoice::Auto,
         },
-        Some(Value::Object(object)) => named(object),
+        Some(Value::Object(object)) => choice_object(object),
         _ => ClientChoice::Auto,
     }
 }
 
-fn named(object: &Map<String, Value>) -> ClientChoice {
+fn choice_object(object: &Map<String, Value>) -> ClientChoice {
     let inner = object.get("function").or_else(|| object.get("custom")).and_then(|function| function["name"].as_str());
     if let Some(name) = inner.or_else(|| object.get("name").and_then(Value::as_str)) {
         return ClientChoice::Named(name.to_owned());
@@ -74,7 +74,7 @@ mod tests {
     use super::{choice, functions, tools};
 
     #[test]
-    fn functions_are_found_nested_flat_and_old() {
+    fn functions_are_read_in_all_three_formats() {
         let given = json!([
             {"type": "function", "function": {"name": "a", "description": "A", "parameters": {"type": "object"}, "strict": true}},
             {"type": "function", "name": "b", "parameters": null},
@@ -92,15 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_a_word_or_a_name() {
-        let of = |value| choice(Some(&value));
+    fn a_choice_is_a_mode_or_a_name() {
+        let parse = |value| choice(Some(&value));
         assert_eq!(choice(None), ClientChoice::Auto);
-        assert_eq!(of(json!("none")), ClientChoice::None);
-        assert_eq!(of(json!("required")), ClientChoice::Required);
-        assert_eq!(of(json!({"type": "function", "function": {"name": "f"}})), ClientChoice::Named("f".to_owned()));
-        assert_eq!(of(json!({"type": "function", "name": "f"})), ClientChoice::Named("f".to_owned()));
-        assert_eq!(of(json!({"name": "f"})), ClientChoice::Named("f".to_owned()));
-        assert_eq!(of(json!({"type": "allowed_tools", "mode": "required", "tools": []})), ClientChoice::Required);
-        assert_eq!(of(json!({"type": "web_search"})), ClientChoice::Auto);
+        assert_eq!(parse(json!("none")), ClientChoice::None);
+        assert_eq!(parse(json!("required")), ClientChoice::Required);
+        assert_eq!(parse(json!({"type": "function", "function": {"name": "f"}})), ClientChoice::Named("f".to_owned()));
+        assert_eq!(parse(json!({"type": "function", "name": "f"})), ClientChoice::Named("f".to_owned()));
+        assert_eq!(parse(json!({"name": "f"})), ClientChoice::Named("f".to_owned()));
+        assert_eq!(parse(json!({"type": "allowed_tools", "mode": "required", "tools": []})), ClientChoice::Required);
+        assert_eq!(parse(json!({"type": "web_search"})), ClientChoice::Auto);
     }
 }

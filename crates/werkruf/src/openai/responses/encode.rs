@@ -1,42 +1,30 @@
-//! Events of a turn in, events of the Responses API out. Pure: what comes out, and under which number, follows from the texts
-//! and calls of the turn, not from how or when they arrived; so a stream can be told again from any number on, live or stored.
+//! Converts the events of a turn into the events of the Responses API. No I/O.
+//!
+//! Invariant: the emitted events and their sequence numbers depend only on the texts and calls of the turn, not on how or when
+//! the turn's events arrived. Therefore a stream can be resumed after any sequence number, from live or from stored events.
 
 use bytes::{BufMut, BytesMut};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType,
-    Usage, Uuid,
-};
+use werkruf_contract::{ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorEvent, EventType, ToolErrorType, Uuid};
 
-use super::object::{Standing, State, Subject, arguments, text_part};
-use super::pieces::{Broken, StepText};
+use super::deltas::{StepText, TextChanged};
+use super::object::{ResponseBase, ResponseState, ResponseStatus, arguments, text_part};
+use crate::openai::client_events::TurnAnswer;
 
-/// What a turn says, as far as this door tells it.
+/// An event of a turn that the Responses API exposes.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum TurnEvent {
     Token(AssistantToken),
     Snapshot(AssistantSnapshot),
-    /// The text of the open step begins anew.
+    /// The model restarts the text of the current step.
     Reset,
     Approval(Uuid),
-    Final(Box<Ended>),
+    Final(Box<TurnAnswer>),
     Error(ErrorEvent),
 }
 
-/// The part of `final` that clients of this door see; stored rows and live events have it alike.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Ended {
-    pub(crate) message: ChatMessage,
-    #[serde(default)]
-    pub(crate) client_calls: Vec<ClientCall>,
-    #[serde(default)]
-    pub(crate) finish_reason: FinishReason,
-    pub(crate) usage: Usage,
-}
-
-impl Said {
-    /// Reads an event; `None` where it is not for these clients.
+impl TurnEvent {
+    /// Parses an event; `None` for event types that the Responses API does not expose.
     pub(crate) fn read(kind: EventType, data: &str) -> Result<Option<Self>, serde_json::Error> {
         Ok(Some(match kind {
             EventType::AssistantToken => Self::Token(serde_json::from_str(data)?),
@@ -50,194 +38,207 @@ impl Said {
     }
 }
 
-/// One stream on its way out.
+/// The encoder of one response stream.
 pub(crate) struct Encoder {
-    subject: Subject,
-    /// Events up to this number are known to the client.
+    base: ResponseBase,
+    /// The client already has the events up to this sequence number.
     after: Option<u64>,
     next: u64,
     output: Vec<Value>,
     text: StepText,
-    /// Whether the message of this text has been announced.
-    open: bool,
-    /// The last step whose text is a row.
-    settled: u32,
+    /// Whether `response.output_item.added` was emitted for the message of the current step.
+    message_open: bool,
+    /// The last step whose text is stored as an event row.
+    stored_step: u32,
     ended: bool,
 }
 
 impl Encoder {
-    /// A stream whose client knows everything up to `after`.
-    pub(crate) fn new(subject: Subject, after: Option<u64>) -> Self {
-        Self { subject, after, next: 0, output: Vec::new(), text: StepText::default(), open: false, settled: 0, ended: false }
+    /// Creates an encoder for a client that already has the events up to `after`.
+    pub(crate) fn new(base: ResponseBase, after: Option<u64>) -> Self {
+        Self { base, after, next: 0, output: Vec::new(), text: StepText::default(), message_open: false, stored_step: 0, ended: false }
     }
 
-    /// Whether the last event has been told.
+    /// Whether the last event was emitted.
     pub(crate) const fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// The first two events.
-    pub(crate) fn begin(&mut self, out: &mut BytesMut) {
+    /// Emits the first two events.
+    pub(crate) fn start(&mut self, out: &mut BytesMut) {
         for kind in ["response.created", "response.in_progress"] {
-            self.whole(out, kind, &State::just(Standing::InProgress));
+            self.response_event(out, kind, &ResponseState::with_status(ResponseStatus::InProgress));
         }
     }
 
-    /// The next thing the turn says.
-    pub(crate) fn take(&mut self, out: &mut BytesMut, said: Said) {
+    /// Encodes the next event of the turn.
+    pub(crate) fn take(&mut self, out: &mut BytesMut, event: TurnEvent) {
         if self.ended {
             return;
         }
-        let told = match said {
-            // A token of a step that is a row already was heard beside that row.
-            Said::Token(token) if token.step <= self.settled => Ok(()),
-            Said::Token(token) => {
+        let result = match event {
+            // The stored text of the step was read first; this live token is already part of it.
+            TurnEvent::Token(token) if token.step <= self.stored_step => Ok(()),
+            TurnEvent::Token(token) => {
                 self.text.push(&token.content);
-                self.pieces(out, false)
+                self.emit_deltas(out, false)
             }
-            Said::Reset => {
-                self.text.begin_anew();
+            TurnEvent::Reset => {
+                self.text.restart();
                 Ok(())
             }
-            Said::Snapshot(snapshot) => {
-                self.settled = self.settled.max(snapshot.step);
-                self.close(out, &snapshot.content)
+            TurnEvent::Snapshot(snapshot) => {
+                self.stored_step = self.stored_step.max(snapshot.step);
+                self.close_message(out, &snapshot.content)
             }
-            Said::Approval(id) => {
-                // A row of its own, so it is told again at the same place.
-                self.whole(out, "response.in_progress", &State { approval_id: Some(id), ..State::just(Standing::InProgress) });
+            TurnEvent::Approval(id) => {
+                // The approval request is an event row of its own, so a resumed stream emits it at the same position.
+                self.response_event(
+                    out,
+                    "response.in_progress",
+                    &ResponseState { approval_id: Some(id), ..ResponseState::with_status(ResponseStatus::InProgress) },
+                );
                 Ok(())
             }
-            Said::Final(ended) => self.finish(out, &ended),
-            Said::Error(error) => {
+            TurnEvent::Final(answer) => self.finish(out, &answer),
+            TurnEvent::Error(error) => {
                 self.fail(out, &error);
                 Ok(())
             }
         };
-        if told == Err(Broken) {
-            self.fail(out, &interrupted(self.subject.turn_id));
+        if result == Err(TextChanged) {
+            self.fail(out, &interrupted(self.base.turn_id));
         }
     }
 
-    /// The text of the open step as somebody who joins now finds it.
-    pub(crate) fn take_shown(&mut self, out: &mut BytesMut, step: u32, content: &str) {
-        if self.ended || step <= self.settled {
+    /// Encodes the partial text of the current step, for a client that subscribes in the middle of the step.
+    pub(crate) fn take_partial(&mut self, out: &mut BytesMut, step: u32, content: &str) {
+        if self.ended || step <= self.stored_step {
             return;
         }
         self.text.replace(content);
-        if self.pieces(out, false).is_err() {
-            self.fail(out, &interrupted(self.subject.turn_id));
+        if self.emit_deltas(out, false).is_err() {
+            self.fail(out, &interrupted(self.base.turn_id));
         }
     }
 
-    fn pieces(&mut self, out: &mut BytesMut, whole: bool) -> Result<(), Broken> {
-        while let Some(piece) = self.text.next(whole)? {
-            let piece = piece.to_owned();
-            self.announce(out);
-            let fields = json!({"delta": piece, "logprobs": []});
-            self.in_part(out, "response.output_text.delta", fields);
+    fn emit_deltas(&mut self, out: &mut BytesMut, complete: bool) -> Result<(), TextChanged> {
+        while let Some(delta) = self.text.next(complete)? {
+            let delta = delta.to_owned();
+            self.open_message(out);
+            let fields = json!({"delta": delta, "logprobs": []});
+            self.content_event(out, "response.output_text.delta", fields);
         }
         Ok(())
     }
 
-    fn announce(&mut self, out: &mut BytesMut) {
-        if !std::mem::replace(&mut self.open, true) {
-            let item = self.subject.message(self.output.len(), None);
-            self.in_output(out, "response.output_item.added", json!({"item": item}));
-            self.in_part(out, "response.content_part.added", json!({"part": text_part("")}));
+    fn open_message(&mut self, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.message_open, true) {
+            let item = self.base.message(self.output.len(), None);
+            self.output_event(out, "response.output_item.added", json!({"item": item}));
+            self.content_event(out, "response.content_part.added", json!({"part": text_part("")}));
         }
     }
 
-    /// The step has ended with this text.
-    fn close(&mut self, out: &mut BytesMut, content: &str) -> Result<(), Broken> {
+    /// Closes the message of a step that ended with this text.
+    fn close_message(&mut self, out: &mut BytesMut, content: &str) -> Result<(), TextChanged> {
         self.text.replace(content);
         if self.text.is_empty() {
             return Ok(());
         }
-        self.pieces(out, true)?;
+        self.emit_deltas(out, true)?;
         let text = self.text.take();
-        self.open = false;
-        self.in_part(out, "response.output_text.done", json!({"text": text, "logprobs": []}));
-        self.in_part(out, "response.content_part.done", json!({"part": text_part(&text)}));
-        let item = self.subject.message(self.output.len(), Some(&text));
-        self.in_output(out, "response.output_item.done", json!({"item": item}));
+        self.message_open = false;
+        self.content_event(out, "response.output_text.done", json!({"text": text, "logprobs": []}));
+        self.content_event(out, "response.content_part.done", json!({"part": text_part(&text)}));
+        let item = self.base.message(self.output.len(), Some(&text));
+        self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut BytesMut, ended: &Ended) -> Result<(), Broken> {
-        // A step with calls has told its text in a row of its own.
-        if ended.client_calls.is_empty() || !self.text.is_empty() {
-            self.close(out, &ended.message.content)?;
+    fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer) -> Result<(), TextChanged> {
+        // The text of a step with calls was already emitted from the snapshot row of that step.
+        if answer.client_calls.is_empty() || !self.text.is_empty() {
+            self.close_message(out, &answer.message.content)?;
         }
-        for call in &ended.client_calls {
-            self.call(out, call);
+        for call in &answer.client_calls {
+            self.emit_call(out, call);
         }
         let output = std::mem::take(&mut self.output);
-        let standing = Standing::answered(ended.finish_reason, &ended.client_calls);
-        let kind = if standing == Standing::Completed { "response.completed" } else { "response.incomplete" };
-        self.whole(out, kind, &State { output: &output, usage: Some(&ended.usage), ..State::just(standing) });
+        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
+        let kind = if status == ResponseStatus::Completed { "response.completed" } else { "response.incomplete" };
+        self.response_event(
+            out,
+            kind,
+            &ResponseState { output: &output, usage: Some(&answer.usage), ..ResponseState::with_status(status) },
+        );
         self.ended = true;
         Ok(())
     }
 
-    fn call(&mut self, out: &mut BytesMut, call: &ClientCall) {
-        let place = self.output.len();
-        let (id, item) = (self.subject.call_id(place), self.subject.call(place, call));
-        let mut begun = item.clone();
-        begun["status"] = "in_progress".into();
-        begun["arguments"] = "".into();
-        self.in_output(out, "response.output_item.added", json!({"item": begun}));
+    fn emit_call(&mut self, out: &mut BytesMut, call: &ClientCall) {
+        let index = self.output.len();
+        let (id, item) = (self.base.call_id(index), self.base.call(index, call));
+        let mut added = item.clone();
+        added["status"] = "in_progress".into();
+        added["arguments"] = "".into();
+        self.output_event(out, "response.output_item.added", json!({"item": added}));
         let arguments = arguments(call);
-        self.in_output(out, "response.function_call_arguments.delta", json!({"item_id": id, "delta": arguments}));
+        self.output_event(out, "response.function_call_arguments.delta", json!({"item_id": id, "delta": arguments}));
         let done = json!({"item_id": id, "name": call.name, "arguments": arguments});
-        self.in_output(out, "response.function_call_arguments.done", done);
-        self.in_output(out, "response.output_item.done", json!({"item": item}));
+        self.output_event(out, "response.function_call_arguments.done", done);
+        self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
     }
 
     fn fail(&mut self, out: &mut BytesMut, error: &ErrorEvent) {
-        // The text of the step that failed is no row: a client that has heard of it is told the end behind it all the same.
+        // The text of the failed step is not stored. A client that received deltas of it has a higher sequence number than the
+        // stored events give; the final events continue after that number, so the client still receives them.
         if let Some(after) = self.after.filter(|after| self.next < *after) {
             self.next = after + 1;
         }
-        let told = json!({"type": error_type(error), "code": error.code, "message": error.message, "param": null});
-        let flat = json!({"error": told, "code": error.code, "message": error.message, "param": null});
-        self.event(out, "error", flat);
+        let detail = json!({"type": error_type(error), "code": error.code, "message": error.message, "param": null});
+        let flat = json!({"error": detail, "code": error.code, "message": error.message, "param": null});
+        self.emit(out, "error", flat);
         let output = std::mem::take(&mut self.output);
-        let standing = standing_of(error);
-        self.whole(out, "response.failed", &State { output: &output, error: Some(error), ..State::just(standing) });
+        let status = status_of_error(error);
+        self.response_event(
+            out,
+            "response.failed",
+            &ResponseState { output: &output, error: Some(error), ..ResponseState::with_status(status) },
+        );
         self.ended = true;
     }
 
-    fn whole(&mut self, out: &mut BytesMut, kind: &str, state: &State<'_>) {
-        if self.skips() {
+    fn response_event(&mut self, out: &mut BytesMut, kind: &str, state: &ResponseState<'_>) {
+        if self.skip_received() {
             return;
         }
-        let object = self.subject.object(state);
-        self.event(out, kind, json!({"response": object}));
+        let object = self.base.object(state);
+        self.emit(out, kind, json!({"response": object}));
     }
 
-    fn in_output(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
+    fn output_event(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
         fields["output_index"] = self.output.len().into();
-        self.event(out, kind, fields);
+        self.emit(out, kind, fields);
     }
 
-    fn in_part(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
-        fields["item_id"] = self.subject.message_id(self.output.len()).into();
+    fn content_event(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
+        fields["item_id"] = self.base.message_id(self.output.len()).into();
         fields["content_index"] = 0.into();
-        self.in_output(out, kind, fields);
+        self.output_event(out, kind, fields);
     }
 
-    /// Counts an event the client knows, without building it.
-    fn skips(&mut self) -> bool {
-        let known = self.after.is_some_and(|after| self.next <= after);
-        self.next += u64::from(known);
-        known
+    /// Counts an event that the client already has, without building it.
+    fn skip_received(&mut self) -> bool {
+        let received = self.after.is_some_and(|after| self.next <= after);
+        self.next += u64::from(received);
+        received
     }
 
-    fn event(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
-        if self.skips() {
+    fn emit(&mut self, out: &mut BytesMut, kind: &str, mut fields: Value) {
+        if self.skip_received() {
             return;
         }
         fields["type"] = kind.into();
@@ -251,9 +252,9 @@ impl Encoder {
     }
 }
 
-/// How a turn that ended with this error stands.
-pub(crate) fn standing_of(error: &ErrorEvent) -> Standing {
-    if error.code == "canceled" { Standing::Cancelled } else { Standing::Failed }
+/// The status of a response whose turn ended with this error.
+pub(crate) fn status_of_error(error: &ErrorEvent) -> ResponseStatus {
+    if error.code == "canceled" { ResponseStatus::Cancelled } else { ResponseStatus::Failed }
 }
 
 fn error_type(error: &ErrorEvent) -> &'static str {
@@ -264,7 +265,7 @@ fn error_type(error: &ErrorEvent) -> &'static str {
     }
 }
 
-/// The model was asked again after text was shown, and says something else now.
+/// The model request was repeated after text had been sent, and the new text differs from the text that was sent.
 fn interrupted(turn_id: Uuid) -> ErrorEvent {
     ErrorEvent {
         kind: ToolErrorType::Retryable,

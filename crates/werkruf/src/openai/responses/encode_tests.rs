@@ -2,26 +2,26 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use werkruf_contract::{AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid};
 
-use super::super::object::{Echo, Subject};
-use super::{Encoder, Ended, Said};
+use super::super::object::{RequestEcho, ResponseBase};
+use super::{Encoder, TurnAnswer, TurnEvent};
 
-fn subject() -> Subject {
+fn base() -> ResponseBase {
     let turn_id = Uuid::parse_str("018bcfe5-6800-7000-8000-000000000001").unwrap();
-    Subject { turn_id, conversation_id: Uuid::nil(), echo: Echo { model: "m".into(), ..Echo::default() } }
+    ResponseBase { turn_id, conversation_id: Uuid::nil(), echo: RequestEcho { model: "m".into(), ..RequestEcho::default() } }
 }
 
-fn token(step: u32, content: &str) -> Said {
-    Said::Token(AssistantToken { content: content.to_owned(), step })
+fn token(step: u32, content: &str) -> TurnEvent {
+    TurnEvent::Token(AssistantToken { content: content.to_owned(), step })
 }
 
-fn snapshot(step: u32, content: &str) -> Said {
-    Said::Snapshot(AssistantSnapshot { content: content.to_owned(), step, turn_id: Uuid::nil() })
+fn snapshot(step: u32, content: &str) -> TurnEvent {
+    TurnEvent::Snapshot(AssistantSnapshot { content: content.to_owned(), step, turn_id: Uuid::nil() })
 }
 
-fn finish(content: &str, calls: &[(&str, &str)]) -> Said {
+fn finish(content: &str, calls: &[(&str, &str)]) -> TurnEvent {
     let message = ChatMessage { role: "assistant".into(), content: content.into() };
     let call = |(id, arguments): &(&str, &str)| ClientCall { id: (*id).into(), name: "f".into(), arguments: (*arguments).into() };
-    Said::Final(Box::new(Ended {
+    TurnEvent::Final(Box::new(TurnAnswer {
         message,
         client_calls: calls.iter().map(call).collect(),
         finish_reason: Default::default(),
@@ -29,9 +29,9 @@ fn finish(content: &str, calls: &[(&str, &str)]) -> Said {
     }))
 }
 
-fn failure(code: &str) -> Said {
+fn failure(code: &str) -> TurnEvent {
     let (code, message) = (code.to_owned(), "No.".to_owned());
-    Said::Error(ErrorEvent { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() })
+    TurnEvent::Error(ErrorEvent { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() })
 }
 
 fn frames(out: &BytesMut) -> Vec<Value> {
@@ -45,18 +45,18 @@ fn frames(out: &BytesMut) -> Vec<Value> {
     text.split_terminator("\n\n").map(frame).collect()
 }
 
-fn told_after(after: Option<u64>, said: Vec<Said>) -> Vec<Value> {
-    let mut encoder = Encoder::new(subject(), after);
+fn encode_after(after: Option<u64>, turn_events: Vec<TurnEvent>) -> Vec<Value> {
+    let mut encoder = Encoder::new(base(), after);
     let mut out = BytesMut::new();
-    encoder.begin(&mut out);
-    for one in said {
-        encoder.take(&mut out, one);
+    encoder.start(&mut out);
+    for event in turn_events {
+        encoder.take(&mut out, event);
     }
     frames(&out)
 }
 
-fn told(said: Vec<Said>) -> Vec<Value> {
-    told_after(None, said)
+fn encode(turn_events: Vec<TurnEvent>) -> Vec<Value> {
+    encode_after(None, turn_events)
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -65,14 +65,14 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn a_turn_with_two_texts_and_a_call_is_three_items() {
-    let said = vec![
+    let turn_events = vec![
         token(1, "Let me look. "),
         snapshot(1, "Let me look. "),
         token(2, "Hello there"),
         snapshot(2, "Hello there"),
         finish("Hello there", &[("call_1", "{\"a\":1}")]),
     ];
-    let events = told(said);
+    let events = encode(turn_events);
     let text = ["output_item.added", "content_part.added"];
     let end = ["output_text.done", "content_part.done", "output_item.done"];
     let mut expected = vec!["created", "in_progress"];
@@ -100,14 +100,14 @@ fn a_turn_with_two_texts_and_a_call_is_three_items() {
         let item = event["item_id"].as_str().or_else(|| event["item"]["id"].as_str()).unwrap();
         assert_eq!(item, output[event["output_index"].as_u64().unwrap() as usize]["id"]);
     }
-    let begun = events.iter().find(|event| event["item"]["type"] == "function_call").unwrap();
-    assert_eq!((&begun["item"]["arguments"], &begun["item"]["status"]), (&json!(""), &json!("in_progress")));
+    let started = events.iter().find(|event| event["item"]["type"] == "function_call").unwrap();
+    assert_eq!((&started["item"]["arguments"], &started["item"]["status"]), (&json!(""), &json!("in_progress")));
 }
 
-/// A small generator: the tests follow from their seed.
-struct Dice(u64);
+/// A random number generator with a fixed seed, so that the tests are repeatable.
+struct TextGenerator(u64);
 
-impl Dice {
+impl TextGenerator {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % most
@@ -119,69 +119,69 @@ impl Dice {
         (0..length).map(|_| LETTERS[self.below(LETTERS.len())]).collect()
     }
 
-    /// Tokens that are this text, cut anywhere, sometimes broken off and begun again.
-    fn tokens(&mut self, step: u32, text: &str) -> Vec<Said> {
+    /// Random tokens of this text. Sometimes the model breaks off and restarts.
+    fn tokens(&mut self, step: u32, text: &str) -> Vec<TurnEvent> {
         let letters: Vec<char> = text.chars().collect();
-        let (mut said, mut at) = (Vec::new(), 0);
+        let (mut turn_events, mut at) = (Vec::new(), 0);
         while at < letters.len() {
             if self.below(12) == 0 && at > 0 {
-                said.push(Said::Reset);
+                turn_events.push(TurnEvent::Reset);
                 at = 0;
             }
             let end = (at + 1 + self.below(9)).min(letters.len());
-            said.push(token(step, &letters[at..end].iter().collect::<String>()));
+            turn_events.push(token(step, &letters[at..end].iter().collect::<String>()));
             at = end;
         }
-        said
+        turn_events
     }
 }
 
 #[test]
-fn however_the_text_arrives_the_events_are_the_same() {
+fn the_events_do_not_depend_on_how_the_text_arrives() {
     for seed in 0..60 {
-        let mut dice = Dice(seed);
-        let steps: Vec<String> = (0..1 + dice.below(3)).map(|_| dice.text()).collect();
+        let mut generator = TextGenerator(seed);
+        let steps: Vec<String> = (0..1 + generator.below(3)).map(|_| generator.text()).collect();
         let calls = [("call_1", "{}"), ("call_2", "{\"x\": [1]}")];
-        let calls = &calls[..dice.below(3)];
+        let calls = &calls[..generator.below(3)];
         let rows = |steps: &[String]| {
             let last = steps.len() - 1;
             let settled = if calls.is_empty() { last } else { steps.len() };
-            let mut rows: Vec<Said> =
+            let mut rows: Vec<TurnEvent> =
                 (0..settled).filter(|at| !steps[*at].is_empty()).map(|at| snapshot(at as u32 + 1, &steps[at])).collect();
             rows.push(finish(&steps[last], calls));
             rows
         };
-        let stored = told(rows(&steps));
+        let stored = encode(rows(&steps));
         for _ in 0..4 {
             let mut live = Vec::new();
             let mut ends = rows(&steps).into_iter();
             for (at, text) in steps.iter().enumerate() {
-                live.extend(dice.tokens(at as u32 + 1, text));
+                live.extend(generator.tokens(at as u32 + 1, text));
                 if (at + 1 < steps.len() || !calls.is_empty()) && !text.is_empty() {
                     live.extend(ends.next());
                 }
             }
             live.extend(ends);
-            assert_eq!(told(live), stored, "seed {seed}");
+            assert_eq!(encode(live), stored, "seed {seed}");
         }
         for after in 0..stored.len() {
-            assert_eq!(told_after(Some(after as u64), rows(&steps)), stored[after + 1..], "seed {seed} after {after}");
+            assert_eq!(encode_after(Some(after as u64), rows(&steps)), stored[after + 1..], "seed {seed} after {after}");
         }
     }
 }
 
 #[test]
-fn who_joins_in_the_middle_of_a_text_misses_nothing() {
+fn a_client_that_subscribes_during_a_step_misses_nothing() {
     let text = "One two three four five six.";
-    let whole = told(vec![snapshot(1, "First."), finish(text, &[])]);
+    let whole = encode(vec![snapshot(1, "First."), finish(text, &[])]);
     for joined in 0..=text.len() {
         for after in 0..whole.len() {
-            let mut encoder = Encoder::new(subject(), Some(after as u64));
+            let mut encoder = Encoder::new(base(), Some(after as u64));
             let mut out = BytesMut::new();
-            encoder.begin(&mut out);
+            encoder.start(&mut out);
             encoder.take(&mut out, snapshot(1, "First."));
-            encoder.take_shown(&mut out, 2, &text[..joined]);
-            // Heard beside the row of its step.
+            encoder.take_partial(&mut out, 2, &text[..joined]);
+            // A late live token of a stored step.
             encoder.take(&mut out, token(1, "st."));
             encoder.take(&mut out, token(2, &text[joined..]));
             encoder.take(&mut out, finish(text, &[]));
@@ -192,49 +192,53 @@ fn who_joins_in_the_middle_of_a_text_misses_nothing() {
 }
 
 #[test]
-fn a_text_that_becomes_another_one_ends_the_stream() {
-    let events =
-        told(vec![token(1, "The answer is 4 and"), Said::Reset, token(1, "The answer is 5 and"), finish("The answer is 5 and", &[])]);
+fn a_restart_with_another_text_ends_the_stream() {
+    let events = encode(vec![
+        token(1, "The answer is 4 and"),
+        TurnEvent::Reset,
+        token(1, "The answer is 5 and"),
+        finish("The answer is 5 and", &[]),
+    ]);
     assert_eq!(kinds(&events[events.len() - 2..]), ["error", "failed"]);
     let failed = events.last().unwrap();
     assert_eq!((&failed["response"]["status"], &failed["response"]["error"]["code"]), (&json!("failed"), &json!("model_interrupted")));
-    // What was not sent yet may change.
-    let events = told(vec![token(1, "The answer is 4"), Said::Reset, token(1, "The answer is 5"), finish("The answer is 5", &[])]);
+    // Text that was not sent yet may change.
+    let events = encode(vec![token(1, "The answer is 4"), TurnEvent::Reset, token(1, "The answer is 5"), finish("The answer is 5", &[])]);
     assert_eq!(events.last().unwrap()["type"], "response.completed");
 }
 
 #[test]
-fn the_end_of_a_failed_turn_is_told_to_everybody() {
-    let live = told(vec![token(1, "one two three "), failure("model_unavailable")]);
+fn every_client_receives_the_end_of_a_failed_turn() {
+    let live = encode(vec![token(1, "one two three "), failure("model_unavailable")]);
     let names =
         ["created", "in_progress", "output_item.added", "content_part.added", "output_text.delta", "output_text.delta", "error", "failed"];
     assert_eq!(kinds(&live), names);
-    // The text is no row: those who heard some of it still hear the end.
+    // The text is not stored; clients that received some of it still receive the end.
     for after in 0..8 {
-        let rest = told_after(Some(after), vec![failure("model_unavailable")]);
+        let rest = encode_after(Some(after), vec![failure("model_unavailable")]);
         assert_eq!(rest.last().unwrap()["type"], "response.failed", "after {after}");
         assert!(rest.iter().all(|event| event["sequence_number"].as_u64().unwrap() > after));
     }
-    let canceled = told(vec![failure("canceled")]);
+    let canceled = encode(vec![failure("canceled")]);
     assert_eq!(canceled.last().unwrap()["response"]["status"], "cancelled");
 }
 
 #[test]
-fn an_approval_is_told_where_it_happened() {
-    let approval = || Said::Approval(Uuid::nil());
-    let events = told(vec![snapshot(1, "Wait."), approval(), finish("Done.", &[])]);
+fn an_approval_request_keeps_its_position() {
+    let approval = || TurnEvent::Approval(Uuid::nil());
+    let events = encode(vec![snapshot(1, "Wait."), approval(), finish("Done.", &[])]);
     let waits = events.iter().rposition(|event| event["type"] == "response.in_progress").unwrap();
     assert_eq!(events[waits]["response"]["metadata"]["approval_id"], json!(Uuid::nil()));
-    assert_eq!(told_after(Some(waits as u64), vec![snapshot(1, "Wait."), approval(), finish("Done.", &[])]), events[waits + 1..]);
+    assert_eq!(encode_after(Some(waits as u64), vec![snapshot(1, "Wait."), approval(), finish("Done.", &[])]), events[waits + 1..]);
 }
 
 #[test]
-fn events_of_the_house_are_read_and_the_rest_is_left_out() {
-    let read = |kind, data: Value| Said::read(kind, &data.to_string()).unwrap();
+fn only_exposed_event_types_are_read() {
+    let read = |kind, data: Value| TurnEvent::read(kind, &data.to_string()).unwrap();
     assert!(read(EventType::ToolStarted, json!({})).is_none());
     let row = json!({"conversation_id": Uuid::nil(), "turn_id": Uuid::nil(), "created": true, "status": "completed",
         "message": {"role": "assistant", "content": "x"}, "usage": Usage::default()});
     assert!(
-        matches!(read(EventType::Final, row), Some(Said::Final(ended)) if ended.message.content == "x" && ended.client_calls.is_empty())
+        matches!(read(EventType::Final, row), Some(TurnEvent::Final(ended)) if ended.message.content == "x" && ended.client_calls.is_empty())
     );
 }

@@ -1,36 +1,36 @@
-//! A request to `/v1/responses`, read. Unknown fields and items are left out, never refused. Pure.
+//! Parses a request to `/v1/responses`. Unknown fields and items are ignored. No I/O.
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::Uuid;
 
-use super::object::Echo;
+use super::object::RequestEcho;
 use crate::api::ApiError;
 use crate::openai::tools;
 
-/// What a client asks.
+/// A parsed request.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Items that say something; references are still to be looked up.
+    /// The usable input items. References are not resolved yet.
     pub(crate) items: Vec<Value>,
     pub(crate) stream: bool,
-    pub(crate) echo: Echo,
-    /// Named by `conversation`.
+    pub(crate) echo: RequestEcho,
+    /// The conversation that the field `conversation` names.
     pub(crate) conversation: Option<Uuid>,
     pub(crate) body: Map<String, Value>,
 }
 
 impl Request {
-    /// Reads a body.
+    /// Parses a request body.
     pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         let items = match body.remove("input") {
             Some(Value::Array(items)) => items.into_iter().filter_map(item).collect(),
-            Some(Value::String(text)) if !text.is_empty() => vec![said(text)],
+            Some(Value::String(text)) if !text.is_empty() => vec![user_message(text)],
             _ => Vec::new(),
         };
         let conversation = conversation(body.get("conversation"))?;
         let flag = |name: &str| body.get(name).and_then(Value::as_bool);
         let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-        let echo = Echo {
+        let echo = RequestEcho {
             model: text("model").unwrap_or_default(),
             instructions: body.get("instructions").filter(|value| !value.is_null()).cloned(),
             metadata: body.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default(),
@@ -38,7 +38,7 @@ impl Request {
             background: flag("background").unwrap_or(false),
             previous_response_id: text("previous_response_id"),
             tools: functions(body.get("tools")),
-            wishes: Echo::wishes_of(&body),
+            options: RequestEcho::options_of(&body),
             results: items.iter().filter(|item| is_result(item)).cloned().collect(),
         };
         Ok(Self { items, stream: flag("stream").unwrap_or(false), echo, conversation, body })
@@ -56,7 +56,7 @@ impl Request {
         }
     }
 
-    /// Wishes for the model under their Chat names.
+    /// Model options, under their Chat Completions names.
     pub(crate) fn options(&self) -> Map<String, Value> {
         let mut options = Map::new();
         let at = |path: [&str; 2]| self.body.get(path[0]).and_then(|value| value.get(path[1])).filter(|value| !value.is_null());
@@ -72,13 +72,13 @@ impl Request {
         options
     }
 
-    /// A number among the fields.
+    /// The value of a numeric field.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.body.get(name).and_then(Value::as_f64)
     }
 }
 
-/// Chat nests the schema, this API has it flat.
+/// Converts `text.format`, which is flat, into `response_format` of Chat Completions, which nests the schema.
 fn response_format(format: &Value) -> Option<Value> {
     match format["type"].as_str()? {
         "json_object" => Some(json!({"type": "json_object"})),
@@ -91,7 +91,7 @@ fn response_format(format: &Value) -> Option<Value> {
     }
 }
 
-/// Functions as they were sent, if they have a name.
+/// The function tools of the request that have a name.
 fn functions(value: Option<&Value>) -> Vec<Value> {
     let flat = |tool: werkruf_runtime::ClientTool| json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict});
     tools::tools(value).into_iter().map(flat).collect()
@@ -103,19 +103,19 @@ fn conversation(value: Option<&Value>) -> Result<Option<Uuid>, ApiError> {
     id.map(Some).map_err(|_| ApiError::not_found("conversation"))
 }
 
-fn said(text: impl Into<Value>) -> Value {
+fn user_message(text: impl Into<Value>) -> Value {
     json!({"type": "message", "role": "user", "content": text.into()})
 }
 
-/// The result of a call that a client ran.
+/// Whether an item is the result of a call that the client ran.
 pub(crate) fn is_result(item: &Value) -> bool {
     matches!(item["type"].as_str(), Some("function_call_output" | "custom_tool_call_output"))
 }
 
-/// An item as far as we can use it. Reasoning and what other servers did on their way means nothing here.
+/// Converts an input item; `None` for items that are not used, such as reasoning and the built-in tool calls of other servers.
 fn item(mut item: Value) -> Option<Value> {
     if let Value::String(text) = item {
-        return Some(said(text));
+        return Some(user_message(text));
     }
     let known = match item["type"].as_str() {
         Some("function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output" | "item_reference") => {
@@ -126,7 +126,7 @@ fn item(mut item: Value) -> Option<Value> {
         Some(_) => false,
     };
     if !known {
-        // Some clients name an item by its id alone.
+        // Some clients send a reference that has only an id.
         return item.get("id").filter(|_| item.get("type").is_none()).map(|id| json!({"type": "item_reference", "id": id}));
     }
     if !matches!(item["role"].as_str(), Some("user" | "assistant" | "system" | "developer")) {
@@ -135,7 +135,7 @@ fn item(mut item: Value) -> Option<Value> {
     Some(item)
 }
 
-/// The text in a content.
+/// The text of a message content.
 fn plain(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_get_their_chat_names() {
+    fn options_get_their_chat_completions_names() {
         let request = read(&json!({"top_p": 0.5, "reasoning": {"effort": "low"}, "text": {"verbosity": "low",
             "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": true}}}));
         let options = request.options();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_usual_value() {
+    fn missing_fields_have_their_defaults() {
         let request = read(&json!({"model": "m", "store": null, "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}));
         assert!(request.echo.store && !request.echo.background && !request.stream);
         assert_eq!(request.echo.tools.len(), 1);

@@ -1,29 +1,29 @@
-//! Refusals in OpenAI's shape, for everything under `/v1`.
+//! Errors in OpenAI's format, for all paths under `/v1`.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::heard::Failed;
+use super::client_events::TurnFailure;
 use crate::api::error::ApiError;
 
-/// Whether refusals at this path have OpenAI's shape.
-pub(crate) fn speaks_openai(path: &str) -> bool {
+/// Whether errors at this path have OpenAI's format.
+pub(crate) fn is_openai_path(path: &str) -> bool {
     path == "/v1" || path.starts_with("/v1/")
 }
 
-/// The whole body of a refusal.
+/// The response body of an error.
 pub(crate) fn body(error: &ApiError) -> Value {
     json!({"error": inner(error)})
 }
 
-/// What stands under `error`.
+/// The value of the field `error`.
 pub(crate) fn inner(error: &ApiError) -> Value {
     json!({"message": error.message(), "type": kind(error.status()), "param": null, "code": error.code()})
 }
 
-/// A turn that failed, as a refusal.
-pub(crate) fn failed(failed: &Failed) -> ApiError {
-    ApiError::failed_turn(None, &failed.event())
+/// The error of a failed turn.
+pub(crate) fn failed_turn(failure: &TurnFailure) -> ApiError {
+    ApiError::failed_turn(None, &failure.event())
 }
 
 const fn kind(status: StatusCode) -> &'static str {
@@ -41,21 +41,21 @@ mod tests {
     use http::StatusCode;
     use serde_json::json;
 
-    use super::{body, kind, speaks_openai};
+    use super::{body, is_openai_path, kind};
     use crate::api::error::ApiError;
 
     #[test]
-    fn a_refusal_says_who_must_act() {
-        let refused = body(&ApiError::unauthorized("No key."));
+    fn an_error_has_the_type_of_its_status() {
+        let error_body = body(&ApiError::unauthorized("No key."));
         let inner = json!({"message": "No key.", "type": "authentication_error", "param": null, "code": "unauthorized"});
-        assert_eq!(refused, json!({"error": inner}));
+        assert_eq!(error_body, json!({"error": inner}));
         assert_eq!(kind(StatusCode::NOT_FOUND), "invalid_request_error");
         assert_eq!(kind(StatusCode::BAD_GATEWAY), "server_error");
     }
 
     #[test]
-    fn only_these_doors_speak_so() {
-        assert!(speaks_openai("/v1") && speaks_openai("/v1/models"));
-        assert!(!speaks_openai("/v1x") && !speaks_openai("/functions/v1/chat-rag"));
+    fn only_paths_under_v1_are_openai_paths() {
+        assert!(is_openai_path("/v1") && is_openai_path("/v1/models"));
+        assert!(!is_openai_path("/v1x") && !is_openai_path("/functions/v1/chat-rag"));
     }
 }

@@ -1,5 +1,5 @@
-//! The socket as hyper sees it. It notes when a write waits for the client: hyper polls a body only while the socket takes
-//! bytes, so nothing inside the body could see it.
+//! The socket that hyper uses. It records when a write waits for the client: hyper polls a body only while the socket accepts bytes,
+//! so the body itself cannot notice a stalled client.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,56 +9,56 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::line::{Line, Order};
+use super::control::{Command, ConnectionControl};
 
-pub(super) struct Wire {
+pub(super) struct TrackedStream {
     stream: TcpStream,
-    line: Arc<Line>,
-    waits: bool,
+    control: Arc<ConnectionControl>,
+    waiting: bool,
 }
 
-impl Wire {
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { stream, line, waits: false }
+impl TrackedStream {
+    pub(super) fn new(stream: TcpStream, control: Arc<ConnectionControl>) -> Self {
+        Self { stream, control, waiting: false }
     }
 
-    fn note<T>(&mut self, written: Poll<T>) -> Poll<T> {
-        if written.is_pending() != self.waits {
-            self.waits = !self.waits;
-            self.line.flow_changed();
+    fn track_wait<T>(&mut self, written: Poll<T>) -> Poll<T> {
+        if written.is_pending() != self.waiting {
+            self.waiting = !self.waiting;
+            self.control.write_wait_changed();
         }
         written
     }
 }
 
-impl Drop for Wire {
+impl Drop for TrackedStream {
     fn drop(&mut self) {
-        if self.line.order() == Order::Reset {
-            // Otherwise the kernel keeps what is unsent, for a client that does not read it.
+        if self.control.command() == Command::Reset {
+            // Otherwise the kernel keeps the unsent bytes for a client that does not read them.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for TrackedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            self.line.read();
+            self.control.count_read();
         }
         read
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note(written)
+        self.track_wait(written)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.note(written)
+        self.track_wait(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,0 +1,72 @@
+//! The state that the task of a connection shares with the registry: a few atomics and a waker, without a lock.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+
+/// A command for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Command {
+    /// Serve requests.
+    Serve,
+    /// Finish the running request and accept no new one.
+    Close,
+    /// Close now.
+    End,
+    /// Close now and discard the unsent bytes in the kernel, because the client does not read them.
+    Reset,
+}
+
+/// Controls one connection.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionControl {
+    command: AtomicU8,
+    /// Odd while a write waits for the client. Every change adds one, so the same odd number twice means the same wait.
+    write_wait: AtomicU32,
+    /// The number of reads that returned.
+    reads: AtomicU32,
+    waker: AtomicWaker,
+}
+
+impl ConnectionControl {
+    /// Sends a command. A weaker command never replaces a stronger one.
+    pub(super) fn send(&self, command: Command) {
+        self.command.fetch_max(command as u8, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// The current command. The next command wakes this waker.
+    pub(super) fn command_with_waker(&self, waker: &Waker) -> Command {
+        self.waker.register(waker);
+        self.command()
+    }
+
+    pub(super) fn command(&self) -> Command {
+        match self.command.load(Ordering::Acquire) {
+            0 => Command::Serve,
+            1 => Command::Close,
+            2 => Command::End,
+            _ => Command::Reset,
+        }
+    }
+
+    /// Records that a write started or stopped waiting. Only the connection's task changes this, so a plain store is enough.
+    pub(super) fn write_wait_changed(&self) {
+        self.write_wait.store(self.write_wait.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn write_wait(&self) -> u32 {
+        self.write_wait.load(Ordering::Relaxed)
+    }
+
+    /// Records a read. Only the connection's task changes this.
+    pub(super) fn count_read(&self) {
+        self.reads.store(self.reads().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn reads(&self) -> u32 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}

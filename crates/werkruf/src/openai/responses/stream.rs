@@ -1,0 +1,192 @@
+//! A response as an event stream: the stored events, the partial text of the current step, then live events.
+//!
+//! Invariants: the stream subscribes before it reads the stored events for the last time, so no event is missing or repeated. A
+//! client that read too slowly catches up from the stored rows and continues. The stream ends before the turn only when the server
+//! drains, or when the turn waits for an approval and the client did not ask to wait.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt, stream};
+use tokio::time::Interval;
+use werkruf_contract::{EventType, TurnStatus, Uuid};
+use werkruf_runtime::{LiveEvent, SubscribeOptions};
+use werkruf_store::{StoreError, StreamKey};
+
+use super::encode::{Encoder, TurnEvent};
+use super::stored::{self, StoredResponse};
+use crate::api::lookup;
+use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
+use crate::app::App;
+use crate::openai::client_events::TurnEvents;
+
+/// The event stream of one turn.
+pub(crate) struct ResponseStream {
+    app: Arc<App>,
+    tenant_id: Uuid,
+    stream_id: Uuid,
+    turn_id: Uuid,
+    encoder: Encoder,
+    /// The sequence number of the last stored event that was sent.
+    last: i64,
+    events: Option<TurnEvents>,
+    /// Whether the stream stays open while an approval is pending. Otherwise it ends there.
+    waits_for_decision: bool,
+    awaiting_approval: bool,
+    /// Encoded bytes that are not sent yet.
+    out: BytesMut,
+    ticks: Interval,
+    ended: bool,
+}
+
+impl ResponseStream {
+    /// Streams a turn from its first event on.
+    pub(crate) fn live(app: &Arc<App>, tenant_id: Uuid, ids: (Uuid, Uuid), encoder: Encoder, events: TurnEvents) -> Self {
+        let (stream_id, turn_id) = ids;
+        let mut reader = Self {
+            app: Arc::clone(app),
+            tenant_id,
+            stream_id,
+            turn_id,
+            encoder,
+            last: 0,
+            events: Some(events),
+            waits_for_decision: false,
+            awaiting_approval: false,
+            out: BytesMut::new(),
+            ticks: keep_alive_timer(),
+            ended: false,
+        };
+        reader.encoder.start(&mut reader.out);
+        reader
+    }
+
+    /// Streams the stored events after a sequence number, then the live ones.
+    pub(crate) fn resumed(app: &Arc<App>, stored: StoredResponse, after: Option<u64>) -> Self {
+        let StoredResponse { base, turn, events, last, .. } = stored;
+        let ids = (base.conversation_id, turn.id);
+        let none = TurnEvents::Stored(std::collections::VecDeque::new());
+        let mut reader = Self::live(app, turn.tenant_id, ids, Encoder::new(base, after), none);
+        (reader.events, reader.waits_for_decision, reader.last) = (None, true, last);
+        reader.awaiting_approval = turn.status == TurnStatus::AwaitingApproval;
+        for event in events {
+            reader.encoder.take(&mut reader.out, event);
+        }
+        reader
+    }
+
+    /// Ends the stream where an approval is pending.
+    pub(crate) fn ending_at_approval(mut self) -> Self {
+        self.ended |= self.awaiting_approval;
+        self.waits_for_decision = false;
+        self
+    }
+
+    /// The HTTP response with this stream as its body.
+    pub(crate) fn respond(self) -> Response {
+        let chunks = stream::unfold(self, |mut reader| async move {
+            let chunk = reader.next().await?;
+            Some((Ok::<_, Infallible>(chunk), reader))
+        });
+        response(Body::from_stream(chunks))
+    }
+
+    /// The next chunk of the body. hyper polls for it only after the client took the one before.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.out.is_empty() {
+                return Some(self.out.split().freeze());
+            }
+            if self.ended || self.encoder.is_ended() {
+                return None;
+            }
+            let Some(events) = &mut self.events else {
+                if let Err(error) = self.catch_up().await {
+                    tracing::warn!(%error, turn_id = %self.turn_id, "a stream ended early: the stored events could not be read");
+                    self.ended = true;
+                    self.out.extend_from_slice(RETRY_HINT);
+                }
+                continue;
+            };
+            tokio::select! {
+                biased;
+                event = events.recv() => self.receive(event),
+                _ = self.ticks.tick() => self.out.extend_from_slice(KEEP_ALIVE),
+            }
+        }
+    }
+
+    /// Encodes one event and all events that are ready without waiting.
+    fn receive(&mut self, first: Option<LiveEvent>) {
+        let mut next = first;
+        while let Some(event) = next {
+            self.write(&event);
+            if self.out.len() >= CHUNK_BYTES || self.encoder.is_ended() {
+                return;
+            }
+            let Some(events) = &mut self.events else { return };
+            match events.recv().now_or_never() {
+                Some(more) => next = more,
+                None => return,
+            }
+        }
+        // The subscription ended before the turn: the server drains, an approval is pending, or the client read too slowly.
+        self.events = None;
+        if self.app.runtime.is_draining() {
+            self.out.extend_from_slice(RETRY_HINT);
+            self.ended = true;
+        }
+        self.ended |= self.awaiting_approval && !self.waits_for_decision;
+    }
+
+    fn write(&mut self, event: &LiveEvent) {
+        let known = event.seq.is_some_and(|seq| seq <= self.last);
+        // A reset is applied again even if its row was read before: partial text from the subscription may be older than the reset,
+        // and it was encoded after that row.
+        if known && event.kind != EventType::AssistantReset {
+            return;
+        }
+        self.last = self.last.max(event.seq.unwrap_or(0));
+        self.awaiting_approval = event.kind == EventType::ApprovalRequired || (self.awaiting_approval && event.seq.is_none());
+        match TurnEvent::read(event.kind, &event.data) {
+            // A snapshot without a sequence number is the partial text of the current step, saved by another process.
+            Ok(Some(TurnEvent::Snapshot(partial))) if event.seq.is_none() => {
+                self.encoder.take_partial(&mut self.out, partial.step, &partial.content)
+            }
+            Ok(Some(turn_event)) => self.encoder.take(&mut self.out, turn_event),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(%error, turn_id = %self.turn_id, "an event cannot be read");
+                self.ended = true;
+            }
+        }
+    }
+
+    /// Subscribes, then reads the stored events and the partial text. An event that is in neither arrives on the subscription.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.stream_id };
+        let (subscription, partial) =
+            self.app.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last });
+        let rows = lookup::all_events(self.app.records(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
+        self.last = rows.last().map_or(self.last, |row| row.seq);
+        for event in stored::turn_events(&rows)? {
+            self.encoder.take(&mut self.out, event);
+        }
+        let partial = match partial {
+            Some(partial) => Some((partial.turn_id, partial.step, partial.content)),
+            // This process has streamed no text of the turn; an earlier process may have saved some.
+            None => {
+                let stored = self.app.streams().partial(self.tenant_id, self.stream_id).await?;
+                stored.map(|stored| (stored.turn_id, stored.step, stored.content))
+            }
+        };
+        if let Some((_, step, content)) = partial.filter(|(turn_id, ..)| *turn_id == self.turn_id) {
+            self.encoder.take_partial(&mut self.out, step, &content);
+        }
+        self.events = Some(TurnEvents::Live(subscription));
+        Ok(())
+    }
+}

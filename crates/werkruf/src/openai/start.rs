@@ -1,0 +1,314 @@
+//! Starts the turn of a request to the OpenAI-compatible APIs: converts the request into a message for the runtime.
+//!
+//! The conversation of a request is, in this order: the one it names; the one whose transcript it resends; the one that waits for a
+//! tool result it contains; otherwise a new conversation, with the messages of the request as its history.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+use werkruf_contract::{Texts, Uuid};
+use werkruf_llm::history_formats::HistoryFormat;
+use werkruf_runtime::{AcceptedTurn, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, complete_event};
+use werkruf_store::{ResumePoint, TurnRow};
+
+use super::client_events::TurnEvents;
+use super::input::{Input, UserMessage};
+use super::model::{self, CHANNEL};
+use super::transcript::TranscriptDigest;
+use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
+use crate::api::error::ApiError;
+use crate::api::policy::Authenticated;
+use crate::api::{ApiState, body, context, lookup, replay};
+
+/// Response header: the model that produced the answer.
+pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
+const SERVER_TOOLS: &str = "x-werkruf-tools";
+/// The most tools in a request, and the most calls in a message.
+const MAX_LIST_ITEMS: usize = 1024;
+/// Larger than for the native API, because bodies contain pictures.
+const BODY_LIMIT: usize = 16 * 1024 * 1024;
+
+/// Reads the body of a request to an OpenAI-compatible endpoint.
+pub(crate) async fn bytes(body: axum::body::Body) -> Result<Bytes, ApiError> {
+    body::bytes_up_to(body, BODY_LIMIT).await
+}
+
+/// A request to start a turn, from Chat Completions or from Responses.
+#[derive(Clone)]
+pub(crate) struct TurnRequest {
+    /// Messages of Chat Completions or items of Responses.
+    pub(crate) format: HistoryFormat,
+    pub(crate) values: Vec<Value>,
+    /// Instructions outside the messages.
+    pub(crate) instructions: Option<String>,
+    /// The conversation that the body names. [`start`] reads the header `X-Conversation-Id`, which takes precedence.
+    pub(crate) conversation: Option<Uuid>,
+    pub(crate) model: Option<String>,
+    pub(crate) tools: Vec<ClientTool>,
+    pub(crate) tool_choice: ClientChoice,
+    pub(crate) parallel_tool_calls: Option<bool>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_output_tokens: Option<u32>,
+    /// Other model options, under their Chat Completions names.
+    pub(crate) options: Map<String, Value>,
+    /// Stored with the turn, for later requests about it.
+    pub(crate) echo: Value,
+    /// The body, whose digest is compared when an idempotency key is used again.
+    pub(crate) raw: Bytes,
+}
+
+/// A turn that was started, or the earlier turn that the same request started.
+pub(crate) struct StartedTurn {
+    pub(crate) tenant_id: Uuid,
+    pub(crate) conversation_id: Uuid,
+    pub(crate) turn_id: Uuid,
+    pub(crate) events: TurnEvents,
+    /// The model that produces the answer.
+    pub(crate) model: String,
+    /// Texts in the language of the user.
+    pub(crate) texts: Texts,
+    /// Whether this is an earlier turn whose answer is sent again.
+    pub(crate) replayed: bool,
+    /// The digest of the client's transcript, this request included.
+    pub(crate) digest: TranscriptDigest,
+}
+
+impl StartedTurn {
+    /// Sets the headers that every answer has.
+    pub(crate) fn set_headers(&self, response: &mut Response) {
+        set_conversation_header(response, Some(self.conversation_id));
+        if let Ok(value) = HeaderValue::from_str(&self.model) {
+            response.headers_mut().insert(MODEL_HEADER, value);
+        }
+        if self.replayed {
+            replay::mark_replayed(response);
+        }
+    }
+}
+
+/// Starts the turn.
+pub(crate) async fn start(
+    api: &ApiState,
+    Authenticated(identity): &Authenticated,
+    headers: &HeaderMap,
+    request: TurnRequest,
+) -> Result<StartedTurn, ApiError> {
+    let caller = identity.caller()?;
+    check_list_lengths(&request)?;
+    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
+    let input = Input::read(request.format, &request.values, &mut new_call_id)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
+    let named = conversation_header(headers)?.or(request.conversation);
+    // A request without messages that names a conversation asks the assistant to continue it.
+    if input.is_empty() && named.is_none() {
+        return Err(ApiError::invalid("There is no message; send at least one."));
+    }
+    let target = find_target(api, &caller, named, &input).await?;
+    let setup = api.app.runtime.setup();
+    let assistant = model::chosen(&setup, &caller.principal, request.model.as_deref());
+    let model = model::model_name(assistant, &api.app.config.model);
+    let texts = Texts::of(&caller.principal.locale);
+    let assistant = assistant.map(|assistant| assistant.name.clone());
+    if let Target::AlreadyRun(turn_id) = target {
+        let turn = replay::first_turn(api, identity.tenant_id, turn_id, true).await?;
+        let (conversation_id, digest) = (lookup::stream_of(&turn), input.digest(TranscriptDigest::default()));
+        let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
+        return Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest });
+    }
+    let (message, digest) = inbound_message(headers, caller.clone(), assistant.clone(), target, &input, request.clone())?;
+    let runtime = api.app.runtime.clone();
+    let mut accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+    if matches!(accepted, Err(Refusal::Superseded)) {
+        // Another request continued the conversation from the same message first: this request gets a conversation of its own.
+        let (message, _) = inbound_message(headers, caller, assistant, Target::New, &input, request)?;
+        let runtime = api.app.runtime.clone();
+        accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+    }
+    match accepted {
+        Ok(AcceptedTurn { conversation_id, turn_id, events, .. }) => Ok(StartedTurn {
+            tenant_id: identity.tenant_id,
+            conversation_id,
+            turn_id,
+            events: TurnEvents::Live(events),
+            model,
+            texts,
+            replayed: false,
+            digest,
+        }),
+        Err(Refusal::Duplicate { turn_id, same_body }) => {
+            let turn = replay::first_turn(api, identity.tenant_id, turn_id, same_body).await?;
+            let conversation_id = lookup::stream_of(&turn);
+            let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
+            Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest })
+        }
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The conversation that the header `X-Conversation-Id` names.
+fn conversation_header(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
+    let Some(value) = headers.get(CONVERSATION_ID) else { return Ok(None) };
+    let id = value.to_str().ok().and_then(|text| Uuid::parse_str(text.trim()).ok());
+    id.map(Some).ok_or_else(|| ApiError::not_found("conversation"))
+}
+
+/// The conversation or turn that a request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// The client named this conversation.
+    Named(Uuid),
+    /// The client resends the transcript or sends a tool result. Its transcript ends with this turn.
+    Resumed(ResumePoint),
+    /// The same tool results were sent before and started this turn.
+    AlreadyRun(Uuid),
+    New,
+}
+
+async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input: &Input) -> Result<Target, ApiError> {
+    if let Some(id) = named {
+        return Ok(Target::Named(id));
+    }
+    let (clients, tenant_id, user_id) = (api.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
+    let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
+    let has_new_input = !input.new_user_message().text.is_empty() || !input.new_user_message().parts.is_empty() || !call_ids.is_empty();
+    // The transcript digest identifies a conversation better than call ids do: some model servers reuse ids such as call_0.
+    if has_new_input
+        && let Some(digest) = input.digest_up_to_last_answer()
+        && let Some(found) = clients.conversation_by_digest(tenant_id, user_id.clone(), digest).await?
+    {
+        return Ok(Target::Resumed(found));
+    }
+    if call_ids.is_empty() {
+        return Ok(Target::New);
+    }
+    if let Some(found) = clients.conversation_awaiting(tenant_id, user_id.clone(), call_ids).await? {
+        return Ok(Target::Resumed(found));
+    }
+    // These results may have been processed before: a client that lost the answer sends its request again.
+    let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
+    Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
+}
+
+/// Bounds the lists in a request. The body limit is large because of pictures, so it does not bound them.
+fn check_list_lengths(request: &TurnRequest) -> Result<(), ApiError> {
+    let too_many = |what: &str| Err(ApiError::invalid(format!("There are more than {MAX_LIST_ITEMS} {what}; send fewer.")));
+    if request.tools.len() > MAX_LIST_ITEMS {
+        return too_many("tools");
+    }
+    let mut run = 0;
+    for value in &request.values {
+        let calls = value["tool_calls"].as_array().map_or(0, Vec::len);
+        run = if matches!(value["type"].as_str(), Some("function_call" | "custom_tool_call")) { run + 1 } else { 0 };
+        if calls.max(run) > MAX_LIST_ITEMS {
+            return too_many("calls in one message");
+        }
+    }
+    Ok(())
+}
+
+fn inbound_message(
+    headers: &HeaderMap,
+    caller: Caller,
+    assistant: Option<String>,
+    target: Target,
+    input: &Input,
+    request: TurnRequest,
+) -> Result<(InboundMessage, TranscriptDigest), ApiError> {
+    let after = match target {
+        Target::Resumed(found) => Some(found.turn_id),
+        Target::Named(_) | Target::AlreadyRun(_) | Target::New => None,
+    };
+    let (conversation_id, start_digest) = match target {
+        // A client that sends only new messages is at the current end of the conversation, so its digest does not start empty.
+        Target::Named(id) if !input.is_continued() => (Some(id), id.to_string()),
+        Target::Named(id) => (Some(id), String::new()),
+        Target::Resumed(found) => (Some(found.conversation_id), String::new()),
+        Target::AlreadyRun(_) | Target::New => (None, String::new()),
+    };
+    let (history, UserMessage { text, parts }, results) = if conversation_id.is_some() {
+        (Vec::new(), input.new_user_message(), input.results())
+    } else {
+        // A new conversation waits for no results: those in the request belong to its history.
+        let (history, message) = input.split_history();
+        (history, message, Vec::new())
+    };
+    let digest = input.digest(start_digest);
+    let idempotency = body::idempotency(headers, "", &request.raw)?;
+    let client_request = client_request(headers, input, history, digest.clone(), request);
+    let inbound = InboundMessage {
+        caller,
+        conversation_id,
+        message: text,
+        assistant,
+        channel: CHANNEL.to_owned(),
+        locale: None,
+        debug: false,
+        idempotency,
+        trace_id: context::trace_id(headers, None, None)?,
+        parts,
+        brought: Some(Arc::new(client_request)),
+        results,
+        after,
+    };
+    Ok((inbound, digest))
+}
+
+fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, request: TurnRequest) -> ClientRequest {
+    let outside = request.instructions.filter(|text| !text.trim().is_empty());
+    let instructions: Vec<String> = outside.into_iter().chain(input.instructions.iter().cloned()).collect();
+    ClientRequest {
+        instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+        history,
+        tools: request.tools,
+        tool_choice: request.tool_choice,
+        parallel_tool_calls: request.parallel_tool_calls,
+        temperature: request.temperature,
+        max_output_tokens: request.max_output_tokens,
+        options: request.options,
+        server_tools: server_tools(headers),
+        seen: digest,
+        door: request.echo,
+    }
+}
+
+/// `X-Werkruf-Tools`: `none`, or tool names separated by commas. Without the header all tools may be used.
+fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
+    // A header that is not text names no tool.
+    let text = headers.get(SERVER_TOOLS)?.to_str().unwrap_or_default();
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
+    Some(names.map(str::to_owned).collect())
+}
+
+/// The stored events of a turn.
+pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<LiveEvent>, ApiError> {
+    let records = api.app.records();
+    let stream_id = lookup::stream_of(turn);
+    let mut events = Vec::new();
+    for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
+        let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
+        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data) });
+    }
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::server_tools;
+
+    #[test]
+    fn the_header_selects_all_some_or_no_server_tools() {
+        let parse = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-werkruf-tools", HeaderValue::from_static(value));
+            server_tools(&headers)
+        };
+        assert_eq!(server_tools(&HeaderMap::new()), None);
+        assert_eq!(parse("none"), Some(vec![]));
+        assert_eq!(parse("a, b"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    }
+}
