@@ -62,7 +62,7 @@ def check_an_approved_call_runs_once_and_the_answer_follows():
         assert (row["status"], row["attempt"], row["started_at"]) == ("queued", 0, None), row
         [seat] = server.rows("SELECT * FROM messages WHERE tool_name = 'pay'")
         assert seat["status"] == "pending" and server.rows("SELECT owner FROM leases WHERE conversation_id = ?", conversation) == [{"owner": None}]
-        # The conversation continues meanwhile, and the model is told that the call awaits approval.
+        # The conversation continues meanwhile, and the placeholder in the history says that the call awaits approval.
         model.script = [text("In between.")]
         status, between, _ = server.chat("And the weather?", conversation, user=3)
         assert (status, between["message"]["content"]) == (200, "In between."), between
