@@ -1,71 +1,71 @@
-//! What must stand in Werkruf's database after the load: a run whose rows are wrong measured something else.
+//! Checks Werkruf's database after the load: a run with wrong rows did not measure what it claims.
 //!
-//! The counts are exact: every answered turn left its rows once, and nothing else is there.
+//! The counts are exact: every answered turn has its rows exactly once, and there are no other rows.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use tokio_postgres::NoTls;
 
-use crate::stage::Place;
+use crate::stage::Database;
 
-/// How much was done, by seeding and by the load.
+/// The expected number of rows, from seeding and from the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Expected {
     turns: u64,
     calls: u64,
-    /// Of conversations that were held elsewhere.
+    /// Messages of imported conversations.
     older_messages: u64,
 }
 
 impl Expected {
-    /// So many turns with so many calls each, one call to a step.
+    /// Adds turns with this number of calls each, one call per step.
     pub const fn turns(&mut self, turns: u64, calls: u64) {
         self.turns += turns;
         self.calls += turns * calls;
     }
 
-    /// Messages that no turn wrote.
+    /// Adds messages that no turn wrote.
     pub const fn older_messages(&mut self, messages: u64) {
         self.older_messages += messages;
     }
 }
 
-/// Reads the whole database and says everything that is wrong with it; nothing is what should come.
-pub async fn audit(place: &Place, expected: &Expected) -> Result<Vec<String>, String> {
-    match place {
-        Place::File(file) => in_file(file, expected).map_err(|error| format!("the database cannot be read: {error}")),
-        Place::Schema { url, name } => in_schema(url, name, expected).await.map_err(|error| format!("{name} cannot be read: {error}")),
+/// Reads the whole database and returns every deviation; an empty list means that the database is correct.
+pub async fn audit(database: &Database, expected: &Expected) -> Result<Vec<String>, String> {
+    match database {
+        Database::File(file) => in_file(file, expected).map_err(|error| format!("the database cannot be read: {error}")),
+        Database::Schema { url, name } => in_schema(url, name, expected).await.map_err(|error| format!("{name} cannot be read: {error}")),
     }
 }
 
 fn in_file(path: &Path, expected: &Expected) -> rusqlite::Result<Vec<String>> {
     let connection = open(path)?;
-    let mut wrong = Vec::new();
-    for (what, sql, wanted) in questions(expected, IN_SQLITE) {
+    let mut deviations = Vec::new();
+    for (what, sql, wanted) in queries(expected, IN_SQLITE) {
         let found: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-        wrong.extend(differs(what, found, wanted));
+        deviations.extend(differs(what, found, wanted));
     }
-    let sound: String = connection.query_row("PRAGMA quick_check", [], |row| row.get(0))?;
-    if sound != "ok" {
-        wrong.push(format!("the file is damaged: {sound}"));
+    let check: String = connection.query_row("PRAGMA quick_check", [], |row| row.get(0))?;
+    if check != "ok" {
+        deviations.push(format!("the file is damaged: {check}"));
     }
-    Ok(wrong)
+    Ok(deviations)
 }
 
-/// As the operator sees it; the schema goes when it has been looked at.
+/// Reads with the operator role, which sees all tenants. Drops the schema afterwards.
 #[expect(clippy::disallowed_methods, reason = "the connection's own task, which ends with it")]
 async fn in_schema(url: &str, schema: &str, expected: &Expected) -> Result<Vec<String>, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(async move { drop(connection.await) });
     client.batch_execute(&format!("SET search_path TO {schema}; SET ROLE werkruf_operator")).await?;
-    let mut wrong = Vec::new();
-    for (what, sql, wanted) in questions(expected, IN_POSTGRES) {
+    let mut deviations = Vec::new();
+    for (what, sql, wanted) in queries(expected, IN_POSTGRES) {
         let found: i64 = client.query_one(sql, &[]).await?.get(0);
-        wrong.extend(differs(what, found, wanted));
+        deviations.extend(differs(what, found, wanted));
     }
     client.batch_execute(&format!("RESET ROLE; DROP SCHEMA {schema} CASCADE")).await?;
-    Ok(wrong)
+    Ok(deviations)
 }
 
 fn differs(what: &str, found: i64, wanted: u64) -> Option<String> {
@@ -73,13 +73,13 @@ fn differs(what: &str, found: i64, wanted: u64) -> Option<String> {
     (found != wanted).then(|| if wanted == 0 { format!("{what}: {found}") } else { format!("{what}: {found}, not {wanted}") })
 }
 
-/// What must be counted, and what must never be found.
-fn questions(expected: &Expected, misplaced: &'static str) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+/// The queries with their expected counts; those of `NEVER` must be zero.
+fn queries(expected: &Expected, misplaced: &'static str) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
     let never = NEVER.into_iter().chain([("calls whose result does not follow directly", misplaced)]);
     counts(expected).into_iter().chain(never.map(|(what, sql)| (what, sql, 0)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "an auditor looks from outside, and only looks")]
+#[expect(clippy::disallowed_methods, reason = "the audit opens the file itself, read-only")]
 fn open(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
@@ -91,13 +91,13 @@ const fn counts(expected: &Expected) -> [(&'static str, &'static str, u64); 11] 
         ("completed turns", "SELECT count(*) FROM turns WHERE status = 'completed' AND finished_at IS NOT NULL AND error IS NULL", turns),
         ("inbox keys", "SELECT count(DISTINCT turn_id) FROM inbox", turns),
         ("calls", "SELECT count(*) FROM tool_calls", calls),
-        ("calls that succeeded at once", SUCCEEDED, calls),
+        ("calls that succeeded at the first attempt", SUCCEEDED, calls),
         ("messages", "SELECT count(*) FROM messages", older_messages + 2 * turns + 2 * calls),
-        ("beginnings", "SELECT count(DISTINCT turn_id) FROM events WHERE type = 'init'", turns),
-        ("ends", "SELECT count(DISTINCT turn_id) FROM events WHERE type = 'final'", turns),
-        ("calls begun", "SELECT count(*) FROM events WHERE type = 'tool_started'", calls),
+        ("init events", "SELECT count(DISTINCT turn_id) FROM events WHERE type = 'init'", turns),
+        ("final events", "SELECT count(DISTINCT turn_id) FROM events WHERE type = 'final'", turns),
+        ("tool_started events", "SELECT count(*) FROM events WHERE type = 'tool_started'", calls),
         ("events", "SELECT count(*) FROM events", 2 * turns + 2 * calls),
-        ("bills", "SELECT count(*) FROM api_usage", turns + calls),
+        ("usage rows", "SELECT count(*) FROM api_usage", turns + calls),
     ]
 }
 
@@ -107,16 +107,16 @@ const SUCCEEDED: &str = "SELECT count(*) FROM tool_calls
 const NEVER: [(&str, &str); 4] = [
     ("leases still held", "SELECT count(*) FROM leases WHERE owner IS NOT NULL"),
     (
-        "conversations with holes among their events",
+        "conversations with gaps in their event numbers",
         "SELECT count(*) FROM leases l LEFT JOIN (SELECT conversation_id, count(*) n, max(seq) m FROM events GROUP BY 1) e
            USING (conversation_id) WHERE l.next_event_seq <> 1 + coalesce(e.n, 0) OR coalesce(e.n, 0) <> coalesce(e.m, 0)",
     ),
     (
-        "conversations with holes among their messages",
+        "conversations with gaps in their message numbers",
         "SELECT count(*) FROM leases l LEFT JOIN (SELECT conversation_id, count(seq) n, max(seq) m FROM messages GROUP BY 1) e
            USING (conversation_id) WHERE l.next_message_seq <> 1 + coalesce(e.n, 0) OR coalesce(e.n, 0) <> coalesce(e.m, 0)",
     ),
-    ("messages without a place", "SELECT count(*) FROM messages WHERE seq IS NULL"),
+    ("messages without a number", "SELECT count(*) FROM messages WHERE seq IS NULL"),
 ];
 
 const IN_SQLITE: &str =

@@ -1,4 +1,4 @@
-//! The fake model server the tests script, and the published benchmark.
+//! The scripted model server of the tests, and the published benchmark.
 
 pub mod audit;
 pub mod fake_model;
@@ -8,8 +8,8 @@ pub mod scenario;
 pub mod seed;
 pub mod stage;
 
-/// reqwest is built without a crypto provider; loopback never needs one, but its builder does.
+/// reqwest is built without a crypto provider. Loopback connections need none, but the builder of the client does.
 pub fn install_tls() {
-    // A second call finds the provider in place.
+    // Fails if a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

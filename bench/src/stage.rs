@@ -1,16 +1,17 @@
-//! The processes of a run: models, floors and Werkrufs, each on its own file in one temporary folder or its own schema of a PostgreSQL.
+//! Starts the processes of a run: models, floors and Werkruf servers, each with its own file in one temporary folder or its own
+//! PostgreSQL schema.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::load::{Child, Older, Target};
 
-/// The operator's.
+/// The admin key of every Werkruf server.
 pub const KEY: &str = "bench-admin-key-0123456789";
 
-/// What a Werkruf keeps its rows in.
+/// The database of a Werkruf server.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Database {
     File(PathBuf),
     /// A schema of this PostgreSQL.
     Schema {
@@ -19,14 +20,14 @@ pub enum Place {
     },
 }
 
-/// Where the programs lie and where their files go. Dropping it removes the files.
+/// The folders of the programs and of their files. Dropping it removes the files.
 pub struct Stage {
     bin: PathBuf,
     folder: PathBuf,
 }
 
 impl Stage {
-    /// A new folder; the other programs lie beside this one.
+    /// Creates the folder; the other programs are in the folder of this one.
     pub fn new() -> Result<Self, String> {
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let bin = this.parent().map(Path::to_owned).ok_or("no folder")?;
@@ -35,36 +36,36 @@ impl Stage {
         Ok(Self { bin, folder })
     }
 
-    /// A file of this run.
+    /// The path of a file of this run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// A model whose every answer begins after so many milliseconds.
+    /// Starts a model whose responses begin after so many milliseconds.
     pub fn model(&self, latency_ms: u64) -> Result<Child, String> {
         Child::start(&self.bin.join("fake-model"), &["--latency-ms", &latency_ms.to_string()], &[])
     }
 
-    /// A floor on this file.
+    /// Starts a floor on this file.
     pub fn floor(&self, model: &Child, file: &Path) -> Result<Child, String> {
         Child::start(&self.bin.join("floor"), &[&model.url, &file.to_string_lossy()], &[])
     }
 
-    /// A schema of this run.
-    pub fn schema(&self, url: &str, name: &str) -> Place {
-        Place::Schema { url: url.to_owned(), name: format!("bench_{}_{name}", std::process::id()) }
+    /// The name of a schema of this run.
+    pub fn schema(&self, url: &str, name: &str) -> Database {
+        Database::Schema { url: url.to_owned(), name: format!("bench_{}_{name}", std::process::id()) }
     }
 
-    /// Werkruf as shipped, on this place.
-    pub fn werkruf(&self, model: &Child, place: &Place) -> Result<Child, String> {
-        self.werkruf_with(model, place, &[])
+    /// Starts Werkruf with its default settings on this database.
+    pub fn werkruf(&self, model: &Child, database: &Database) -> Result<Child, String> {
+        self.werkruf_with(model, database, &[])
     }
 
-    /// The same, with more settings.
-    pub fn werkruf_with(&self, model: &Child, place: &Place, more: &[(&str, &str)]) -> Result<Child, String> {
-        let (database, schema) = match place {
-            Place::File(file) => (format!("sqlite:{}", file.display()), "werkruf"),
-            Place::Schema { url, name } => (url.clone(), name.as_str()),
+    /// Starts Werkruf with more settings.
+    pub fn werkruf_with(&self, model: &Child, database: &Database, more: &[(&str, &str)]) -> Result<Child, String> {
+        let (url, schema) = match database {
+            Database::File(file) => (format!("sqlite:{}", file.display()), "werkruf"),
+            Database::Schema { url, name } => (url.clone(), name.as_str()),
         };
         let environment = [
             ("WERKRUF_DATABASE_SCHEMA", schema),
@@ -73,32 +74,32 @@ impl Stage {
             ("WERKRUF_ADMIN_KEY", KEY),
             ("WERKRUF_TEST_TOOLS", "1"),
             ("WERKRUF_SAMPLE_DATA", "on"),
-            // One person cannot send hundreds of messages a second; everything else is as shipped.
+            // All messages come from one user, so the rate limit per user is off; everything else is as shipped.
             ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
         ];
         let environment = [&environment, more].concat();
-        Child::start(&self.bin.join("werkruf"), &["serve", "--listen", "127.0.0.1:0", "--database", &database], &environment)
+        Child::start(&self.bin.join("werkruf"), &["serve", "--listen", "127.0.0.1:0", "--database", &url], &environment)
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Left behind it would only lie in the temporary folder.
+        // Best effort: the folder is in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A floor as the load sees it.
+/// The load target for a floor.
 pub fn floor_target(floor: &Child, older: Option<Arc<Older>>) -> Target {
     Target { servers: vec![(floor.url.clone(), floor.pid())], key: None, older }
 }
 
-/// A Werkruf as the load sees it.
+/// The load target for one Werkruf server.
 pub fn werkruf_target(werkruf: &Child, older: Option<Arc<Older>>) -> Target {
-    fleet_target(std::slice::from_ref(werkruf), older)
+    cluster_target(std::slice::from_ref(werkruf), older)
 }
 
-/// Several Werkrufs on one database; each chat stays with one of them.
-pub fn fleet_target(replicas: &[Child], older: Option<Arc<Older>>) -> Target {
+/// The load target for several Werkruf servers on one database; each chat stays with one of them.
+pub fn cluster_target(replicas: &[Child], older: Option<Arc<Older>>) -> Target {
     Target { servers: replicas.iter().map(|one| (one.url.clone(), one.pid())).collect(), key: Some(KEY.to_owned()), older }
 }

@@ -1,56 +1,56 @@
-"""Where the server is made to die, and in the middle of what."""
+"""The crash points, and the work that the server does when it reaches them."""
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# (what it is, crash, shape of the step, rounds). The nth time: writes are B, C, D in this order; answers are the step's, then the last.
+# (description, crash, shape of the step, rounds). NAME:N crashes the nth time: writes are B, C, D in this order; model responses are the step's, then the last.
 POINTS = [
     ("before commit A", "before_a:1", "one", 1),
     ("inside commit A", "inside_a:1", "one", 1),
     ("after A, before the acknowledgement", "after_a:1", "one", 1),
     ("after A, before the turn begins", "called:1", "one", 1),
     ("after the acknowledgement, before the model request", "before_request:1:5", "one", 1),
-    ("model request out, nothing heard", "request_out:1", "one", 1),
+    ("model request sent, nothing received", "request_out:1", "one", 1),
     ("after the first text of the step", "mid_stream:1:5", "one", 1),
-    ("after the model's call, before B is prepared", "answered:1", "three", 1),
+    ("after the model's response, before B is prepared", "answered:1", "three", 1),
     ("before commit B", "before_b:1", "one", 1),
     ("inside commit B", "inside_write:1", "three", 1),
-    ("after B, before it is heard", "before_publish:1", "one", 1),
+    ("after B, before its events are sent", "before_publish:1", "one", 1),
     ("after B, before sending", "after_b:1", "three", 1),
     ("before the one call is sent", "before_send:1", "one", 1),
     ("before the third of three calls is sent", "before_send:3:5", "three", 1),
     ("after the tool's answer, before C", "tool_answered:1", "one", 1),
     ("after the second answer of three, before its C", "tool_answered:2", "three", 1),
     ("inside C of the first of three", "inside_write:2", "three", 1),
-    ("inside C, the next request out already", "inside_write:2:40", "one", 1),
-    ("inside C of twins, the next request out already", "inside_write:2:40", "twins", 1),
-    ("after C, before it is heard", "before_publish:2", "one", 1),
+    ("inside C, the next request sent already", "inside_write:2:40", "one", 1),
+    ("inside C of twins, the next request sent already", "inside_write:2:40", "twins", 1),
+    ("after C, before its events are sent", "before_publish:2", "one", 1),
     ("one of three done", "some_done:1:2", "three", 1),
     ("two of three done", "some_done:2:2", "three", 1),
-    ("after the twins' one answer", "tool_answered:1", "twins", 1),
+    ("after the one answer to both twins", "tool_answered:1", "twins", 1),
     ("between the tool round and the next request", "between_rounds:1", "one", 1),
     ("before the second request", "before_request:2", "three", 1),
-    ("second request out", "request_out:2:5", "one", 1),
+    ("second request sent", "request_out:2:5", "one", 1),
     ("in the second round of calls", "before_send:2", "one", 2),
     ("after the answer of the second round", "tool_answered:2", "one", 2),
     ("in the middle of the last text", "mid_stream:3:5", "one", 1),
     ("after the last text, before D", "answered:2", "one", 1),
     ("before commit D", "before_d:1", "one", 1),
     ("inside commit D", "inside_write:3", "one", 1),
-    ("after D, before it is heard", "before_publish:3", "one", 1),
+    ("after D, before its events are sent", "before_publish:3", "one", 1),
     ("after D", "after_d:1", "one", 1),
 ]
 
-# (what it is, how many of the requests are held when the server is killed from outside, shape)
+# (description, number of the request during which the server is killed from outside, shape)
 HELD = [
     ("request held by the tool", 0, "one"),
     ("the second of three held", 1, "three"),
     ("the last of three held", 2, "three"),
-    ("the twins' one request held", 0, "twins"),
+    ("the one request of both twins held", 0, "twins"),
 ]
 
-# (what it is, the second crash, while what the first left is gone on with; None for a first crash in the model's text)
+# (description, the second crash, during the recovery from the first one; shape: None for a first crash in the model's text)
 TAKEOVERS = [
     ("after the claim, a call open", "after_claim:1", "one"),
     ("after the claim, three calls open", "after_claim:1", "three"),
@@ -59,34 +59,34 @@ TAKEOVERS = [
     ("after the repeated answer", "tool_answered:1", "one"),
     ("inside the write of the repeated answer", "inside_write:2", "one"),
     ("after the calls are closed", "caught_up:1", "twins"),
-    ("in the first request after", "request_out:1", "one"),
+    ("in the first request after the recovery", "request_out:1", "one"),
     ("after the claim, the model's text lost", "after_claim:1", None),
     ("inside the reset", "inside_write:1", None),
     ("in the first request after the reset", "request_out:1", None),
 ]
 
-# (what it is, the crash while a second message waits behind the first)
+# (description, the crash while a second message is queued behind the first)
 WAITING = [
     ("before the second is stored", "before_a:2"),
-    ("while the second waits", "before_d:1"),
-    ("the second is called", "called:2"),
-    ("after the second began", "after_start:1"),
+    ("while the second is queued", "before_d:1"),
+    ("the second leaves the queue", "called:2"),
+    ("after the second started", "after_start:1"),
 ]
 
-# (what it is, the crash while a long text is written and kept)
+# (description, the crash while a long text is streamed and checkpointed)
 LONG = [
-    ("before the text so far is kept", "before_partial:1"),
-    ("inside the write of the text so far", "inside_partial:1"),
-    ("after the text so far is kept", "after_partial:1"),
+    ("before the partial text is stored", "before_partial:1"),
+    ("inside the write of the partial text", "inside_partial:1"),
+    ("after the partial text is stored", "after_partial:1"),
 ]
 
-# (what it is, the crash while a second message waits behind the first and is canceled)
-CANCELS = [("inside the cancel of a turn that waits", "inside_cancel:1")]
+# (description, the crash while a second message, queued behind the first, is canceled)
+CANCELS = [("inside the cancel of a queued turn", "inside_cancel:1")]
 
-# (what it is, the crash while old events are deleted)
+# (description, the crash while old events are deleted)
 RETENTION = [("inside a batch of deleted events", "inside_retention:2")]
 
-# (what it is, the crash while a tool is called without a model; None: killed from outside while the request is held; how many callers)
+# (description, the crash while a tool is called without a model; None: killed from outside while the request is held; number of callers)
 DIRECT = [
     ("inside A+B", "inside_a:1", 1),
     ("before sending", "before_send:1", 1),
@@ -97,20 +97,20 @@ DIRECT = [
     ("after C+D, before the answer", "before_publish:1", 1),
 ]
 
-# (what it is, the crash while calls wait for a person's word, which comes as soon as somebody is asked; shape)
+# (description, the crash while calls await an approval, which is given at once; shape)
 APPROVALS = [
-    ("before the turn waits", "before_park:1", "one"),
-    ("inside the write that lets it wait", "inside_write:2", "one"),
-    ("the turn waits", "after_park:1", "three"),
+    ("before the turn awaits approval", "before_park:1", "one"),
+    ("inside the write of its status awaiting_approval", "inside_write:2", "one"),
+    ("the turn awaits approval", "after_park:1", "three"),
     ("inside the decision", "before_decision:1", "one"),
-    ("the word is given, nobody has acted on it", "decided:1", "one"),
+    ("the decision is stored, the turn not yet resumed", "decided:1", "one"),
     ("after the claim", "after_claim:1", "twins"),
     ("before the call is sent", "before_send:1", "one"),
     ("after the tool's answer", "tool_answered:1", "one"),
     ("the calls are done, before the last request", "caught_up:1", "twins"),
 ]
 
-# (what it is, the crash while the schema is brought up to date, whether an older database is there)
+# (description, the crash while the schema is migrated, whether an older database exists)
 MIGRATIONS = [
     ("before the first migration of a new database", "before_first_migration:1", False),
     ("inside the first migration of a new database", "inside_migration:1", False),
@@ -122,18 +122,18 @@ MIGRATIONS = [
     ("after the migration of an older database", "after_migration:1", True),
 ]
 
-# (what it is, the crash) while a workspace is imported, a backup made, one restored, a person erased
+# (description, the crash) while a workspace is imported, a backup made or restored, a user erased
 IMPORTS = [("inside the import", "inside_import:1")]
-BACKUPS = [("the copy made, without its name", "backup_copied:1"), ("the copy named, not yet told", "backup_named:1")]
+BACKUPS = [("the copy written under a temporary name", "backup_copied:1"), ("the copy renamed, not yet reported", "backup_named:1")]
 RESTORES = [
     ("the copy filled", "restore_filled:1"),
-    ("the old database set aside", "restore_set_aside:1"),
-    ("the new database in its place, not yet told", "restore_named:1"),
+    ("the old database renamed", "restore_set_aside:1"),
+    ("the new database in place, not yet reported", "restore_named:1"),
 ]
 ERASURES = [("inside the erasure", "inside_erase:1"), ("listed, not committed", "erase_listed:1"), ("erased, not compacted", "erased:1")]
 
-# (what it is, the crash after SIGTERM)
-DRAINS = [("in drain", "in_drain:1"), ("after turns were told to let go", "in_release:1:10")]
+# (description, the crash after SIGTERM)
+DRAINS = [("in drain", "in_drain:1"), ("after turns were asked to release their leases", "in_release:1:10")]
 
 
 def named():
@@ -149,6 +149,6 @@ def in_sources():
 
 
 def check():
-    """A place nobody dies at is no test; a name nobody reaches is none either."""
+    """Every crash point in the sources must be listed here, and every listed one must exist."""
     if named() != in_sources():
         raise SystemExit(f"crash points in the sources and in tests/chaos/points.py differ: {sorted(named() ^ in_sources())}")

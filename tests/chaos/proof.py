@@ -1,4 +1,4 @@
-"""Proves that the auditor sees: each kind of damage, done to a copy of a sound database or ledger, must be named."""
+"""Proves that the auditor detects each kind of damage, done to a copy of a sound database or of sound observations."""
 import copy
 import os
 import shutil
@@ -10,28 +10,28 @@ from auditor import audit
 ONE = "(SELECT id FROM turns WHERE kind = 'chat' AND status = 'completed' LIMIT 1)"
 CALL = "(SELECT id FROM tool_calls WHERE attempt = 1 AND status = 'succeeded' LIMIT 1)"
 SENT = "(SELECT id FROM tool_calls WHERE attempt = 1 AND effect = 'once' AND status = 'succeeded' LIMIT 1)"
-TALK = "(SELECT conversation_id FROM turns WHERE kind = 'chat' LIMIT 1)"
+CONVERSATION = "(SELECT conversation_id FROM turns WHERE kind = 'chat' LIMIT 1)"
 REPLY = f"role = 'assistant' AND tool_calls IS NULL AND turn_id = {ONE}"
 DAMAGE = [
-    ("I0", f"INSERT INTO call_attempts VALUES ('nobody', 'nothing', 1, '', '', 'failed', '')"),
-    ("I1", f"UPDATE inbox SET turn_id = 'nobody' WHERE turn_id = {ONE}"),
+    ("I0", f"INSERT INTO call_attempts VALUES ('unknown', 'nothing', 1, '', '', 'failed', '')"),
+    ("I1", f"UPDATE inbox SET turn_id = 'unknown' WHERE turn_id = {ONE}"),
     ("I1", f"DELETE FROM turns WHERE id = {ONE}"),
     ("I1", f"UPDATE messages SET content = (SELECT content FROM messages WHERE role = 'user' LIMIT 1) WHERE role = 'user'"),
     ("I2", f"UPDATE turns SET status = 'acting', finished_at = NULL WHERE id = {ONE}"),
     ("I2", f"UPDATE turns SET status = 'failed', error_code = 'internal' WHERE id = {ONE}"),
     ("I2", f"UPDATE tool_calls SET status = 'running', finished_at = NULL WHERE id = {CALL}"),
-    ("I2", f"UPDATE leases SET owner = 'somebody' WHERE conversation_id = {TALK}"),
+    ("I2", f"UPDATE leases SET owner = 'other' WHERE conversation_id = {CONVERSATION}"),
     ("I3", f"UPDATE tool_calls SET started_at = NULL WHERE id = {CALL}"),
     ("I3", f"UPDATE tool_calls SET finished_at = NULL WHERE id = {CALL}"),
     ("I3", f"UPDATE tool_calls SET attempt = 3 WHERE id = {CALL}"),
     ("I3", f"UPDATE tool_calls SET response = NULL WHERE id = {CALL}"),
     ("I3", f"UPDATE turns SET finished_at = NULL WHERE id = {ONE}"),
     ("I4", "DELETE FROM messages WHERE id = (SELECT id FROM messages WHERE role = 'tool' LIMIT 1)"),
-    ("I4", "UPDATE messages SET tool_call_id = 'nobody' WHERE id = (SELECT id FROM messages WHERE role = 'tool' LIMIT 1)"),
+    ("I4", "UPDATE messages SET tool_call_id = 'unknown' WHERE id = (SELECT id FROM messages WHERE role = 'tool' LIMIT 1)"),
     ("I5", f"DELETE FROM events WHERE type = 'final' AND turn_id = {ONE}"),
     ("I5", f"UPDATE events SET type = 'final' WHERE type = 'init' AND turn_id = {ONE}"),
-    ("I5", f"UPDATE leases SET next_event_seq = next_event_seq + 1 WHERE conversation_id = {TALK}"),
-    ("I5", f"UPDATE leases SET epoch = 0 WHERE conversation_id = {TALK}"),
+    ("I5", f"UPDATE leases SET next_event_seq = next_event_seq + 1 WHERE conversation_id = {CONVERSATION}"),
+    ("I5", f"UPDATE leases SET epoch = 0 WHERE conversation_id = {CONVERSATION}"),
     ("I6", f"UPDATE tool_calls SET idempotency_key = 'other' WHERE id = {CALL}"),
     ("I6", f"UPDATE tool_calls SET idempotency_key = NULL WHERE id = {CALL}"),
     ("I6", f"UPDATE tool_calls SET idempotency_key = (SELECT idempotency_key FROM tool_calls WHERE id = {CALL}) WHERE attempt = 1"),
@@ -51,66 +51,66 @@ DAMAGE = [
 ]
 
 
-def again(ledger):
-    # More often than any call is attempted: an attempt that a crash ate leaves room for one.
-    ledger["tool"] += ledger["tool"][:1] * 10
+def sent_again(observations):
+    # More requests than any call has attempts: an attempt that was lost in a crash would hide one more request.
+    observations["tool"] += observations["tool"][:1] * 10
 
 
-def unknown_call(ledger):
-    ledger["tool"] += [{**ledger["tool"][0], "job_id": "nobody"}]
+def unknown_call(observations):
+    observations["tool"] += [{**observations["tool"][0], "job_id": "unknown"}]
 
 
-def twice_under_two_ids(ledger):
-    once = next((r for r in ledger["tool"] if r["effect"] == "once"), None)
-    ledger["tool"] += [{**once, "job_id": "nobody"}] if once else []
+def twice_under_two_ids(observations):
+    once = next((r for r in observations["tool"] if r["effect"] == "once"), None)
+    observations["tool"] += [{**once, "job_id": "unknown"}] if once else []
 
 
-def never_arrived(ledger):
-    ledger["tool"] = []
+def never_arrived(observations):
+    observations["tool"] = []
 
 
-def other_key(ledger):
-    ledger["tool"][0]["key"] = "other"
+def other_key(observations):
+    observations["tool"][0]["key"] = "other"
 
 
-def lost_turn(ledger):
-    ledger["clients"][0]["turn_id"] = "nobody"
+def lost_turn(observations):
+    observations["clients"][0]["turn_id"] = "unknown"
 
 
-def other_text(ledger):
-    told = next(client for client in ledger["clients"] if client["text"])
-    told["text"] += "!"
+def other_text(observations):
+    client = next(client for client in observations["clients"] if client["text"])
+    client["text"] += "!"
 
 
-def heard_too_much(ledger):
-    ledger["clients"][0]["heard"].append([10_000, "final"])
+def received_too_much(observations):
+    observations["clients"][0]["received"].append([10_000, "final"])
 
 
-def asked_more(ledger):
-    ledger["model"] += ledger["model"][:1] * 20
+def more_model_requests(observations):
+    observations["model"] += observations["model"][:1] * 20
 
 
-def told_otherwise(ledger):
-    ledger["direct"][0]["ok"] = not ledger["direct"][0]["ok"]
+def other_outcome(observations):
+    observations["direct"][0]["ok"] = not observations["direct"][0]["ok"]
 
 
-# (invariant, what is done to the ledger, the part of it that must not be empty)
-LIES = [("I6", again, "tool"), ("I6", unknown_call, "tool"), ("I6", twice_under_two_ids, "tool"), ("I6", never_arrived, "tool"),
-        ("I6", other_key, "tool"), ("I1", lost_turn, "clients"), ("I9", other_text, "clients"), ("I5", heard_too_much, "clients"),
-        ("I8", asked_more, "model"), ("I1", told_otherwise, "direct")]
+# (invariant, the change of the observations, the part of them that must not be empty)
+FALSE_OBSERVATIONS = [("I6", sent_again, "tool"), ("I6", unknown_call, "tool"), ("I6", twice_under_two_ids, "tool"), ("I6", never_arrived, "tool"),
+        ("I6", other_key, "tool"), ("I1", lost_turn, "clients"), ("I9", other_text, "clients"), ("I5", received_too_much, "clients"),
+        ("I8", more_model_requests, "model"), ("I1", other_outcome, "direct")]
 
 
-# What was seen already; it need not be shown again.
-SEEN = set()
+# Damage that was detected already and need not be tried again.
+DETECTED = set()
 
 
 def unproved():
-    """Damage that no database of this run could be given."""
-    return [what for _, what in DAMAGE if what not in SEEN] + [lie.__name__ for _, lie, _ in LIES if lie not in SEEN]
+    """Damage that has not been detected yet, because no database of this run could be given it."""
+    return [what for _, what in DAMAGE if what not in DETECTED] + [falsify.__name__ for _, falsify, _ in FALSE_OBSERVATIONS if falsify not in DETECTED]
 
 
-def blind(path, ledger):
-    """What the auditor did not see."""
+def undetected(path, observations):
+    """Damage that the auditor did not detect."""
     missed = []
     if not unproved():
         return missed
@@ -119,36 +119,36 @@ def blind(path, ledger):
         for end in ("", "-wal"):
             if os.path.exists(path + end):
                 shutil.copy(path + end, sound + end)
-        fold(sound)
-        for invariant, sql in (entry for entry in DAMAGE if entry[1] not in SEEN):
+        to_one_file(sound)
+        for invariant, sql in (entry for entry in DAMAGE if entry[1] not in DETECTED):
             shutil.copy(sound, damaged)
             if damage(damaged, sql):
-                look(missed, invariant, sql, damaged, ledger)
-    for invariant, lie, part in (entry for entry in LIES if entry[1] not in SEEN):
-        told = copy.deepcopy(ledger)
-        if told[part]:
-            lie(told)
-        if told != ledger:
-            look(missed, invariant, lie, path, told)
+                expect_detection(missed, invariant, sql, damaged, observations)
+    for invariant, falsify, part in (entry for entry in FALSE_OBSERVATIONS if entry[1] not in DETECTED):
+        changed = copy.deepcopy(observations)
+        if changed[part]:
+            falsify(changed)
+        if changed != observations:
+            expect_detection(missed, invariant, falsify, path, changed)
     return missed
 
 
-def look(missed, invariant, what, path, ledger):
-    if any(violation.startswith(invariant) for violation in audit(path, ledger)):
-        SEEN.add(what)
+def expect_detection(missed, invariant, what, path, observations):
+    if any(violation.startswith(invariant) for violation in audit(path, observations)):
+        DETECTED.add(what)
     else:
-        missed.append(f"the auditor does not see {invariant}: {what}")
+        missed.append(f"the auditor does not detect {invariant}: {what}")
 
 
-def fold(path):
-    """One file instead of two, which can be copied as often as needed."""
+def to_one_file(path):
+    """Merges the write-ahead log into the database, so that one file can be copied."""
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = DELETE")
     db.close()
 
 
 def damage(path, sql):
-    """How many rows were changed; what a constraint forbids cannot happen to a real one either."""
+    """Changes the database; returns the number of changed rows. Damage that a constraint forbids cannot happen to a real database."""
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = MEMORY")
     try:

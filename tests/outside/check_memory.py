@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What readers cost: idle event streams, and readers that stop reading.
+"""Memory per subscriber: idle event streams, and clients that stop reading.
 
-`make test` runs it with small numbers. The published ones, on a release build:
+`make test` runs it with small numbers. The published numbers come from a release build:
 
     cargo build --release -p werkruf && WERKRUF_BIN=target/release/werkruf tests/outside/check_memory.py --full
 """
@@ -11,34 +11,34 @@ import socket
 import sys
 import time
 
-from check_spine import Scene
+from check_turns import Scenario
 from fakes import calls, text
-from house import ADMIN, until
+from server import ADMIN, until
 
 FULL = "--full" in sys.argv
-# From one loopback address, as a proxy on the same machine would come.
+# All connections come from one loopback address, as from a proxy on the same machine.
 IDLE = 5000 if FULL else 500
 STALLED = 200 if FULL else 50
 PER_STREAM_KIB = 64
 STALLED_MIB = 64
 
 
-def resident(house):
+def resident(server):
     """KiB of the server's memory."""
-    with open(f"/proc/{house.process.pid}/statm") as file:
+    with open(f"/proc/{server.process.pid}/statm") as file:
         return int(file.read().split()[1]) * 4
 
 
 def files(count):
-    """Room for so many sockets in this process."""
+    """Raises the limit of open files for so many sockets in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
 
 
-def open_stream(house, conversation, after, window=None):
-    """A raw stream: nothing is read that the caller does not read."""
-    host, port = house.url.removeprefix("http://").split(":")
+def open_stream(server, conversation, after, window=None):
+    """A raw stream: nothing is read from the socket except by the caller."""
+    host, port = server.url.removeprefix("http://").split(":")
     client = socket.socket()
     if window:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
@@ -48,34 +48,34 @@ def open_stream(house, conversation, after, window=None):
     return client
 
 
-def read_until(client, words):
-    seen = b""
-    while words not in seen:
+def read_until(client, expected):
+    received = b""
+    while expected not in received:
         piece = client.recv(65536)
-        assert piece, seen[-300:]
-        seen = seen[-len(words):] + piece
+        assert piece, received[-300:]
+        received = received[-len(expected):] + piece
 
 
 def check_idle_streams_are_cheap():
     files(IDLE + 200)
-    with Scene() as (_, _, house):
-        conversations = [house.chat("Hi")[1]["conversation_id"] for _ in range(20)]
+    with Scenario() as (_, _, server):
+        conversations = [server.chat("Hi")[1]["conversation_id"] for _ in range(20)]
 
-        def listening(number):
-            client = open_stream(house, conversations[number % len(conversations)], 0)
+        def subscribe(number):
+            client = open_stream(server, conversations[number % len(conversations)], 0)
             read_until(client, b"event: final")
             return client
 
-        warm = [listening(number) for number in range(40)]
-        before, started = resident(house), time.monotonic()
-        idle = [listening(number) for number in range(IDLE)]
+        warm = [subscribe(number) for number in range(40)]
+        before, started = resident(server), time.monotonic()
+        idle = [subscribe(number) for number in range(IDLE)]
         took = time.monotonic() - started
-        house.call("GET", "/readyz", key=None)
-        each = (resident(house) - before) / IDLE
+        server.call("GET", "/readyz", key=None)
+        each = (resident(server) - before) / IDLE
         print(f"       {IDLE} idle streams: {each:.1f} KiB each, opened in {took:.1f} s", flush=True)
         assert each < PER_STREAM_KIB, each
-        # They are alive: what happens now is heard.
-        house.chat("Still there?", conversations[0])
+        # The streams work: each receives a new event.
+        server.chat("Still there?", conversations[0])
         for client in idle[::len(conversations)][:50]:
             read_until(client, b"event: final")
         for client in warm + idle:
@@ -83,26 +83,26 @@ def check_idle_streams_are_cheap():
 
 
 def peak_with(readers):
-    """The most KiB while turns with large events go on and this many readers take none of it. Half of them have caught up before,
-    the others stand at the beginning of a log larger than their window."""
-    with Scene() as (model, _, house):
-        conversations = [house.chat("Hi")[1]["conversation_id"] for _ in range(10)]
+    """The highest KiB while turns with large events run and this many clients stop reading. Half of them have caught up before;
+    the others start at the beginning of a log that is larger than their window."""
+    with Scenario() as (model, _, server):
+        conversations = [server.chat("Hi")[1]["conversation_id"] for _ in range(10)]
 
-        def speak():
+        def run_turn():
             for conversation in conversations:
                 model.script = [calls(("test_bytes", {"n": 60000})), text("Large.")]
-                assert house.chat("More", conversation)[0] == 200
-            return resident(house)
+                assert server.chat("More", conversation)[0] == 200
+            return resident(server)
 
         for _ in range(3):
-            speak()
-        last = {row["id"]: row["seq"] for row in house.rows("SELECT conversation_id AS id, max(seq) AS seq FROM events GROUP BY 1")}
+            run_turn()
+        last = {row["id"]: row["seq"] for row in server.rows("SELECT conversation_id AS id, max(seq) AS seq FROM events GROUP BY 1")}
         names = [conversations[n % 10] for n in range(readers)]
-        stalled = [open_stream(house, name, 0 if n // 10 % 2 else last[name], 4096) for n, name in enumerate(names)]
+        stalled = [open_stream(server, name, 0 if n // 10 % 2 else last[name], 4096) for n, name in enumerate(names)]
         started = time.monotonic()
-        peak = max(speak() for _ in range(8 if FULL else 4))
+        peak = max(run_turn() for _ in range(8 if FULL else 4))
         if FULL and readers:
-            until(lambda: sockets(house) < 30, 60, "the end of the stalled connections")
+            until(lambda: sockets(server) < 30, 60, "the end of the stalled connections")
             print(f"       {readers} stalled readers: all dropped {time.monotonic() - started:.1f} s after they connected", flush=True)
         for client in stalled:
             client.close()
@@ -115,13 +115,13 @@ def check_stalled_readers_are_cheap_and_dropped():
     assert cost < STALLED_MIB, cost
 
 
-def sockets(house):
+def sockets(server):
     def is_socket(name):
         try:
-            return os.readlink(f"/proc/{house.process.pid}/fd/{name}").startswith("socket:")
+            return os.readlink(f"/proc/{server.process.pid}/fd/{name}").startswith("socket:")
         except FileNotFoundError:
             return False
-    return sum(map(is_socket, os.listdir(f"/proc/{house.process.pid}/fd")))
+    return sum(map(is_socket, os.listdir(f"/proc/{server.process.pid}/fd")))
 
 
 if __name__ == "__main__":

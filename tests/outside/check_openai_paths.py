@@ -1,9 +1,9 @@
-"""The ways a client of the OpenAI doors comes back: none of them mixes conversations, hides an effect or does it twice."""
+"""How a client of the OpenAI APIs returns to a conversation: no path mixes conversations, hides an effect or repeats one."""
 import contextlib
 import threading
 
 from fakes import Model, Tool, calls, text
-from house import House, until
+from server import Server, until
 
 OWN = [{"type": "function", "function": {"name": "my_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
 MAIL = """
@@ -18,105 +18,105 @@ parameters = '''{{"type": "object", "properties": {{"to": {{"type": "string"}}}}
 
 
 @contextlib.contextmanager
-def scene():
+def scenario():
     model, tool = Model(), Tool(lambda request, number: (200, {"sent": True}, {}))
-    house = House(model, MAIL.format(url=tool.url))
+    server = Server(model, MAIL.format(url=tool.url))
     try:
-        yield model, tool, house
+        yield model, tool, server
     finally:
-        house.close()
+        server.close()
         model.close()
         tool.close()
 
 
-def said(content):
+def user(content):
     return {"role": "user", "content": content}
 
 
-def ask(house, messages, **more):
-    status, answer, headers = house.call("POST", "/v1/chat/completions", {"model": "x", "messages": messages, "tools": OWN, **more})
+def ask(server, messages, **more):
+    status, answer, headers = server.call("POST", "/v1/chat/completions", {"model": "x", "messages": messages, "tools": OWN, **more})
     assert status == 200, (status, answer)
     return answer["choices"][0]["message"], headers["x-conversation-id"]
 
 
-def told(model):
+def model_messages(model):
     return [m.get("content") for m in model.last()["messages"] if m["role"] != "system"]
 
 
-def check_an_answer_nobody_saw_takes_a_second_beginning():
-    with scene() as (model, tool, house):
+def check_an_answer_the_client_lost_is_answered_again():
+    with scenario() as (model, tool, server):
         model.script = [("cut", text("Hello world, this is it")), calls(("send_mail", {"to": "a"}), before="OK. "), text("Sent.")]
-        message, _ = ask(house, [said("mail a")])
+        message, _ = ask(server, [user("mail a")])
         assert message["content"] == "OK. Sent." and len(tool.requests) == 1, message
 
 
-def check_results_go_to_the_conversation_they_were_asked_in():
-    with scene() as (model, tool, house):
+def check_results_go_to_the_conversation_of_their_call():
+    with scenario() as (model, tool, server):
         model.script = [calls(("my_weather", {"city": "Bonn"}, "call_0")), calls(("my_weather", {"city": "Rome"}, "call_0"))]
-        first, here = ask(house, [said("secret alpha")])
-        _, there = ask(house, [said("secret beta")])
+        first, here = ask(server, [user("secret alpha")])
+        _, there = ask(server, [user("secret beta")])
         assert here != there
         model.script = [text("Sunny.")]
-        _, went = ask(house, [said("secret alpha"), first, {"role": "tool", "tool_call_id": "call_0", "content": "sun"}])
-        assert went == here and told(model) == ["secret alpha", None, "sun"], told(model)
+        _, conversation = ask(server, [user("secret alpha"), first, {"role": "tool", "tool_call_id": "call_0", "content": "sun"}])
+        assert conversation == here and model_messages(model) == ["secret alpha", None, "sun"], model_messages(model)
 
 
-def check_what_waits_for_a_word_is_found_again_by_its_text():
-    with scene() as (model, tool, house):
+def check_a_conversation_awaiting_approval_is_found_by_its_transcript():
+    with scenario() as (model, tool, server):
         model.script = [calls(("create_request", {"title": "Chair"}))]
-        waits, here = ask(house, [said("order a chair")])
+        waits, here = ask(server, [user("order a chair")])
         model.script = [calls(("create_request", {"title": "Chair"})), text("It waits.")]
-        message, went = ask(house, [said("order a chair"), waits, said("is it done? else do it")])
-        assert (went, message["content"]) == (here, "It waits."), message
-        [approval] = house.rows("SELECT id FROM approvals")
+        message, conversation = ask(server, [user("order a chair"), waits, user("is it done? else do it")])
+        assert (conversation, message["content"]) == (here, "It waits."), message
+        [approval] = server.rows("SELECT id FROM approvals")
         model.script = [text("Ordered.")]
-        assert house.call("POST", f"/api/approvals/{approval['id']}", {"decision": "approve"})[0] == 200
-        until(lambda: not house.rows("SELECT 1 FROM turns WHERE finished_at IS NULL"))
-        assert len(house.rows("SELECT 1 FROM requests WHERE title = 'Chair'")) == 1
+        assert server.call("POST", f"/api/approvals/{approval['id']}", {"decision": "approve"})[0] == 200
+        until(lambda: not server.rows("SELECT 1 FROM turns WHERE finished_at IS NULL"))
+        assert len(server.rows("SELECT 1 FROM requests WHERE title = 'Chair'")) == 1
         model.script = [text("As I said.")]
-        _, went = ask(house, [said("order a chair"), waits, said("is it done? else do it"), message, said("and now?")])
-        assert went == here
+        _, conversation = ask(server, [user("order a chair"), waits, user("is it done? else do it"), message, user("and now?")])
+        assert conversation == here
 
 
 def check_results_sent_twice_are_answered_twice_and_run_once():
-    with scene() as (model, tool, house):
+    with scenario() as (model, tool, server):
         model.script = [calls(("send_mail", {"to": "a"}, "call_m"), ("my_weather", {"city": "Bonn"}, "call_c")), text("Sent, and sunny.")]
-        first, here = ask(house, [said("mail and weather")])
+        first, here = ask(server, [user("mail and weather")])
         assert [call["id"] for call in first["tool_calls"]] == ["call_c"]
-        again = [said("mail and weather"), first, {"role": "tool", "tool_call_id": "call_c", "content": "sun"}]
-        answers = [ask(house, again), ask(house, again)]
+        again = [user("mail and weather"), first, {"role": "tool", "tool_call_id": "call_c", "content": "sun"}]
+        answers = [ask(server, again), ask(server, again)]
         assert answers[0] == answers[1] == ({"role": "assistant", "content": "Sent, and sunny.", "refusal": None}, here), answers
         assert len(model.requests) == 2 and len(tool.requests) == 1
 
 
-def check_branches_from_one_place_do_not_mix():
-    with scene() as (model, tool, house):
+def check_branches_from_one_message_do_not_mix():
+    with scenario() as (model, tool, server):
         model.script = [text("Hello.")]
-        hello, here = ask(house, [said("hi")])
-        went = {}
-        branch = lambda word: went.update({word: ask(house, [said("hi"), hello, said(word)])[1]})
+        hello, here = ask(server, [user("hi")])
+        conversations = {}
+        branch = lambda content: conversations.update({content: ask(server, [user("hi"), hello, user(content)])[1]})
         threads = [threading.Thread(target=branch, args=(f"branch {n}",)) for n in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(set(went.values())) == 6 and here in went.values(), went
-        heard = [[m.get("content") for m in r["messages"] if m["role"] != "system"] for r in model.requests[1:]]
-        assert sorted(h[-1] for h in heard) == sorted(went) and all(h[:-1] == ["hi", "Hello."] for h in heard), heard
+        assert len(set(conversations.values())) == 6 and here in conversations.values(), conversations
+        received = [[m.get("content") for m in r["messages"] if m["role"] != "system"] for r in model.requests[1:]]
+        assert sorted(h[-1] for h in received) == sorted(conversations) and all(h[:-1] == ["hi", "Hello."] for h in received), received
 
 
-def check_a_call_the_client_leaves_open_is_canceled_also_by_the_native_door():
-    with scene() as (model, tool, house):
+def check_a_call_the_client_leaves_open_is_canceled_by_the_native_api_too():
+    with scenario() as (model, tool, server):
         model.script = [calls(("my_weather", {"city": "Bonn"})), text("Then not.")]
-        _, here = ask(house, [said("weather?")])
-        assert house.chat("never mind", here)[0] == 200
-        [row] = house.rows("SELECT status, content FROM messages WHERE role = 'tool'")
+        _, here = ask(server, [user("weather?")])
+        assert server.chat("never mind", here)[0] == 200
+        [row] = server.rows("SELECT status, content FROM messages WHERE role = 'tool'")
         assert row["status"] == "error" and "canceled" in row["content"], row
 
 
 def check_a_client_cannot_raise_the_operators_limit():
-    with scene() as (model, tool, house):
-        ask(house, [said("much")], max_tokens=1_000_000)
+    with scenario() as (model, tool, server):
+        ask(server, [user("much")], max_tokens=1_000_000)
         assert model.last()["max_tokens"] == 16384
-        ask(house, [said("little")], max_tokens=7)
+        ask(server, [user("little")], max_tokens=7)
         assert model.last()["max_tokens"] == 7

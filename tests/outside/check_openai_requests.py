@@ -1,10 +1,10 @@
-"""Bodies that real clients sent to OpenAI's APIs, where they lie beside the checkout: none is refused, none breaks the server."""
+"""Request bodies recorded from real clients of OpenAI's APIs, if they are stored beside the checkout: none is rejected, none breaks the server."""
 import json
 import os
 import pathlib
 
 from fakes import Model
-from house import ROOT, House
+from server import ROOT, Server
 
 FOLDER = pathlib.Path(os.environ.get("WERKRUF_WIRE_REQUESTS", ROOT.parent / "shared/fixtures/wire/requests"))
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
@@ -16,33 +16,33 @@ def check_openai_requests_of_real_clients_are_answered():
         print(f"skipped: there are no recorded requests at {FOLDER}")
         return
     model = Model()
-    house = House(model)
+    server = Server(model)
     faults, answered = [], {}
     try:
-        status, made, _ = house.call("POST", "/api/keys", {"user_id": 1, "scopes": ["chat"]})
+        status, made, _ = server.call("POST", "/api/keys", {"user_id": 1, "scopes": ["chat"]})
         assert status == 201, made
-        served = house.call("GET", "/openapi.json", key=None)[1]["paths"]
+        served = server.call("GET", "/openapi.json", key=None)[1]["paths"]
         for file in files:
-            door = file.name.split("-")[0]
-            if PATHS[door] not in served:
+            api = file.name.split("-")[0]
+            if PATHS[api] not in served:
                 continue
-            fault = replayed(house, made["key"], PATHS[door], json.loads(file.read_text()))
-            fault = fault or unheard(model.last()["messages"], json.loads(file.read_text()))
-            answered[door] = answered.get(door, 0) + 1
+            fault = replayed(server, made["key"], PATHS[api], json.loads(file.read_text()))
+            fault = fault or missing_message(model.last()["messages"], json.loads(file.read_text()))
+            answered[api] = answered.get(api, 0) + 1
             if fault:
                 faults.append(f"{file.name}: {fault}")
     finally:
-        house.close()
+        server.close()
         model.close()
-    print(", ".join(f"{count} {door} bodies" for door, count in answered.items()) + f" replayed from {FOLDER}")
+    print(", ".join(f"{count} {api} bodies" for api, count in answered.items()) + f" replayed from {FOLDER}")
     assert not faults, "\n".join(faults)
 
 
-def replayed(house, key, path, body):
-    """What is wrong with the answer, or None."""
-    status, answer, headers = house.call("POST", path, body, key=key)
+def replayed(server, key, path, body):
+    """Sends a recorded request; returns what is wrong with the response, or None."""
+    status, answer, headers = server.call("POST", path, body, key=key)
     if status != 200:
-        # A conversation of somebody else's server cannot be continued here, and saying so is right.
+        # A conversation of another server cannot be continued here, and the server must report that.
         foreign = body.get("previous_response_id") or body.get("conversation")
         if foreign and status == 404:
             return None
@@ -50,7 +50,7 @@ def replayed(house, key, path, body):
     if "x-conversation-id" not in headers or "x-werkruf-model" not in headers:
         return f"headers are missing: {dict(headers)}"
     if body.get("stream"):
-        return None if "Done." in pieces(answer) else f"the stream does not say what the model said: {answer[-500:]}"
+        return None if "Done." in pieces(answer) else f"the stream lacks the text of the model: {answer[-500:]}"
     if answer["model"] != body.get("model", answer["model"]):
         return f"the model is not echoed: {answer['model']}"
     if "choices" in answer:
@@ -61,17 +61,17 @@ def replayed(house, key, path, body):
     return None if "Done." in json.dumps(answer["output"]) else f"not the answer: {answer}"
 
 
-def unheard(asked, body):
-    """The person's last words reach the model verbatim, as its last message."""
+def missing_message(messages_sent, body):
+    """Checks that the last user message reaches the model verbatim, as its last message."""
     messages = body.get("messages") or []
     if not messages or messages[-1].get("role") != "user" or not isinstance(messages[-1].get("content"), str):
         return None
-    heard = asked[-1]
-    return None if (heard["role"], heard["content"]) == ("user", messages[-1]["content"]) else f"the model was asked {heard}"
+    last = messages_sent[-1]
+    return None if (last["role"], last["content"]) == ("user", messages[-1]["content"]) else f"the model received {last}"
 
 
 def pieces(stream):
-    """The text of a stream of either door."""
+    """The text of a stream of either API."""
     out = ""
     for line in stream.splitlines():
         if not line.startswith("data: ") or line == "data: [DONE]":

@@ -1,4 +1,4 @@
-"""PDF files as people have them: read where there is text, named where there is none, and never anybody else's trouble."""
+"""PDF files as users have them: files with text are read, the others are reported, and no file affects another."""
 import json
 import pathlib
 import random
@@ -6,11 +6,11 @@ import subprocess
 import zlib
 
 from check_knowledge import search
-from house import ADMIN, BINARY, House
+from server import ADMIN, BINARY, Server
 
 
 def pdf(*pages, trailer="", packed=True):
-    """Pages of drawing instructions as a file, compressed like real ones."""
+    """Pages of drawing instructions as a file, compressed like a real one."""
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
                b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"]
@@ -29,7 +29,7 @@ def pdf(*pages, trailer="", packed=True):
 
 
 def lines(*given):
-    """Lines of 12 points from the top of the page, as Windows spells letters; an empty one leaves a gap."""
+    """Lines of 12 points from the top of the page, in the Windows encoding; an empty line leaves a gap."""
     drawn = [b"BT /F 12 Tf"]
     for at, line in enumerate(given):
         escaped = line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("cp1252")
@@ -37,10 +37,10 @@ def lines(*given):
     return b"\n".join(drawn + [b"ET"])
 
 
-def check_pdf_files_are_read_and_the_others_go_on():
-    house = House()
+def check_pdf_files_are_read_and_bad_ones_are_skipped():
+    server = Server()
     try:
-        docs = pathlib.Path(house.folder.name, "docs")
+        docs = pathlib.Path(server.folder.name, "docs")
         docs.mkdir()
         whole = pdf(lines("Zubuchbare Gepäckstücke kosten für Überseeflüge 60 €, wenn man sie vor-", "ab bucht. Am Schalter kostet es mehr."),
                     lines("Die zweite Seite handelt von Fahrrädern."))
@@ -50,28 +50,28 @@ def check_pdf_files_are_read_and_the_others_go_on():
         docs.joinpath("d-picture.pdf").write_bytes(pdf(b"q 500 0 0 700 40 40 cm /Im0 Do Q"))
         locked = "/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <" + "41" * 32 + "> /U <" + "42" * 32 + "> >>"
         docs.joinpath("e-locked.pdf").write_bytes(pdf(lines("Geheim."), trailer=locked))
-        # A few megabytes that would be more than there may be.
+        # A few megabytes that expand beyond the limit.
         squeeze, blank = zlib.compressobj(1), b" " * (1 << 20)
         bomb = b"".join(squeeze.compress(blank) for _ in range(1100)) + squeeze.flush()
         swollen = pdf(bomb, packed=False).replace(f"<< /Length {len(bomb)} >>".encode(), f"<< /Length {len(bomb)} /Filter /FlateDecode >>".encode())
         docs.joinpath("f-bomb.pdf").write_bytes(swollen)
         docs.joinpath("z.md").write_text("# Tiere\n\nEin Hund darf mit an Bord.")
-        env = {**house.env, "WERKRUF_SERVER": house.url, "WERKRUF_KEY": ADMIN}
-        run = lambda: subprocess.run([BINARY, "knowledge", "add", "docs", "--json"], env=env, cwd=house.folder.name, capture_output=True, text=True)
+        env = {**server.env, "WERKRUF_SERVER": server.url, "WERKRUF_KEY": ADMIN}
+        run = lambda: subprocess.run([BINARY, "knowledge", "add", "docs", "--json"], env=env, cwd=server.folder.name, capture_output=True, text=True)
         done = run()
         assert done.returncode == 0, done
-        told = json.loads(done.stdout)
-        assert told["accepted"] == 2, told
-        for name, word in [("a-broken", "damaged"), ("c-cut", "its end is missing"), ("d-picture", "ocrmypdf"), ("e-locked", "password"), ("f-bomb", "qpdf")]:
-            reasons = [reason for reason in told["skipped"] if reason.startswith(f"docs/{name}.pdf: ")]
-            assert len(reasons) == 1 and word in reasons[0], (name, told["skipped"])
-        assert len(told["skipped"]) == 5 and "panicked" not in done.stderr, done.stderr
-        _, one, _ = house.call("GET", "/api/knowledge/documents/docs%2Fb-whole.pdf")
+        report = json.loads(done.stdout)
+        assert report["accepted"] == 2, report
+        for name, reason_text in [("a-broken", "damaged"), ("c-cut", "its end is missing"), ("d-picture", "ocrmypdf"), ("e-locked", "password"), ("f-bomb", "qpdf")]:
+            reasons = [reason for reason in report["skipped"] if reason.startswith(f"docs/{name}.pdf: ")]
+            assert len(reasons) == 1 and reason_text in reasons[0], (name, report["skipped"])
+        assert len(report["skipped"]) == 5 and "panicked" not in done.stderr, done.stderr
+        _, one, _ = server.call("GET", "/api/knowledge/documents/docs%2Fb-whole.pdf")
         first, second = "Zubuchbare Gepäckstücke kosten für Überseeflüge 60 €, wenn man sie vorab bucht. Am Schalter kostet es mehr.", "Die zweite Seite handelt von Fahrrädern."
         assert [chunk["content"] for chunk in one["content"]] == [f"{first}\n\n{second}"], one
-        assert search(house, "Was kostet ein Gepaeckstueck?")["results"][0]["document_id"] == "docs/b-whole.pdf"
+        assert search(server, "Was kostet ein Gepaeckstueck?")["results"][0]["document_id"] == "docs/b-whole.pdf"
         docs.joinpath("f-bomb.pdf").unlink()
         again = json.loads(run().stdout)
         assert (again["accepted"], again["replaced"], again["unchanged"]) == (0, 0, 2), again
     finally:
-        house.close()
+        server.close()

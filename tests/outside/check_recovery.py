@@ -1,57 +1,57 @@
-"""kill -9 at the worst moments: nothing acknowledged is lost, no chat is bricked, no `once` call is sent twice."""
+"""kill -9 at the worst moments: nothing acknowledged is lost, every chat stays usable, no `once` call is sent twice."""
 import signal
 import threading
 
-from check_spine import Scene
+from check_turns import Scenario
 from fakes import calls, text
-from house import until
+from server import until
 
 
-def kill(house):
-    house.process.send_signal(signal.SIGKILL)
-    house.process.wait()
-    house.process.stdout.close()
-    house.log.close()
+def kill(server):
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    server.process.stdout.close()
+    server.log.close()
 
 
-def begin(house, message, conversation=None):
+def begin(server, message, conversation=None):
     body = {"message": message, "background": True, **({"conversation_id": conversation} if conversation else {})}
-    status, accepted, _ = house.call("POST", "/api/chat", body)
+    status, accepted, _ = server.call("POST", "/api/chat", body)
     assert status == 202, accepted
     return accepted
 
 
-def finished(house, turn):
-    return until(lambda: house.rows("SELECT * FROM turns WHERE id = ? AND finished_at IS NOT NULL", turn), 30, "the turn's end")[0]
+def finished(server, turn):
+    return until(lambda: server.rows("SELECT * FROM turns WHERE id = ? AND finished_at IS NOT NULL", turn), 30, "the turn's end")[0]
 
 
-def valid(house, conversation):
-    seqs = [e["seq"] for e in house.rows("SELECT seq FROM events WHERE conversation_id = ? ORDER BY seq", conversation)]
+def valid(server, conversation):
+    seqs = [e["seq"] for e in server.rows("SELECT seq FROM events WHERE conversation_id = ? ORDER BY seq", conversation)]
     assert seqs == list(range(1, len(seqs) + 1)), seqs
-    ends = house.rows("SELECT turn_id, count(*) AS n FROM events WHERE conversation_id = ? AND type IN ('final', 'error') GROUP BY turn_id", conversation)
+    ends = server.rows("SELECT turn_id, count(*) AS n FROM events WHERE conversation_id = ? AND type IN ('final', 'error') GROUP BY turn_id", conversation)
     assert all(e["n"] == 1 for e in ends), ends
-    status, answer, _ = house.chat("Are you there?", conversation)
-    assert status == 200, answer  # the scripted model refuses an invalid history with 400
+    status, answer, _ = server.chat("Are you there?", conversation)
+    assert status == 200, answer  # the scripted model rejects an invalid history with 400
 
 
-def check_killed_while_the_model_thinks():
+def check_killed_during_a_model_request():
     gate = threading.Event()
-    with Scene() as (model, _, house):
+    with Scenario() as (model, _, server):
         model.script = [lambda request: (gate.wait(30), text("Too late."))[1], text("After the crash.")]
-        accepted = begin(house, "Think")
+        accepted = begin(server, "Think")
         until(lambda: model.requests)
-        kill(house)
+        kill(server)
         gate.set()
-        house.start()
-        turn = finished(house, accepted["turn_id"])
+        server.start()
+        turn = finished(server, accepted["turn_id"])
         assert (turn["status"], turn["message"], turn["takeovers"]) == ("completed", "After the crash.", 1), turn
-        usage = house.rows("SELECT estimated FROM api_usage WHERE turn_id = ? ORDER BY id", turn["id"])
+        usage = server.rows("SELECT estimated FROM api_usage WHERE turn_id = ? ORDER BY id", turn["id"])
         assert [u["estimated"] for u in usage] == [1, 0], "the request that may have been out is booked as estimated"
-        valid(house, accepted["conversation_id"])
+        valid(server, accepted["conversation_id"])
 
 
 def crash_in_tool(effect):
-    """A tool that is under way when the server dies; the second time it answers at once."""
+    """A tool whose first call is running when the server dies; the second call answers at once."""
     gate = threading.Event()
 
     def behave(request, number):
@@ -59,22 +59,22 @@ def crash_in_tool(effect):
             gate.wait(30)
         return 200, {"number": number}, {}
 
-    with Scene(behave, effect=effect) as (model, tool, house):
+    with Scenario(behave, effect=effect) as (model, tool, server):
         model.script = [calls(("get_weather", {"city": "Bonn"}), ("test_echo", {"value": 7})), text("Done after all.")]
-        accepted = begin(house, "Do it")
+        accepted = begin(server, "Do it")
         until(lambda: tool.requests)
-        until(lambda: house.rows("SELECT 1 FROM tool_calls WHERE tool_name = 'test_echo' AND status = 'succeeded'"))
-        kill(house)
-        house.start()
-        turn = finished(house, accepted["turn_id"])
+        until(lambda: server.rows("SELECT 1 FROM tool_calls WHERE tool_name = 'test_echo' AND status = 'succeeded'"))
+        kill(server)
+        server.start()
+        turn = finished(server, accepted["turn_id"])
         gate.set()
         assert (turn["status"], turn["message"]) == ("completed", "Done after all."), turn
-        [row] = house.rows("SELECT * FROM tool_calls WHERE tool_name = 'get_weather'")
-        [sibling] = house.rows("SELECT * FROM tool_calls WHERE tool_name = 'test_echo'")
+        [row] = server.rows("SELECT * FROM tool_calls WHERE tool_name = 'get_weather'")
+        [sibling] = server.rows("SELECT * FROM tool_calls WHERE tool_name = 'test_echo'")
         assert (sibling["status"], sibling["attempt"]) == ("succeeded", 1), "a sibling that was done is not run again"
-        _, final, _ = house.call("GET", f"/api/conversations/{accepted['conversation_id']}/events?after=0")
+        _, final, _ = server.call("GET", f"/api/conversations/{accepted['conversation_id']}/events?after=0")
         assert len(final["events"][-1]["data"]["tool_results"]) == 2
-        valid(house, accepted["conversation_id"])
+        valid(server, accepted["conversation_id"])
         return row, tool
 
 
@@ -97,19 +97,19 @@ def check_killed_while_a_once_call_runs():
 
 def check_killed_while_a_message_waits():
     gate = threading.Event()
-    with Scene() as (model, _, house):
+    with Scenario() as (model, _, server):
         model.script = [lambda request: (gate.wait(30), text("Lost."))[1]]
-        first = begin(house, "First")
+        first = begin(server, "First")
         until(lambda: model.requests)
-        second = begin(house, "Second", first["conversation_id"])
-        kill(house)
+        second = begin(server, "Second", first["conversation_id"])
+        kill(server)
         gate.set()
         model.script = [text("One."), text("Two.")]
-        house.start()
-        assert [finished(house, t["turn_id"])["message"] for t in (first, second)] == ["One.", "Two."]
-        said = [(m["role"], m["content"]) for m in house.rows("SELECT role, content FROM messages ORDER BY seq")]
-        assert said == [("user", "First"), ("assistant", "One."), ("user", "Second"), ("assistant", "Two.")], said
-        valid(house, first["conversation_id"])
+        server.start()
+        assert [finished(server, t["turn_id"])["message"] for t in (first, second)] == ["One.", "Two."]
+        messages = [(m["role"], m["content"]) for m in server.rows("SELECT role, content FROM messages ORDER BY seq")]
+        assert messages == [("user", "First"), ("assistant", "One."), ("user", "Second"), ("assistant", "Two.")], messages
+        valid(server, first["conversation_id"])
 
 
 def check_killed_during_a_direct_call():
@@ -122,45 +122,45 @@ def check_killed_during_a_direct_call():
 
     for effect, status, sends in (("idempotent", "succeeded", 2), ("once", "failed", 1)):
         gate.clear()
-        with Scene(behave, effect=effect) as (_, tool, house):
-            caller = threading.Thread(target=house.call, args=("POST", "/api/tools/get_weather/invoke", {"input": {"city": "Bonn"}}))
+        with Scenario(behave, effect=effect) as (_, tool, server):
+            caller = threading.Thread(target=server.call, args=("POST", "/api/tools/get_weather/invoke", {"input": {"city": "Bonn"}}))
             caller.start()
             until(lambda: tool.requests)
-            kill(house)
+            kill(server)
             caller.join()
-            house.start()
-            [row] = until(lambda: house.rows("SELECT * FROM tool_calls WHERE finished_at IS NOT NULL"), 30)
+            server.start()
+            [row] = until(lambda: server.rows("SELECT * FROM tool_calls WHERE finished_at IS NOT NULL"), 30)
             gate.set()
             assert (row["status"], len(tool.requests)) == (status, sends), row
-            until(lambda: house.rows("SELECT 1 FROM turns WHERE finished_at IS NOT NULL"))
+            until(lambda: server.rows("SELECT 1 FROM turns WHERE finished_at IS NOT NULL"))
 
 
-def check_a_message_that_kills_the_server_is_given_up():
-    with Scene() as (model, _, house):
+def check_a_message_that_kills_the_server_fails_as_poison():
+    with Scenario() as (model, _, server):
         gate = threading.Event()
         model.script = [lambda request: (gate.wait(60), text("Never."))[1]] * 10
-        accepted = begin(house, "Poison")
+        accepted = begin(server, "Poison")
         for times in range(1, 4):
             until(lambda: len(model.requests) >= times)
-            kill(house)
-            house.start()
-        turn = finished(house, accepted["turn_id"])
+            kill(server)
+            server.start()
+        turn = finished(server, accepted["turn_id"])
         gate.set()
         assert (turn["status"], turn["error_code"], turn["takeovers"]) == ("failed", "poison", 3), turn
         model.script = []
-        valid(house, accepted["conversation_id"])
+        valid(server, accepted["conversation_id"])
 
 
-def check_drain_releases_what_does_not_end():
-    with Scene(env={"WERKRUF_LIMIT_DRAIN_MS": "300"}) as (model, _, house):
+def check_drain_releases_unfinished_turns():
+    with Scenario(env={"WERKRUF_LIMIT_DRAIN_MS": "300"}) as (model, _, server):
         model.script = [calls(("test_sleep", {"ms": 25000})), text("Woken.")]
-        accepted = begin(house, "Sleep")
-        until(lambda: house.rows("SELECT 1 FROM tool_calls WHERE status = 'running'"))
-        assert house.stop() == 0
-        [turn] = house.rows("SELECT status, finished_at FROM turns")
+        accepted = begin(server, "Sleep")
+        until(lambda: server.rows("SELECT 1 FROM tool_calls WHERE status = 'running'"))
+        assert server.stop() == 0
+        [turn] = server.rows("SELECT status, finished_at FROM turns")
         assert (turn["status"], turn["finished_at"]) == ("acting", None), "released, not failed"
-        house.start()
-        assert house.call("POST", f"/api/turns/{accepted['turn_id']}/cancel", {})[0] == 202
-        turn = finished(house, accepted["turn_id"])
+        server.start()
+        assert server.call("POST", f"/api/turns/{accepted['turn_id']}/cancel", {})[0] == 202
+        turn = finished(server, accepted["turn_id"])
         assert (turn["status"], turn["takeovers"]) == ("canceled", 0), turn
-        valid(house, accepted["conversation_id"])
+        valid(server, accepted["conversation_id"])

@@ -1,50 +1,50 @@
-"""Small things the founding documents name, each seen from outside: fields, headers, rows, limits."""
-from check_flights import Scene as FlightScene
-from check_knowledge import scene
-from check_spine import Scene
+"""Details that the seed documents name, checked from outside: fields, headers, rows, limits."""
+from check_flights import Scenario as FlightScenario
+from check_knowledge import scenario
+from check_turns import Scenario
 from fakes import calls, text
 
 
 def check_seeds_failed_results_are_found_by_the_printed_query():
-    with Scene() as (model, _, house):
+    with Scenario() as (model, _, server):
         model.script = [calls(("test_echo", {"value": 1}), ("no_such_tool", {}), ("test_panic", {})), text("Half of it.")]
-        house.chat("Hi")
-        found = house.rows("SELECT * FROM messages WHERE role = 'tool' AND status = 'error'")
+        server.chat("Hi")
+        found = server.rows("SELECT * FROM messages WHERE role = 'tool' AND status = 'error'")
         assert sorted(row["tool_name"] for row in found) == ["no_such_tool", "test_panic"], found
-        [fine] = house.rows("SELECT * FROM messages WHERE role = 'tool' AND status = 'success'")
+        [fine] = server.rows("SELECT * FROM messages WHERE role = 'tool' AND status = 'success'")
         assert fine["tool_name"] == "test_echo" and fine["tool_calls"] is None, fine
-        [asked] = house.rows("SELECT * FROM messages WHERE role = 'assistant' AND tool_calls IS NOT NULL")
-        assert (asked["tool_call_id"], asked["tool_name"], asked["status"]) == (None, None, None), asked
+        [calling] = server.rows("SELECT * FROM messages WHERE role = 'assistant' AND tool_calls IS NOT NULL")
+        assert (calling["tool_call_id"], calling["tool_name"], calling["status"]) == (None, None, None), calling
 
 
 def check_seeds_memory_and_preferences_reach_the_prompt():
-    with Scene() as (model, _, house):
+    with Scenario() as (model, _, server):
         model.script = [calls(("remember", {"content": "Sitzt gern am Fenster"}))]
-        _, answer, _ = house.chat("Merk dir, dass ich gern am Fenster sitze", user=2)
+        _, answer, _ = server.chat("Merk dir, dass ich gern am Fenster sitze", user=2)
         [note] = answer["session_state"]["memory"]
         assert (note["type"], note["content"]) == ("note", "Sitzt gern am Fenster") and note["created_at"].endswith("Z"), note
         conversation = answer["conversation_id"]
-        house.call("PATCH", f"/api/conversations/{conversation}/state", {"preferences": {"home_airport": "FRA"}}, user=2)
+        server.call("PATCH", f"/api/conversations/{conversation}/state", {"preferences": {"home_airport": "FRA"}}, user=2)
         model.script = [text("Gut.")]
-        house.chat("Und?", conversation, user=2)
+        server.chat("Und?", conversation, user=2)
         system = model.last()["messages"][0]
         assert system["role"] == "system" and "Sitzt gern am Fenster" in system["content"] and '{"home_airport":"FRA"}' in system["content"], system
 
 
 def check_seeds_a_collection_limits_the_search():
-    with scene() as (_, house):
+    with scenario() as (_, server):
         other = [{"id": "other", "title": "Verfall", "text": "Bonuspunkte verfallen hier nie."}]
-        house.call("POST", "/api/knowledge/documents", {"documents": other, "collection": "partner"})
+        server.call("POST", "/api/knowledge/documents", {"documents": other, "collection": "partner"})
         for collection, wanted in (("partner", {"other"}), ("default", {"expiry"})):
-            asked = {"input": {"query": "Wann verfallen Bonuspunkte?"}}
-            _, out, _ = house.call("POST", "/api/tools/search_knowledge_base/invoke", asked, user=3, headers={"x-collection-id": collection})
+            body = {"input": {"query": "Wann verfallen Bonuspunkte?"}}
+            _, out, _ = server.call("POST", "/api/tools/search_knowledge_base/invoke", body, user=3, headers={"x-collection-id": collection})
             assert {source["document_id"] for source in out["data"]["sources"]} == wanted, out
 
 
-def check_seeds_sources_have_their_fields_and_the_number_its_bounds():
-    with scene() as (_, house):
+def check_seeds_sources_have_their_fields_and_the_count_is_bounded():
+    with scenario() as (_, server):
         def ask(query, **more):
-            return house.call("POST", "/api/tools/search_knowledge_base/invoke", {"input": {"query": query, **more}}, user=3)[1]
+            return server.call("POST", "/api/tools/search_knowledge_base/invoke", {"input": {"query": query, **more}}, user=3)[1]
         found = ask("Bonuspunkte verfallen")["data"]
         source = found["sources"][0]
         assert (found["kind"], found["mode"], found["top_k"]) == ("docs", "rag_docs", 6), found
@@ -52,33 +52,33 @@ def check_seeds_sources_have_their_fields_and_the_number_its_bounds():
         assert found["message"].count("**1.** ") == 1, found["message"]
         assert [ask("Bonuspunkte", top_k=wanted)["data"]["top_k"] for wanted in (-3, 0, 1, 20, 21)] == [1, 1, 1, 20, 20]
         assert ask("   ")["error"]["code"] == "empty_query"
-        _, answer, _ = house.chat("Hi", user=3)
+        _, answer, _ = server.chat("Hi", user=3)
         nothing = {"input": {"query": "Wie hoch ist der Eiffelturm?"}, "conversation_id": answer["conversation_id"]}
-        house.call("POST", "/api/tools/search_knowledge_base/invoke", nothing, user=3)
-        pending = house.call("GET", f"/api/conversations/{answer['conversation_id']}/state", user=3)[1]["pending_gpt_query"]
+        server.call("POST", "/api/tools/search_knowledge_base/invoke", nothing, user=3)
+        pending = server.call("GET", f"/api/conversations/{answer['conversation_id']}/state", user=3)[1]["pending_gpt_query"]
         assert pending["query"] == "Wie hoch ist der Eiffelturm?" and pending["asked_at"].endswith("Z"), pending
 
 
-def check_seeds_usage_names_person_and_model():
-    with Scene() as (model, _, house):
+def check_seeds_usage_names_user_and_model():
+    with Scenario() as (model, _, server):
         model.script = [text("Hello.")]
-        house.chat("Hi", user=3)
-        [row] = house.rows("SELECT user_id, model, operation, tokens_prompt, tokens_completion, tokens_total FROM api_usage")
-        assert (str(row["user_id"]), row["model"]) == ("3", "fake"), row  # the model that answered, by its own word
+        server.chat("Hi", user=3)
+        [row] = server.rows("SELECT user_id, model, operation, tokens_prompt, tokens_completion, tokens_total FROM api_usage")
+        assert (str(row["user_id"]), row["model"]) == ("3", "fake"), row  # the model name that the provider reported
         assert row["tokens_total"] == row["tokens_prompt"] + row["tokens_completion"] > 0, row
 
 
-def check_seeds_a_state_patch_is_told_to_whoever_debugs():
-    with Scene() as (model, _, house):
+def check_seeds_a_state_patch_is_a_debug_event():
+    with Scenario() as (model, _, server):
         model.script = [calls(("get_weather", {"city": "Ulm"})), text("Blue.")]
-        heard = [data["payload"] for _, name, data in house.stream("Hi", body={"debug": True}) if name == "debug" and data["type"] == "tool_pipeline_state_patch"]
-        assert [(one["tool"], one["patch"]) for one in heard] == [("get_weather", {"last_city": "Ulm"})], heard
+        received = [data["payload"] for _, name, data in server.stream("Hi", body={"debug": True}) if name == "debug" and data["type"] == "tool_pipeline_state_patch"]
+        assert [(one["tool"], one["patch"]) for one in received] == [("get_weather", {"last_city": "Ulm"})], received
 
 
-def check_seeds_a_flight_has_every_field_older_programs_read():
-    with FlightScene(FLIGHTS_CACHE_S="0") as (_, _, house):
+def check_seeds_a_flight_has_every_field_of_older_programs():
+    with FlightScenario(FLIGHTS_CACHE_S="0") as (_, _, server):
         body = {"origin": "FRA", "destination": "JFK", "departureDate": "2025-03-15", "travelClass": "BUSINESS", "adults": 1, "maxResults": 5}
-        status, seats, _ = house.call("POST", "/functions/v1/seatsaero-flight-search", body, user=4)
+        status, seats, _ = server.call("POST", "/functions/v1/seatsaero-flight-search", body, user=4)
         assert status == 200, seats
         assert (seats["stats"]["startDate"], seats["stats"]["endDate"], seats["stats"]["cabin"]) == ("2025-03-15", "2025-03-15", "Business"), seats["stats"]
         assert set(seats["stats"]) == {"totalAvailable", "hasMore", "startDate", "endDate", "cabin"}, seats["stats"]
@@ -90,11 +90,11 @@ def check_seeds_a_flight_has_every_field_older_programs_read():
         assert flight["outbound"]["arrival"]["airport"] == "JFK" and flight["outbound"]["flightNumbers"] and flight["outbound"]["duration"], flight
 
 
-def check_seeds_two_things_remembered_at_once_are_both_kept():
-    with Scene() as (model, _, house):
+def check_seeds_two_notes_saved_at_once_are_both_stored():
+    with Scenario() as (model, _, server):
         model.script = [calls(("remember", {"content": "Sits by the window"}), ("remember", {"content": "Eats no meat"})), text("Noted."),
                         calls(("remember", {"content": "Travels alone"})), text("Noted.")]
-        _, answer, _ = house.chat("Remember two things")
-        _, answer, _ = house.chat("And one more", answer["conversation_id"])
-        kept = [note["content"] for note in answer["session_state"]["memory"]]
-        assert sorted(kept) == ["Eats no meat", "Sits by the window", "Travels alone"] and kept[2] == "Travels alone", kept
+        _, answer, _ = server.chat("Remember two things")
+        _, answer, _ = server.chat("And one more", answer["conversation_id"])
+        notes = [note["content"] for note in answer["session_state"]["memory"]]
+        assert sorted(notes) == ["Eats no meat", "Sits by the window", "Travels alone"] and notes[2] == "Travels alone", notes

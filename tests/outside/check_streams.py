@@ -1,15 +1,15 @@
-"""Streams that break and go on: a client cut off anywhere rebuilds exactly the stored text."""
+"""Interrupted streams: a client that is disconnected anywhere rebuilds exactly the stored text."""
 import json
 import threading
 
 from check_recovery import begin, kill
-from check_spine import Scene
+from check_turns import Scenario
 from fakes import calls, text
-from house import DEMO, events, until
+from server import DEMO, events, until
 
 
 class Reader:
-    """What a careful client does: text per step, replaced by snapshots, thrown away by resets."""
+    """A correct client: it collects text per step, replaces it on a snapshot and discards it on a reset."""
 
     def __init__(self):
         self.last, self.steps, self.ended = 0, {}, None
@@ -29,13 +29,13 @@ class Reader:
 
 
 def check_cut_off_at_every_event_and_reconnected():
-    with Scene() as (model, _, house):
+    with Scenario() as (model, _, server):
         whole = "Grüße aus Köln, Stück für Stück – 😀 done."
         cut_at = 0
         while True:
             model.script = [calls(("test_echo", {"value": 1}), before="I look it up."), text(whole, 9)]
             reader, taken = Reader(), 0
-            with house.open("POST", "/api/chat", {"message": "Hi"}) as answer:
+            with server.open("POST", "/api/chat", {"message": "Hi"}) as answer:
                 conversation = answer.headers["x-conversation-id"]
                 for event in events(answer):
                     if taken == cut_at:
@@ -44,22 +44,22 @@ def check_cut_off_at_every_event_and_reconnected():
                     taken += 1
             if reader.ended:
                 break
-            with house.open("GET", f"/api/conversations/{conversation}/events", headers={"last-event-id": str(reader.last)}) as answer:
+            with server.open("GET", f"/api/conversations/{conversation}/events", headers={"last-event-id": str(reader.last)}) as answer:
                 for event in events(answer):
                     reader.take(*event)
                     if reader.ended:
                         break
-            stored = house.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant' ORDER BY seq DESC LIMIT 1", conversation)[0]["content"]
+            stored = server.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant' ORDER BY seq DESC LIMIT 1", conversation)[0]["content"]
             assert reader.ended["message"]["content"] == stored == whole
-            # Text that came in pieces is the beginning of the whole: nothing wrong, nothing twice. `final` has all of it.
+            # Text that came in pieces is a prefix of the whole text: nothing wrong, nothing twice. `final` has all of it.
             assert whole.startswith(reader.steps.get(2, "")), (cut_at, reader.steps)
             cut_at += 1
-        # init, text, its snapshot, tool_started, tool_finished, final at the least; how many tokens is up to the network.
+        # At least init, text, its snapshot, tool_started, tool_finished and final; the number of tokens depends on the network.
         assert cut_at >= 6, cut_at
 
 
-def check_who_joins_in_the_middle_gets_a_snapshot_and_the_rest():
-    with Scene() as (model, _, house):
+def check_a_late_subscriber_gets_a_snapshot_and_the_rest():
+    with Scenario() as (model, _, server):
         gate = threading.Event()
 
         def slow(request):
@@ -70,13 +70,13 @@ def check_who_joins_in_the_middle_gets_a_snapshot_and_the_rest():
                     if at == 3:
                         gate.wait(20)
                     yield chunk
-            return list_lazily(pieces(), len(chunks))
+            return LazyChunks(pieces(), len(chunks))
 
         model.script = [slow]
-        _, accepted, _ = house.call("POST", "/api/chat", {"message": "Hi", "background": True})
+        _, accepted, _ = server.call("POST", "/api/chat", {"message": "Hi", "background": True})
         conversation = accepted["conversation_id"]
         until(lambda: model.requests)
-        with house.open("GET", f"/api/conversations/{conversation}/events?after=0", headers={"accept": "text/event-stream"}) as answer:
+        with server.open("GET", f"/api/conversations/{conversation}/events?after=0", headers={"accept": "text/event-stream"}) as answer:
             reader, names = Reader(), []
             for event in events(answer):
                 names.append(event[1])
@@ -87,11 +87,11 @@ def check_who_joins_in_the_middle_gets_a_snapshot_and_the_rest():
         assert reader.steps.get(1, "one two three four") == "one two three four" == reader.ended["message"]["content"], (names, reader.steps)
 
 
-def follow(house, conversation, reader, most=None):
-    """Goes on where the reader stands, for so many events or to the end of the turn; what came."""
+def follow(server, conversation, reader, most=None):
+    """Continues from the reader's position, for at most so many events or to the end of the turn; returns the event names."""
     path = f"/api/conversations/{conversation}/events"
     names = []
-    with house.open("GET", path, headers={"last-event-id": str(reader.last), "accept": "text/event-stream"}) as answer:
+    with server.open("GET", path, headers={"last-event-id": str(reader.last), "accept": "text/event-stream"}) as answer:
         for event in events(answer):
             reader.take(*event)
             names.append(event[1])
@@ -100,9 +100,9 @@ def follow(house, conversation, reader, most=None):
     return names
 
 
-def stored_texts(house, conversation):
+def stored_texts(server, conversation):
     """The assistant's messages, step by step."""
-    rows = house.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant' ORDER BY seq", conversation)
+    rows = server.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant' ORDER BY seq", conversation)
     return [row["content"] for row in rows]
 
 
@@ -110,30 +110,30 @@ FIRST, SECOND, LAST = "Ich sehe nach – 😀.", "Noch einmal, gründlicher.", "
 
 
 def check_cut_off_after_every_single_event():
-    """Several steps and a model stream that breaks off: a client that gets one event per connection has everything in the end."""
+    """Several steps and an interrupted model stream: a client that gets one event per connection has everything in the end."""
     for most in (1, 2, 3):
-        with Scene() as (model, _, house):
+        with Scenario() as (model, _, server):
             model.script = [calls(("test_echo", {"value": 1}), before=FIRST),
                             ("cut", text("Noch einmal, ganz anders als", 4)), calls(("test_echo", {"value": 2}), before=SECOND),
                             ("cut", text("Falsch", 3)), text(LAST, 9)]
-            accepted = begin(house, "Hi")
+            accepted = begin(server, "Hi")
             reader, connections, names = Reader(), 0, []
             while not reader.ended:
-                names += follow(house, accepted["conversation_id"], reader, most)
+                names += follow(server, accepted["conversation_id"], reader, most)
                 connections += 1
-            stored = stored_texts(house, accepted["conversation_id"])
+            stored = stored_texts(server, accepted["conversation_id"])
             assert stored == [FIRST, SECOND, LAST], stored
             assert reader.ended["message"]["content"] == LAST
-            # The texts of finished steps are rows; of the last one a client has what it heard, and all of it in `final`.
+            # The texts of finished steps are rows. Of the last step a client has what it received, and all of it in `final`.
             assert (reader.steps[1], reader.steps[2]) == (FIRST, SECOND), reader.steps
             assert LAST.startswith(reader.steps.get(3, "")), reader.steps
             assert names.count("assistant_reset") == 2 and connections >= names.count("final") + 8 // most, names
 
 
-def check_a_restart_in_the_middle_of_the_text():
-    """Killed while the model speaks, at several places: the text shown is taken back, and the new one is whole."""
+def check_a_restart_in_the_middle_of_a_text():
+    """Killed during the model's text, at several positions: the shown text is reset, and the new text is complete."""
     for place in range(1, 5):
-        with Scene() as (model, _, house):
+        with Scenario() as (model, _, server):
             gate = threading.Event()
 
             def breaks_off(request):
@@ -142,96 +142,96 @@ def check_a_restart_in_the_middle_of_the_text():
                 def pieces():
                     yield from chunks[:place + 1]
                     gate.wait(30)
-                return list_lazily(pieces(), place)
+                return LazyChunks(pieces(), place)
 
             model.script = [calls(("test_echo", {"value": 1}), before=FIRST), breaks_off, text(LAST, 5)]
-            accepted = begin(house, "Hi")
+            accepted = begin(server, "Hi")
             conversation, reader = accepted["conversation_id"], Reader()
             shown = "one two three four"[:4 * place]
-            with house.open("GET", f"/api/conversations/{conversation}/events", headers={"last-event-id": "0"}) as answer:
+            with server.open("GET", f"/api/conversations/{conversation}/events", headers={"last-event-id": "0"}) as answer:
                 for event in events(answer):
                     reader.take(*event)
                     if reader.steps.get(2) == shown:
                         break
-            # What was shown is in the store about a second later, and leaves it with the step.
-            kept = lambda: house.rows("SELECT partial FROM turns WHERE partial IS NOT NULL")
-            until(lambda: [row["partial"] for row in kept()] == [shown], what="the checkpoint")
-            kill(house)
+            # The shown text is checkpointed about a second later, and the checkpoint is deleted with the step.
+            checkpoints = lambda: server.rows("SELECT partial FROM turns WHERE partial IS NOT NULL")
+            until(lambda: [row["partial"] for row in checkpoints()] == [shown], what="the checkpoint")
+            kill(server)
             gate.set()
-            house.start()
-            names = follow(house, conversation, reader)
+            server.start()
+            names = follow(server, conversation, reader)
             assert "assistant_reset" in names, names
-            assert reader.ended["message"]["content"] == LAST == stored_texts(house, conversation)[-1]
+            assert reader.ended["message"]["content"] == LAST == stored_texts(server, conversation)[-1]
             assert reader.steps[1] == FIRST and LAST.startswith(reader.steps.get(2, "")), reader.steps
-            assert kept() == []
+            assert checkpoints() == []
 
 
-def resident(house):
+def resident(server):
     """KiB of the server's memory."""
-    with open(f"/proc/{house.process.pid}/statm") as file:
+    with open(f"/proc/{server.process.pid}/statm") as file:
         return int(file.read().split()[1]) * 4
 
 
-def check_a_long_log_costs_a_slow_reader_one_bite():
+def check_a_slow_reader_of_a_long_log_holds_one_batch_in_memory():
     count, size, readers = 12000, 2000, 20
-    with Scene() as (_, _, house):
-        _, answer, _ = house.chat("Hi")
+    with Scenario() as (_, _, server):
+        _, answer, _ = server.chat("Hi")
         conversation = answer["conversation_id"]
-        house.stop()
-        [last] = [row["n"] for row in house.rows("SELECT max(seq) AS n FROM events WHERE conversation_id = ?", conversation)]
+        server.stop()
+        [last] = [row["n"] for row in server.rows("SELECT max(seq) AS n FROM events WHERE conversation_id = ?", conversation)]
         rows = ((conversation, last + n, DEMO, answer["turn_id"], "tool_started", json.dumps({"n": n, "x": "y" * size}), "2026-01-01T00:00:00.000Z")
                 for n in range(1, count + 1))
-        house.change(*(("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row) for row in rows),
+        server.change(*(("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row) for row in rows),
                      ("UPDATE leases SET next_event_seq = ? WHERE conversation_id = ?", [last + count + 1, conversation]))
-        house.start()
+        server.start()
         path = f"/api/conversations/{conversation}/events"
         numbers = lambda answer: (number for number, _, _ in events(answer) if number)
 
         def whole():
-            with house.open("GET", path, headers={"last-event-id": "0"}) as answer:
+            with server.open("GET", path, headers={"last-event-id": "0"}) as answer:
                 for expected, number in enumerate(numbers(answer), 1):
                     assert number == expected, (number, expected)
                     if number == last + count:
                         return
 
-        whole()  # also warms the server up
-        before = resident(house)
-        slow = [house.open("GET", path, headers={"last-event-id": "0"}) for _ in range(readers)]
+        whole()  # also warms up the server
+        before = resident(server)
+        slow = [server.open("GET", path, headers={"last-event-id": "0"}) for _ in range(readers)]
         for answer in slow:
             assert next(numbers(answer)) == 1
         whole()
-        grown = resident(house) - before
-        # The log is 24 MB; read whole it would be half a gigabyte for these readers.
+        grown = resident(server) - before
+        # The log is 24 MB; loaded as a whole it would take half a gigabyte for these readers.
         assert grown < 24 * 1024, f"{grown} KiB for {readers} slow readers"
-        # Slow, but whole.
+        # A slow reader still gets every event.
         for expected, number in zip(range(2, last + count + 1), numbers(slow[0])):
             assert number == expected, (number, expected)
         for answer in slow:
             answer.close()
 
 
-def check_old_events_go_and_whoever_asks_for_them_is_told():
-    with Scene(config="\n[retention]\nevents_days = 30\n") as (_, _, house):
-        _, answer, _ = house.chat("Hi")
+def check_deleted_events_are_reported_as_gone():
+    with Scenario(config="\n[retention]\nevents_days = 30\n") as (_, _, server):
+        _, answer, _ = server.chat("Hi")
         conversation = answer["conversation_id"]
         path = f"/api/conversations/{conversation}/events"
-        done = house.cli("retention", "run", "--json")
+        done = server.cli("retention", "run", "--json")
         assert json.loads(done.stdout)["events"] == 0, done
-        house.stop()
-        house.change(("UPDATE events SET created_at = '2020-01-01T00:00:00.000Z'", []))
-        house.start()  # which deletes what is old, and would every hour
-        until(lambda: house.rows("SELECT count(*) AS n FROM events")[0]["n"] == 0, what="the end of old events")
-        house.chat("Again", conversation)
+        server.stop()
+        server.change(("UPDATE events SET created_at = '2020-01-01T00:00:00.000Z'", []))
+        server.start()  # deletes old events at start, and every hour
+        until(lambda: server.rows("SELECT count(*) AS n FROM events")[0]["n"] == 0, what="the end of old events")
+        server.chat("Again", conversation)
         for headers, query in (({}, "?after=0"), ({"last-event-id": "1"}, "")):
-            status, refused, _ = house.call("GET", path + query, headers=headers)
+            status, refused, _ = server.call("GET", path + query, headers=headers)
             assert (status, refused["error"]["code"], refused["error"]["details"]) == (410, "events_gone", {"first_seq": 3}), refused
-        _, kept, _ = house.call("GET", path + "?after=2")
-        assert [e["seq"] for e in kept["events"]] == [3, 4]
-        assert [row["content"] for row in house.rows("SELECT content FROM messages WHERE role = 'user' ORDER BY seq")] == ["Hi", "Again"]
+        _, remaining, _ = server.call("GET", path + "?after=2")
+        assert [e["seq"] for e in remaining["events"]] == [3, 4]
+        assert [row["content"] for row in server.rows("SELECT content FROM messages WHERE role = 'user' ORDER BY seq")] == ["Hi", "Again"]
 
 
-class list_lazily(list):
-    """Chunks that the fake model takes one by one."""
+class LazyChunks(list):
+    """Chunks that the fake model consumes one by one."""
 
     def __init__(self, pieces, length):
         super().__init__()

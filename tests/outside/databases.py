@@ -1,4 +1,4 @@
-"""The database under a house, read and changed from outside: the same SQL and the same values on both kinds."""
+"""The database of a server, read and changed from outside: the same SQL and the same values on SQLite and PostgreSQL."""
 import base64
 import json
 import os
@@ -31,10 +31,10 @@ class Sqlite:
 
 
 class Postgres:
-    """Through psql, because Python has no PostgreSQL of its own. Times, flags and JSON come out as SQLite spells them."""
+    """Uses psql, because Python's standard library has no PostgreSQL client. Times, flags and JSON are returned as SQLite spells them."""
 
-    # A killed server's turns go on when its lease has lapsed; checks should not wait long for that.
-    # Servers on several machines share no key file, so the key that seals stored tokens is always given.
+    # The turns of a killed server resume when its lease has expired, so the lease is short.
+    # Servers on several machines share no key file, so the key that encrypts stored tokens is always set.
     env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "3000", "WERKRUF_SECRET_KEY": base64.b64encode(b"k" * 32).decode()}
 
     def __init__(self, _folder):
@@ -50,7 +50,7 @@ class Postgres:
         return done.stdout
 
     def rows(self, sql, values):
-        answer = self.run(f"SELECT row_to_json(found) FROM ({bound(sql, values)}) AS found;")
+        answer = self.run(f"SELECT row_to_json(result) FROM ({bound(sql, values)}) AS result;")
         return [{name: spelled(value) for name, value in json.loads(line).items()} for line in answer.splitlines() if line]
 
     def change(self, statements):
@@ -86,12 +86,12 @@ def make(folder):
 
 
 def sqlite_only(check):
-    """For what can be said of a file only."""
+    """Marks a check that applies only to a database file."""
     check.only = "sqlite"
     return check
 
 
 def postgres_only(check):
-    """For what can be said only of a database that is shared."""
+    """Marks a check that applies only to a shared database."""
     check.only = "postgres"
     return check

@@ -1,4 +1,4 @@
-"""A scripted model and a scripted tool, as programs outside would be: plain HTTP on loopback, standard library only."""
+"""A scripted model and a scripted tool as external programs: plain HTTP on loopback, standard library only."""
 import json
 import re
 import threading
@@ -6,7 +6,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-class Quiet(BaseHTTPRequestHandler):
+class FakeEndpoint(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *args):
@@ -26,16 +26,16 @@ class Quiet(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-class Server:
-    """Serves a handler class on a free port until closed."""
+class FakeServer:
+    """Serves an endpoint class on a free port until closed."""
 
-    def __init__(self, handler):
+    def __init__(self, endpoint):
         self.requests = []
         self.lock = threading.Lock()
-        handler.owner = self
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        endpoint.owner = self
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), endpoint)
         self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # a server that leaves in the middle is what some checks are about
+        self.http.handle_error = lambda *_: None  # some checks kill the server in the middle of a response
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
@@ -71,14 +71,14 @@ def calls(*wanted, before=""):
     return out + [chunk({}, "tool_calls")]
 
 
-class Model(Server):
+class Model(FakeServer):
     """Answers each chat completion with the next entry of the script: chunks, ("status", code, headers), ("cut", chunks),
-    or a function of the request that gives one of these. An empty script answers 'Done.'."""
+    or a function of the request that returns one of these. An empty script answers 'Done.'."""
 
     def __init__(self):
         self.script = []
 
-        class Handler(Quiet):
+        class Endpoint(FakeEndpoint):
             def do_GET(self):
                 self.answer(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
 
@@ -90,9 +90,9 @@ class Model(Server):
                     return self.answer(400, {"error": {"message": fault, "type": "invalid_request_error"}})
                 with self.owner.lock:
                     entry = self.owner.script.pop(0) if self.owner.script else text("Done.")
-                self.give(entry(request) if callable(entry) else entry)
+                self.respond(entry(request) if callable(entry) else entry)
 
-            def give(self, entry):
+            def respond(self, entry):
                 if isinstance(entry, tuple) and entry[0] == "status":
                     return self.answer(entry[1], {"error": {"message": "scripted", "type": "server_error"}}, entry[2] if len(entry) > 2 else None)
                 cut = isinstance(entry, tuple)
@@ -108,14 +108,14 @@ class Model(Server):
                     self.wfile.write(b"data: [DONE]\n\n")
                 self.close_connection = True
 
-        super().__init__(Handler)
+        super().__init__(Endpoint)
 
     def last(self):
         return self.requests[-1]
 
 
 def invalid_history(messages):
-    """What a real provider refuses: a call without its result directly behind it, a result without its call."""
+    """The fault that a real provider would reject: a call whose result does not follow directly, or a result without its call."""
     open_ids = []
     for message in messages:
         if message["role"] == "tool":
@@ -138,20 +138,20 @@ def invalid_history(messages):
     return f"calls without result: {open_ids}" if open_ids else None
 
 
-class Tool(Server):
+class Tool(FakeServer):
     """An operator's HTTP tool. `behave(request, number)` returns (status, payload, headers) or "hang" or "drop"."""
 
     def __init__(self, behave):
         self.behave = behave
 
-        class Handler(Quiet):
+        class Endpoint(FakeEndpoint):
             def do_POST(self):
                 raw = self.body()
                 request = {"body": json.loads(raw), "raw": raw, "headers": {k.lower(): v for k, v in self.headers.items()}, "path": self.path}
                 self.owner.note(request)
                 outcome = self.owner.behave(request, len(self.owner.requests))
                 if outcome == "hang":
-                    self.rfile.read(1)  # until the other side leaves
+                    self.rfile.read(1)  # until the client disconnects
                     self.close_connection = True
                 elif outcome == "drop":
                     self.connection.close()
@@ -159,4 +159,4 @@ class Tool(Server):
                 else:
                     self.answer(*outcome)
 
-        super().__init__(Handler)
+        super().__init__(Endpoint)

@@ -1,8 +1,8 @@
-//! `bench`: Werkruf beside the floor, in one run, as ratios, each with its bar.
+//! `bench`: compares Werkruf with the floor in one run, as ratios, each with its bar.
 //!
-//! Both servers, the fake model and the load share this machine, so absolute figures move with its noise; the ratio
-//! of one round barely does. Everything runs on loopback with database files in a temporary folder. A missed bar is a
-//! finding, not a failure: only a run that could not be carried through, or left wrong rows, ends with an error.
+//! Both servers, the fake model and the load share this machine, so absolute figures vary with its noise; the ratio
+//! of one round hardly does. Everything runs on loopback with database files in a temporary folder. A missed bar is a
+//! finding, not a failure: only a run that could not be completed, or left wrong rows, ends with an error.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use werkruf_bench::load::Comparison;
 use werkruf_bench::scenario::{Findings, NAMES, Plan, SearchReport, run};
 
 const USAGE: &str = "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--million] [--postgres URL] [--json]
-  --only      one-call, ten-calls, history, thousand, stored, search, postgres, replicas; all unless told
+  --only      one-call, ten-calls, history, thousand, stored, search, postgres, replicas; all by default
   --million   measures with a million stored calls too, which takes some minutes to write
   --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards";
 
@@ -50,11 +50,11 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    println!("{}", if as_json { in_json(&findings).to_string() } else { in_words(&findings) });
+    println!("{}", if as_json { in_json(&findings).to_string() } else { as_text(&findings) });
     if findings.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn in_words(findings: &Findings) -> String {
+fn as_text(findings: &Findings) -> String {
     let tables = findings.comparisons.iter().map(Comparison::table).chain(findings.searches.iter().map(SearchReport::table));
     let tables: Vec<String> = tables.collect();
     let audit = if findings.wrong.is_empty() {

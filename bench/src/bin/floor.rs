@@ -1,4 +1,4 @@
-//! `floor MODEL_URL FILE`: the floor as a process of its own; prints where it listens.
+//! `floor MODEL_URL FILE`: the floor as a process of its own; prints its address.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ async fn serve(model_url: &str, file: &Path) -> Result<(), Box<dyn std::error::E
     let floor = Floor::new(model_url, file)?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
-    // Without this every small frame waits for the client's delayed acknowledgement: 40 ms each.
+    // Without `nodelay` every small frame waits for the delayed acknowledgement of the client, 40 ms each.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, floor.router()).await?;
     Ok(())

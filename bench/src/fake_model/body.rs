@@ -1,4 +1,4 @@
-//! The body of an answer on its way out: pieces, gates, delays, and how it ends.
+//! Sends the body of a response: pieces, gates, delays, and how it ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,9 +9,9 @@ use futures_util::stream;
 
 use super::Open;
 use super::gate::{Gate, GatePoint};
-use super::reply::{Fate, Reply};
+use super::reply::{Ending, Reply};
 
-struct Outflow {
+struct BodyState {
     pieces: VecDeque<Bytes>,
     sent: usize,
     /// Pieces before the first delta.
@@ -26,24 +26,24 @@ struct Outflow {
 /// The body of a reply. `preface` is the number of pieces before the first delta.
 pub(super) fn body(mut pieces: Vec<Bytes>, preface: usize, reply: &Reply, open: Open) -> Body {
     let mut drops = false;
-    if let Fate::CutAfter(bytes) = reply.fate {
+    if let Ending::CutAfter(bytes) = reply.fate {
         pieces = cut(pieces, bytes);
         drops = true;
     }
-    let outflow = Outflow {
+    let outflow = BodyState {
         pieces: pieces.into(),
         sent: 0,
         preface,
         gates: reply.gates.clone(),
         delay: reply.delay,
-        silent_after: (reply.fate == Fate::HangMidStream).then_some(preface + 1),
+        silent_after: (reply.fate == Ending::HangMidStream).then_some(preface + 1),
         drops,
         open,
     };
     Body::from_stream(stream::unfold(Some(outflow), |outflow| async move { outflow?.next().await }))
 }
 
-impl Outflow {
+impl BodyState {
     async fn next(mut self) -> Option<(io::Result<Bytes>, Option<Self>)> {
         for gate in &self.gates {
             if matches!(gate.point, GatePoint::AfterDeltas(deltas) if self.sent == self.preface + deltas) {
@@ -63,7 +63,7 @@ impl Outflow {
                 Some((Ok(piece), Some(self)))
             }
             None if self.drops => {
-                // What was sent must leave the buffer first; the server flushes when it finds nothing ready.
+                // Sent bytes must leave the buffer first; the server flushes when no piece is ready.
                 tokio::task::yield_now().await;
                 Some((Err(io::Error::other("cut as the script says")), None))
             }
@@ -73,13 +73,13 @@ impl Outflow {
 }
 
 fn cut(pieces: Vec<Bytes>, mut bytes: usize) -> Vec<Bytes> {
-    let mut kept = Vec::new();
+    let mut sent = Vec::new();
     for piece in pieces {
         if bytes == 0 {
             break;
         }
-        kept.push(piece.slice(..piece.len().min(bytes)));
+        sent.push(piece.slice(..piece.len().min(bytes)));
         bytes = bytes.saturating_sub(piece.len());
     }
-    kept
+    sent
 }

@@ -1,4 +1,4 @@
-//! A script to the pieces of a Chat Completions body, as OpenAI itself would send them unless the script has quirks.
+//! Turns a script into the pieces of a Chat Completions body, as OpenAI would send them unless the script has quirks.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use super::reply::{Call, Script};
 
 /// The pieces of one streamed body.
 pub(super) struct Pieces {
-    /// The role, the deltas, then what ends the answer.
+    /// The role, the deltas, then the end of the response.
     pub(super) all: Vec<Bytes>,
     /// How many of them are deltas.
     pub(super) deltas: usize,
 }
 
-/// The events of a stream. Ids of calls without one count on from `next_call`.
+/// The events of a stream. Calls without an id are numbered from `next_call`.
 pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_call: &mut usize) -> Pieces {
     let event = |choices: Value, usage: Value| {
         let chunk = json!({
@@ -44,7 +44,7 @@ pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_ca
     Pieces { all, deltas: count }
 }
 
-/// The body of an answer that is not streamed.
+/// The body of a response that is not streamed.
 pub(super) fn whole_body(script: &Script, model: &str, number: usize, next_call: &mut usize) -> Value {
     let calls: Vec<Value> = script
         .calls

@@ -1,8 +1,8 @@
 //! The benchmark's model: no script, the same behaviour for every request, hardly any work per request.
 //!
-//! A user message with tools offered is answered with a call; `calls=3` in its text asks for three at once, `steps=10` for ten
-//! one after another, `tool=NAME` for another tool. `history=200` refuses a request that does not bring that many earlier
-//! messages along, so that nobody is measured who left them out. When the steps are done, or nothing fits, 31 pieces of text are answered.
+//! A request with tools is answered with a call. In the user message `calls=3` requests three calls at once, `steps=10` ten calls
+//! one after another, and `tool=NAME` another tool. With `history=200` a request without that many earlier messages is rejected, so
+//! that a server cannot save work by leaving them out. After the last step, or if no tool fits, 31 pieces of text are answered.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::fixed_response;
 
-/// Tools it knows how to call, the favourite first.
+/// The tools that it can call, the preferred one first.
 const TOOLS: [(&str, &str); 5] =
     [("test_echo", ""), ("get_requests", "{}"), ("get_todos", "{}"), ("get_worktime", "{}"), ("get_user_info", "{}")];
 const TEXT_PIECES: usize = 31;
@@ -41,7 +41,7 @@ struct Fixed {
 }
 
 impl Fixed {
-    async fn think(&self) {
+    async fn wait(&self) {
         if !self.latency.is_zero() {
             tokio::time::sleep(self.latency).await;
         }
@@ -49,18 +49,18 @@ impl Fixed {
 }
 
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct RequestBody<'a> {
     #[serde(borrow, default)]
     messages: Vec<&'a RawValue>,
     #[serde(borrow, default)]
     input: Vec<&'a RawValue>,
     #[serde(default)]
-    tools: Vec<Offered>,
+    tools: Vec<OfferedTool>,
 }
 
 #[derive(Deserialize)]
-struct Offered {
-    /// Chat Completions keeps the name inside.
+struct OfferedTool {
+    /// Set in Chat Completions; Responses has `name`.
     function: Option<OfferedFunction>,
     name: Option<String>,
 }
@@ -71,7 +71,7 @@ struct OfferedFunction {
 }
 
 #[derive(Deserialize)]
-struct AskedMessage {
+struct RequestMessage {
     #[serde(default)]
     role: String,
     #[serde(default, rename = "type")]
@@ -80,7 +80,7 @@ struct AskedMessage {
     content: Option<serde_json::Value>,
 }
 
-/// The benchmark's routes, under `/v1`; each answer begins after `latency` and then comes at once.
+/// The benchmark's routes, under `/v1`; each response starts after `latency` and is then sent at once.
 pub fn fixed_router(latency: Duration) -> Router {
     let (text, response) = (Bytes::from(text_stream()), Bytes::from(fixed_response::text_stream(TEXT_PIECES)));
     let state = Arc::new(Fixed { text, response, calls: AtomicU64::new(0), latency });
@@ -95,36 +95,36 @@ pub fn fixed_router(latency: Duration) -> Router {
 }
 
 async fn completions(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
-    let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
+    let Ok(request) = serde_json::from_slice::<RequestBody<'_>>(&body) else {
         return refused("not a chat request");
     };
-    fixed.think().await;
-    let body = match calls_wanted(&asked) {
+    fixed.wait().await;
+    let body = match calls_wanted(&request) {
         Ok(Some(wanted)) => Body::from(call_stream(&wanted, &fixed.calls)),
         Ok(None) => Body::from(fixed.text.clone()),
-        Err(words) => return refused(words),
+        Err(reason) => return refused(reason),
     };
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
 async fn responses(State(fixed): State<Arc<Fixed>>, body: Bytes) -> Response {
-    let Ok(asked) = serde_json::from_slice::<Asked<'_>>(&body) else {
+    let Ok(request) = serde_json::from_slice::<RequestBody<'_>>(&body) else {
         return refused("not a request");
     };
-    fixed.think().await;
-    let body = match calls_wanted(&asked) {
+    fixed.wait().await;
+    let body = match calls_wanted(&request) {
         Ok(Some(wanted)) => Body::from(fixed_response::call_stream(&wanted, &fixed.calls)),
         Ok(None) => Body::from(fixed.response.clone()),
-        Err(words) => return refused(words),
+        Err(reason) => return refused(reason),
     };
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-fn refused(words: &'static str) -> Response {
-    (StatusCode::BAD_REQUEST, format!(r#"{{"error":{{"message":"{words}","type":"invalid_request_error"}}}}"#)).into_response()
+fn refused(message: &'static str) -> Response {
+    (StatusCode::BAD_REQUEST, format!(r#"{{"error":{{"message":"{message}","type":"invalid_request_error"}}}}"#)).into_response()
 }
 
-/// The calls an answer asks for.
+/// The calls of a response.
 pub(super) struct Wanted {
     pub(super) tool: String,
     arguments: &'static str,
@@ -133,24 +133,24 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// The arguments of one call, as they stand inside a JSON string.
+    /// The arguments of one call, escaped for a JSON string.
     pub(super) fn quoted_arguments(&self, index: u64) -> String {
         match self.arguments {
-            // Different every time: equal calls would be answered from the first one's result.
+            // Different every time: identical calls would share one result.
             "" => format!("{{\\\"value\\\":\\\"step {} call {index}\\\"}}", self.step),
             fixed => fixed.to_owned(),
         }
     }
 }
 
-/// Which calls come next, from the last user message and how many steps followed it. An error is why the request is refused.
-fn calls_wanted(asked: &Asked<'_>) -> Result<Option<Wanted>, &'static str> {
+/// The next calls, from the last user message and the number of steps after it. The error is the reason of a rejection.
+fn calls_wanted(request: &RequestBody<'_>) -> Result<Option<Wanted>, &'static str> {
     let mut step = 0;
     let mut text = String::new();
     let mut after = String::new();
-    // A step is an assistant message after the last user message, or a run of calls before their outputs; only these few are read.
-    for raw in asked.messages.iter().chain(&asked.input).rev() {
-        let message: AskedMessage = serde_json::from_str(raw.get()).map_err(|_| "not a message")?;
+    // A step is an assistant message after the last user message, or a run of calls before their outputs; only these messages are parsed.
+    for raw in request.messages.iter().chain(&request.input).rev() {
+        let message: RequestMessage = serde_json::from_str(raw.get()).map_err(|_| "not a message")?;
         step += u64::from(message.kind == "function_call" && after == "function_call_output");
         after = message.kind;
         match message.role.as_str() {
@@ -158,19 +158,19 @@ fn calls_wanted(asked: &Asked<'_>) -> Result<Option<Wanted>, &'static str> {
                 text = message.content.and_then(|content| content.as_str().map(str::to_owned)).unwrap_or_default();
                 break;
             }
-            "assistant" if asked.input.is_empty() => step += 1,
+            "assistant" if request.input.is_empty() => step += 1,
             _ => {}
         }
     }
-    let brought = asked.messages.len() + asked.input.len();
-    if number_after(&text, "history=").is_some_and(|wanted| (brought as u64) <= wanted) {
+    let earlier = request.messages.len() + request.input.len();
+    if number_after(&text, "history=").is_some_and(|wanted| (earlier as u64) <= wanted) {
         return Err("earlier messages are missing");
     }
     if step >= number_after(&text, "steps=").unwrap_or(1) {
         return Ok(None);
     }
     let offered = |name: &str| {
-        asked.tools.iter().any(|tool| tool.function.as_ref().map(|f| &f.name).or(tool.name.as_ref()).is_some_and(|own| own == name))
+        request.tools.iter().any(|tool| tool.function.as_ref().map(|f| &f.name).or(tool.name.as_ref()).is_some_and(|own| own == name))
     };
     let named = text.split_once("tool=").map(|(_, rest)| rest.split_whitespace().next().unwrap_or_default());
     let favourite = TOOLS.into_iter().find(|(name, _)| named.is_none_or(|named| named == *name) && offered(name));
@@ -178,8 +178,8 @@ fn calls_wanted(asked: &Asked<'_>) -> Result<Option<Wanted>, &'static str> {
     Ok(favourite.map(|(tool, arguments)| Wanted { tool: tool.to_owned(), arguments, step, calls }))
 }
 
-fn number_after(text: &str, word: &str) -> Option<u64> {
-    let (_, rest) = text.split_once(word)?;
+fn number_after(text: &str, key: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(key)?;
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
 }
 

@@ -5,26 +5,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fixed::{TEXT, Wanted};
 
-const BEGUN: &str = concat!(
+const STARTED: &str = concat!(
     r#"data: {"type":"response.created","response":{"id":"resp_fixed","object":"response","created_at":1700000000,"status":"in_progress","#,
     r#""model":"fixed","output":[]}}"#,
     "\n\n"
 );
 
-/// The text every answer without calls has.
+/// The text of every response without calls.
 pub(super) fn text_stream(pieces: usize) -> String {
-    let mut out = String::from(BEGUN);
+    let mut out = String::from(STARTED);
     out.push_str(r#"data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_fixed","role":"assistant","status":"in_progress","content":[]}}"#);
     out.push_str("\n\n");
     let mut text = String::new();
     for piece in 1..=pieces {
-        let word = format!("{TEXT}{piece} ");
+        let delta = format!("{TEXT}{piece} ");
         // Writing to a string cannot fail.
         let _ = write!(
             out,
-            "data: {{\"type\":\"response.output_text.delta\",\"item_id\":\"msg_fixed\",\"output_index\":0,\"content_index\":0,\"delta\":\"{word}\"}}\n\n"
+            "data: {{\"type\":\"response.output_text.delta\",\"item_id\":\"msg_fixed\",\"output_index\":0,\"content_index\":0,\"delta\":\"{delta}\"}}\n\n"
         );
-        text.push_str(&word);
+        text.push_str(&delta);
     }
     let item = format!(
         r#"{{"type":"message","id":"msg_fixed","role":"assistant","status":"completed","content":[{{"type":"output_text","text":"{text}","annotations":[]}}]}}"#
@@ -35,7 +35,7 @@ pub(super) fn text_stream(pieces: usize) -> String {
 
 /// Calls, one after another.
 pub(super) fn call_stream(wanted: &Wanted, counter: &AtomicU64) -> String {
-    let mut out = String::from(BEGUN);
+    let mut out = String::from(STARTED);
     let mut items = Vec::new();
     for index in 0..wanted.calls {
         let id = counter.fetch_add(1, Ordering::Relaxed);

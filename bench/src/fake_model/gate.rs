@@ -1,17 +1,17 @@
-//! A place where the fake waits until the test lets it go on, so that tests need no sleeps.
+//! A gate at which the fake model waits until the test opens it, so that tests need no sleeps.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A gate in an answer. Clones are the same gate.
+/// A gate in a response. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct Gate {
     pub(super) point: GatePoint,
     shared: Arc<Shared>,
 }
 
-/// Where an answer waits.
+/// The position of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatePoint {
     BeforeHead,
@@ -25,12 +25,12 @@ struct Shared {
 }
 
 impl Gate {
-    /// Before even the response head is sent.
+    /// Before the headers of the response.
     pub fn before_head() -> Self {
         Self::at(GatePoint::BeforeHead)
     }
 
-    /// After so many pieces of text or calls; zero is after the head.
+    /// After so many pieces of text or calls; zero is after the headers.
     pub fn after(deltas: usize) -> Self {
         Self::at(GatePoint::AfterDeltas(deltas))
     }
@@ -39,12 +39,12 @@ impl Gate {
         Self { point, shared: Arc::new(Shared { open: watch::Sender::new(false), reached: watch::Sender::new(false) }) }
     }
 
-    /// Lets the answer, and every later one, through.
+    /// Lets this response and all later ones continue.
     pub fn open(&self) {
         self.shared.open.send_replace(true);
     }
 
-    /// Waits until an answer stands before the gate.
+    /// Waits until a response has reached the gate.
     pub async fn reached(&self) {
         // The sender lives as long as the gate, so waiting cannot fail.
         let _ = self.shared.reached.subscribe().wait_for(|reached| *reached).await;

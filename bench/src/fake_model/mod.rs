@@ -1,8 +1,8 @@
-//! A scripted model server on loopback that speaks Chat Completions and Responses like OpenAI does.
+//! A scripted model server on loopback with OpenAI's Chat Completions and Responses APIs.
 //!
-//! One script serves both: whichever a client asks, the next reply is put into its words.
-//! Tests say what it answers and read back what it was asked. It refuses with 400 a history the real API would refuse.
-//! It has no sleeps of its own: gates and `hang` hold an answer until the test, or the client, lets go.
+//! One script serves both: the next reply is sent in the format of the requested API.
+//! Tests script the replies and read back the requests. A history that the real API would reject gets status 400.
+//! The fake has no sleeps: gates and `hang` hold a response until the test opens the gate or the client disconnects.
 
 mod body;
 mod events;
@@ -36,7 +36,7 @@ pub use reply::{Call, Reply, call, call_raw};
 pub use request::{Api, RecordedRequest};
 
 use gate::GatePoint;
-use reply::{Fate, Kind};
+use reply::{Ending, Kind};
 
 type ReplyFn = Box<dyn Fn(&RecordedRequest) -> Reply + Send + Sync>;
 
@@ -49,9 +49,9 @@ pub struct FakeModel {
 
 pub(super) struct Shared {
     script: Mutex<Script>,
-    /// Requests received in all.
+    /// The number of requests received.
     received: watch::Sender<usize>,
-    /// Answers not yet finished.
+    /// The number of unfinished responses.
     open: watch::Sender<usize>,
     closing: watch::Sender<bool>,
 }
@@ -68,13 +68,13 @@ impl FakeModel {
     /// Starts on a free port.
     ///
     /// # Panics
-    /// When no port can be had on loopback.
-    #[expect(clippy::expect_used, reason = "a test without its fake cannot go on, and this saves every test an unwrap")]
+    /// If no port on loopback is free.
+    #[expect(clippy::expect_used, reason = "a test cannot continue without its fake, and this saves every test an unwrap")]
     pub async fn start() -> Self {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a free port on loopback")
     }
 
-    /// Starts at this address, to come back where an earlier fake was.
+    /// Starts at this address, to replace an earlier fake.
     pub async fn start_at(address: SocketAddr) -> io::Result<Self> {
         Self::serve(address, |shared| {
             Router::new()
@@ -113,17 +113,17 @@ impl FakeModel {
         Ok(Self { address, shared, server })
     }
 
-    /// What a client is configured with.
+    /// The base URL for the configuration of a client.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Adds answers; each request takes the next. When none is left, a plain text is answered.
+    /// Adds replies; each request gets the next one. When none is left, the reply is a plain text.
     pub fn script(&self, replies: Vec<Reply>) {
         self.shared.script().replies.extend(replies);
     }
@@ -138,17 +138,17 @@ impl FakeModel {
         self.shared.script().requests.clone()
     }
 
-    /// Scripted answers not yet taken.
+    /// Scripted replies that were not used yet.
     pub fn replies_left(&self) -> usize {
         self.shared.script().replies.len()
     }
 
-    /// Waits until so many requests have come in all.
+    /// Waits until this number of requests has been received since the start.
     pub async fn received(&self, requests: usize) {
         let _ = self.shared.received.subscribe().wait_for(|received| *received >= requests).await;
     }
 
-    /// Waits until no answer is under way: all are sent, or their clients have left.
+    /// Waits until no response is in progress: each is sent, or its client has disconnected.
     pub async fn quiet(&self) {
         let _ = self.shared.open.subscribe().wait_for(|open| *open == 0).await;
     }
@@ -179,7 +179,7 @@ impl Shared {
     }
 }
 
-/// An answer under way; counted until it is dropped.
+/// A response in progress; counted until it is dropped.
 pub(super) struct Open(Arc<Shared>);
 
 impl Open {
@@ -205,7 +205,7 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
         Ok(taken) => taken,
         Err(refusal) => return *refusal,
     };
-    if reply.fate == Fate::Hang {
+    if reply.fate == Ending::Hang {
         shared.closed().await;
     }
     for gate in reply.gates.iter().filter(|gate| gate.point == GatePoint::BeforeHead) {
@@ -213,8 +213,8 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
     }
     match &reply.kind {
         Kind::Status { status, retry_after, message } => {
-            let words = message.clone().unwrap_or_else(|| format!("The fake was told to answer {status}."));
-            let mut response = refusal(*status, &words);
+            let text = message.clone().unwrap_or_else(|| format!("The fake was scripted to answer {status}."));
+            let mut response = refusal(*status, &text);
             if let Some(value) = retry_after.as_ref().and_then(|seconds| seconds.parse().ok()) {
                 response.headers_mut().insert(header::RETRY_AFTER, value);
             }
@@ -228,7 +228,7 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
     }
 }
 
-/// Records the request and takes the answer meant for it, or refuses as the real API would.
+/// Records the request and takes its reply from the script, or rejects it as the real API would.
 fn take_reply(api: Api, shared: &Shared, headers: HeaderMap, body: &[u8]) -> Result<(Reply, RecordedRequest), Box<Response>> {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return Err(Box::new(refusal(400, "We could not parse the JSON body of your request.")));
@@ -266,13 +266,13 @@ fn answer(shared: &Shared, script: &reply::Script, reply: &Reply, request: &Reco
         Api::Responses => response_events::stream_pieces(script, model, number, &mut state.calls),
     };
     drop(state);
-    if reply.fate == Fate::CutBeforeFinish {
+    if reply.fate == Ending::CutBeforeFinish {
         pieces.all.truncate(1 + pieces.deltas);
     }
     ([(header::CONTENT_TYPE, "text/event-stream")], body::body(pieces.all, 1, reply, open)).into_response()
 }
 
-fn refusal(status: u16, words: &str) -> Response {
+fn refusal(status: u16, message: &str) -> Response {
     let kind = if status == 429 {
         "rate_limit_exceeded"
     } else if status < 500 {
@@ -281,5 +281,5 @@ fn refusal(status: u16, words: &str) -> Response {
         "server_error"
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Json(json!({"error": {"message": words, "type": kind, "param": null, "code": null}}))).into_response()
+    (status, Json(json!({"error": {"message": message, "type": kind, "param": null, "code": null}}))).into_response()
 }

@@ -1,4 +1,4 @@
-//! What the fake answers, as a test writes it down.
+//! The replies of the fake model, as a test scripts them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::gate::Gate;
 
-/// A call the fake asks for.
+/// A tool call in a reply.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub(super) name: String,
@@ -14,7 +14,7 @@ pub struct Call {
     pub(super) id: Option<String>,
 }
 
-/// A call with these arguments; its id is `call_<n>`, counted over the life of the fake.
+/// A call with these arguments; its id is `call_<n>`, numbered over the lifetime of the fake.
 #[expect(clippy::needless_pass_by_value, reason = "tests write json!({…}) here, and a & before each would only be noise")]
 pub fn call(name: &str, arguments: Value) -> Call {
     call_raw(name, &arguments.to_string())
@@ -34,13 +34,13 @@ impl Call {
     }
 }
 
-/// One answer of the fake.
+/// One reply of the fake.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(super) kind: Kind,
     pub(super) gates: Vec<Gate>,
     pub(super) delay: Option<Duration>,
-    pub(super) fate: Fate,
+    pub(super) fate: Ending,
 }
 
 #[derive(Debug, Clone)]
@@ -58,21 +58,21 @@ pub(super) enum Kind {
     },
 }
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Ending {
     Whole,
     /// The connection is dropped after so many bytes of the body.
     CutAfter(usize),
-    /// The body ends in good order, but without a finish reason and `[DONE]`.
+    /// The body ends regularly, but without a finish reason and `[DONE]`.
     CutBeforeFinish,
-    /// Nothing is ever answered.
+    /// No response is ever sent.
     Hang,
     /// Nothing follows the first delta.
     HangMidStream,
 }
 
-/// The contents of an answer and the quirks it is sent with.
+/// The contents of a response and its quirks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Script {
     pub(super) text: Vec<String>,
@@ -87,13 +87,13 @@ pub(super) struct Script {
     pub(super) object_arguments: bool,
     pub(super) without_done: bool,
     pub(super) error: Option<Value>,
-    /// Items of the Responses API before text and calls; Chat Completions has no place for them.
+    /// Items of the Responses API before text and calls; Chat Completions has no such items.
     pub(super) before: Vec<Value>,
 }
 
 impl Reply {
     fn of(kind: Kind) -> Self {
-        Self { kind, gates: Vec::new(), delay: None, fate: Fate::Whole }
+        Self { kind, gates: Vec::new(), delay: None, fate: Ending::Whole }
     }
 
     /// Text, word by word.
@@ -106,9 +106,9 @@ impl Reply {
         Self::of(Kind::Answer(Script { calls, ..Script::default() }))
     }
 
-    /// A refusal in place of text.
-    pub fn refusal(words: &str) -> Self {
-        Self::of(Kind::Answer(Script { refusal: Some(words.to_owned()), ..Script::default() }))
+    /// A refusal instead of text.
+    pub fn refusal(message: &str) -> Self {
+        Self::of(Kind::Answer(Script { refusal: Some(message.to_owned()), ..Script::default() }))
     }
 
     /// An error status.
@@ -134,13 +134,13 @@ impl Reply {
         self.script(|script| script.text = pieces(text))
     }
 
-    /// Tokens reported at the end; 10 and 5 unless told.
+    /// Tokens reported at the end; 10 and 5 by default.
     #[must_use]
     pub fn usage(self, prompt: u64, completion: u64) -> Self {
         self.script(|script| script.usage = Some((prompt, completion)))
     }
 
-    /// A sealed thought before the rest. Over Responses only.
+    /// An encrypted reasoning item before the rest. Responses only.
     #[must_use]
     pub fn thinks(self, sealed: &str) -> Self {
         self.script(|script| {
@@ -149,19 +149,19 @@ impl Reply {
         })
     }
 
-    /// Something the provider runs itself before the rest, as its finished item. Over Responses only.
+    /// A finished provider item before the rest. Responses only.
     #[must_use]
     pub fn runs(self, item: Value) -> Self {
         self.script(|script| script.before.push(item))
     }
 
-    /// Another finish reason than the fitting one. Over Responses `length` and `content_filter` make it incomplete.
+    /// A finish reason other than the regular one. In Responses, `length` and `content_filter` make the response incomplete.
     #[must_use]
     pub fn finish(self, reason: &str) -> Self {
         self.script(|script| script.finish = Some(reason.to_owned()))
     }
 
-    /// An error object inside the stream, after the deltas, in place of the end.
+    /// An error object inside the stream, after the deltas, instead of the end.
     #[must_use]
     pub fn error_in_stream(self, error: Value) -> Self {
         self.script(|script| script.error = Some(error))
@@ -185,7 +185,7 @@ impl Reply {
         self.script(|script| script.repeat_ids = true)
     }
 
-    /// Arguments are a JSON object in place of a string, as llama.cpp sent them.
+    /// Arguments are a JSON object instead of a string, as llama.cpp sent them.
     #[must_use]
     pub fn object_arguments(self) -> Self {
         self.script(|script| (script.object_arguments, script.whole_arguments) = (true, true))
@@ -206,11 +206,11 @@ impl Reply {
         self
     }
 
-    /// The words of an error.
+    /// The message of an error.
     #[must_use]
-    pub fn message(mut self, words: &str) -> Self {
+    pub fn message(mut self, text: &str) -> Self {
         if let Kind::Status { message, .. } = &mut self.kind {
-            *message = Some(words.to_owned());
+            *message = Some(text.to_owned());
         }
         self
     }
@@ -218,28 +218,28 @@ impl Reply {
     /// The connection drops after so many bytes of the body.
     #[must_use]
     pub const fn cut_after(mut self, bytes: usize) -> Self {
-        self.fate = Fate::CutAfter(bytes);
+        self.fate = Ending::CutAfter(bytes);
         self
     }
 
-    /// The body ends in good order, but before the finish reason.
+    /// The body ends regularly, but before the finish reason.
     #[must_use]
     pub const fn cut_before_finish(mut self) -> Self {
-        self.fate = Fate::CutBeforeFinish;
+        self.fate = Ending::CutBeforeFinish;
         self
     }
 
-    /// Never answers; ends when the client leaves.
+    /// Never responds; ends when the client disconnects.
     #[must_use]
     pub const fn hang(mut self) -> Self {
-        self.fate = Fate::Hang;
+        self.fate = Ending::Hang;
         self
     }
 
-    /// Falls silent after the first delta; ends when the client leaves.
+    /// Sends nothing after the first delta; ends when the client disconnects.
     #[must_use]
     pub const fn hang_mid_stream(mut self) -> Self {
-        self.fate = Fate::HangMidStream;
+        self.fate = Ending::HangMidStream;
         self
     }
 
@@ -250,7 +250,7 @@ impl Reply {
         self
     }
 
-    /// Lets this much time pass before each piece of the body.
+    /// Waits this long before each piece of the body.
     #[must_use]
     pub const fn delay_per_chunk(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
@@ -258,7 +258,7 @@ impl Reply {
     }
 }
 
-/// Texts with the space before them, so that they join to the text.
+/// Splits a text into message, each with the space before it.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split_inclusive(' ') {

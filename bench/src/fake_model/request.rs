@@ -1,4 +1,4 @@
-//! A request as the fake received it, and whether the real API would have taken it.
+//! A request as the fake received it, and whether the real API would accept it.
 
 use axum::http::HeaderMap;
 use serde_json::Value;
@@ -10,27 +10,27 @@ pub enum Api {
     Responses,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     pub api: Api,
     pub headers: HeaderMap,
     pub body: Value,
-    /// The fake refused it, because the real API would have.
+    /// Whether the fake rejected it, as the real API would.
     pub refused: bool,
 }
 
 impl RecordedRequest {
     /// The messages sent, or the items of the input.
     pub fn messages(&self) -> &[Value] {
-        let place = match self.api {
+        let field = match self.api {
             Api::Chat => "messages",
             Api::Responses => "input",
         };
-        self.body[place].as_array().map_or(&[], Vec::as_slice)
+        self.body[field].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// What the real API would refuse it for.
+    /// The reason for which the real API would reject it.
     pub(super) fn fault(&self) -> Option<String> {
         let there = match self.api {
             Api::Chat => self.body["messages"].is_array(),
@@ -45,7 +45,7 @@ impl RecordedRequest {
         }
     }
 
-    /// The last message; null when there is none.
+    /// The last message, or null.
     pub fn last_message(&self) -> &Value {
         self.messages().last().unwrap_or(&Value::Null)
     }
@@ -76,18 +76,18 @@ impl RecordedRequest {
     }
 }
 
-/// What the real API says of a history whose calls and results do not pair up.
+/// The error of the real API for a history whose calls and results do not match.
 fn history_fault(messages: &[Value]) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         if message["role"] == "tool" {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
-            let Some(place) = open.iter().position(|open| *open == id) else {
+            let Some(at) = open.iter().position(|open| *open == id) else {
                 return Some(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.".into(),
                 );
             };
-            open.remove(place);
+            open.remove(at);
             continue;
         }
         if !open.is_empty() {
@@ -104,7 +104,7 @@ fn history_fault(messages: &[Value]) -> Option<String> {
     })
 }
 
-/// What the real API says of an input whose calls and outputs do not pair up, or whose thoughts lead nowhere.
+/// The error of the real API for an input whose calls and outputs do not match, or with a reasoning item that nothing follows.
 fn input_fault(items: &[Value]) -> Option<String> {
     let id_of = |item: &Value| item["call_id"].as_str().unwrap_or_default().to_owned();
     let mut open: Vec<String> = Vec::new();
@@ -113,10 +113,10 @@ fn input_fault(items: &[Value]) -> Option<String> {
             "function_call" => open.push(id_of(item)),
             "function_call_output" => {
                 let id = id_of(item);
-                let Some(place) = open.iter().position(|open| *open == id) else {
+                let Some(at) = open.iter().position(|open| *open == id) else {
                     return Some(format!("No tool call found for function call output with call_id {id}."));
                 };
-                open.remove(place);
+                open.remove(at);
             }
             "reasoning" => {
                 let follows = items.get(at + 1).is_some_and(|next| next["role"] != "user" && next["type"] != "function_call_output");

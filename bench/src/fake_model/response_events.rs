@@ -1,6 +1,6 @@
-//! A script to the pieces of a Responses body, as OpenAI itself would send them.
+//! Turns a script into the pieces of a Responses body, as OpenAI would send them.
 //!
-//! Pieces are cut so that a script's deltas count the same in both APIs: what only frames a delta travels with it.
+//! Pieces are cut so that a script's deltas count the same in both APIs: events that only frame a delta are in the same piece.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::events::{Pieces, id_of};
 use super::reply::{Call, Script};
 
-/// The events of a stream. Ids of calls without one count on from `next_call`.
+/// The events of a stream. Calls without an id are numbered from `next_call`.
 pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_call: &mut usize) -> Pieces {
     let mut stream = Stream { number, sequence: 0, output: Vec::new(), pieces: Vec::new(), framing: String::new() };
     let begun = stream.response(model, script, "in_progress");
@@ -40,7 +40,7 @@ pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_ca
     Pieces { all: stream.pieces, deltas }
 }
 
-/// The body of an answer that is not streamed.
+/// The body of a response that is not streamed.
 pub(super) fn whole_body(script: &Script, model: &str, number: usize, next_call: &mut usize) -> Value {
     let mut stream = Stream { number, sequence: 0, output: script.before.clone(), pieces: Vec::new(), framing: String::new() };
     if !script.text.is_empty() || script.refusal.is_some() {
@@ -57,14 +57,14 @@ fn status(script: &Script) -> &'static str {
     if matches!(script.finish.as_deref(), Some("length" | "content_filter")) { "incomplete" } else { "completed" }
 }
 
-/// A stream in the making.
+/// A stream under construction.
 struct Stream {
     number: usize,
     sequence: u64,
-    /// Items that are finished.
+    /// Finished items.
     output: Vec<Value>,
     pieces: Vec<Bytes>,
-    /// Events that wait for the delta they belong to.
+    /// Events of the next piece, until its delta is complete.
     framing: String,
 }
 
@@ -89,7 +89,7 @@ impl Stream {
         self.output.push(item);
     }
 
-    /// Thoughts, and what the provider runs itself.
+    /// Adds a reasoning item or a provider item.
     fn whole_item(&mut self, item: &Value) {
         let mut begun = item.clone();
         for field in ["output", "error", "encrypted_content"].iter().filter(|field| item.get(**field).is_some()) {
@@ -117,20 +117,20 @@ impl Stream {
         let parts = [(false, script.text.clone()), (true, script.refusal.iter().cloned().collect())];
         for (refusal, pieces) in parts.into_iter().filter(|(_, pieces)| !pieces.is_empty()) {
             let kind = if refusal { "refusal" } else { "output_text" };
-            let place = |event: Value| {
+            let located = |event: Value| {
                 let mut event = event;
                 (event["item_id"], event["output_index"], event["content_index"]) = (json!(id), json!(at), json!(content.len()));
                 event
             };
-            self.frame("response.content_part.added", place(json!({"part": part(refusal, "")})));
+            self.frame("response.content_part.added", located(json!({"part": part(refusal, "")})));
             for (nth, piece) in pieces.iter().enumerate() {
-                self.frame(&format!("response.{kind}.delta"), place(json!({"delta": piece, "obfuscation": "x".repeat(nth % 3)})));
+                self.frame(&format!("response.{kind}.delta"), located(json!({"delta": piece, "obfuscation": "x".repeat(nth % 3)})));
                 self.cut();
             }
             let text = pieces.concat();
             let all = if refusal { json!({"refusal": text}) } else { json!({"text": text, "logprobs": []}) };
-            self.frame(&format!("response.{kind}.done"), place(all));
-            self.frame("response.content_part.done", place(json!({"part": part(refusal, &text)})));
+            self.frame(&format!("response.{kind}.done"), located(all));
+            self.frame("response.content_part.done", located(json!({"part": part(refusal, &text)})));
             content.push(part(refusal, &text));
         }
         self.finish(message(Value::Array(content), "completed"));

@@ -1,6 +1,6 @@
-//! The floor: the least a server can do for the same turn. It reads the conversation, asks the model, echoes a tool call,
-//! asks again until there is a text, and group-commits the same number of rows at the same points. Nothing else: no
-//! validation, no rights, no registry, no recovery. Werkruf is measured against it in the same run.
+//! The floor: the minimal server for the same turn. It reads the conversation, requests the model, echoes a tool call,
+//! repeats that until there is a text, and group-commits the same number of rows at the same points. It has no validation,
+//! no permissions, no registry and no recovery. Werkruf is compared with it in the same run.
 
 mod reader;
 mod rows;
@@ -28,7 +28,7 @@ use writer::Writer;
 
 use crate::seed::Past;
 
-/// What the floor is made of.
+/// The state of the floor.
 pub struct Floor {
     client: reqwest::Client,
     model_url: String,
@@ -47,14 +47,14 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ChatRequest {
     message: String,
     conversation_id: Option<Uuid>,
 }
 
 impl Floor {
-    /// A floor in front of this model, on this file.
-    #[expect(clippy::disallowed_methods, reason = "the floor stands outside the house and has a client of its own")]
+    /// A floor with this model and this file.
+    #[expect(clippy::disallowed_methods, reason = "the floor has its own HTTP client")]
     pub fn new(model_url: &str, file: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let parameters = json!({"type": "object", "properties": {"value": {}}, "required": ["value"]});
         let tools = json!([{"type": "function", "function": {"name": "test_echo", "description": "Echoes.", "parameters": parameters}}]);
@@ -63,13 +63,13 @@ impl Floor {
         Ok(Self { client, model_url: format!("{model_url}/chat/completions"), writer, reader: Reader::new(file), tools })
     }
 
-    /// The same two routes the load generator uses.
+    /// The two routes that the load generator uses.
     pub fn router(self) -> Router {
         Router::new().route("/readyz", get(|| async { "ok" })).route("/api/chat", post(chat)).with_state(Arc::new(self))
     }
 
-    /// One model request; deltas of text go to the client as they come, the first call is the answer.
-    async fn ask(&self, messages: &[Value], out: &mpsc::Sender<Bytes>) -> Option<(String, Option<Value>)> {
+    /// One model request; text deltas are forwarded to the client; returns the text and the first call.
+    async fn request_model(&self, messages: &[Value], out: &mpsc::Sender<Bytes>) -> Option<(String, Option<Value>)> {
         let body = Request { model: "fixed", stream: true, stream_options: json!({"include_usage": true}), messages, tools: &self.tools };
         let answer = self.client.post(&self.model_url).body(serde_json::to_string(&body).ok()?).send().await.ok()?;
         let mut stream = answer.bytes_stream();
@@ -93,19 +93,19 @@ impl Floor {
         Some((text, call))
     }
 
-    async fn turn(&self, asked: Asked, out: &mpsc::Sender<Bytes>) -> Option<()> {
-        let mut turn = Turn::new(asked.conversation_id, &asked.message);
+    async fn turn(&self, request: ChatRequest, out: &mpsc::Sender<Bytes>) -> Option<()> {
+        let mut turn = Turn::new(request.conversation_id, &request.message);
         self.writer.commit(turn.accepted()).await?;
         let conversation = turn.conversation;
         frame(out, "init", &json!({"conversation_id": conversation})).await?;
-        let mut messages = match asked.conversation_id {
+        let mut messages = match request.conversation_id {
             Some(id) => self.reader.history(id)?,
-            None => vec![json!({"role": "user", "content": asked.message})],
+            None => vec![json!({"role": "user", "content": request.message})],
         };
         let text = loop {
-            let (text, call) = self.ask(&messages, out).await?;
+            let (text, call) = self.request_model(&messages, out).await?;
             let Some(call) = call else { break text };
-            let result = self.act(&mut turn, &call, out).await?;
+            let result = self.run_step(&mut turn, &call, out).await?;
             messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
             messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
         };
@@ -114,7 +114,7 @@ impl Floor {
     }
 
     /// One step: two commits around an echo.
-    async fn act(&self, turn: &mut Turn, call: &Value, out: &mpsc::Sender<Bytes>) -> Option<String> {
+    async fn run_step(&self, turn: &mut Turn, call: &Value, out: &mpsc::Sender<Bytes>) -> Option<String> {
         self.writer.commit(turn.acting(call)).await?;
         frame(out, "tool_started", &json!({"tool": "test_echo"})).await?;
         let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str()?).ok()?;
@@ -125,7 +125,7 @@ impl Floor {
     }
 }
 
-/// The first piece of a call names it, later ones add to its arguments.
+/// Adds a fragment of a call: the first one has its name, later ones extend its arguments.
 fn gather(call: &mut Option<Value>, piece: &Value) {
     match call {
         None if piece["function"]["name"].is_string() => *call = Some(piece.clone()),
@@ -144,15 +144,15 @@ async fn frame(out: &mpsc::Sender<Bytes>, event: &str, payload: &Value) -> Optio
 
 #[expect(clippy::disallowed_methods, reason = "the floor owns nothing: a turn ends with its connection")]
 async fn chat(State(floor): State<Arc<Floor>>, body: Bytes) -> Response {
-    let Ok(asked) = serde_json::from_slice::<Asked>(&body) else { return axum::http::StatusCode::BAD_REQUEST.into_response() };
+    let Ok(request) = serde_json::from_slice::<ChatRequest>(&body) else { return axum::http::StatusCode::BAD_REQUEST.into_response() };
     let (out, events) = mpsc::channel(64);
-    tokio::spawn(async move { floor.turn(asked, &out).await });
+    tokio::spawn(async move { floor.turn(request, &out).await });
     let stream =
         futures_util::stream::unfold(events, |mut events| async move { Some((Ok::<_, Infallible>(events.recv().await?), events)) });
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response()
 }
 
-/// Writes older conversations to a floor's file before it starts.
+/// Writes older conversations to the file of a floor before it starts.
 pub async fn seed(file: &Path, conversations: &[Uuid], messages: &[Past]) -> Result<(), String> {
     let writer = Writer::open(file).map_err(|error| error.to_string())?;
     for conversation in conversations {

@@ -1,4 +1,4 @@
-//! Reads a conversation back as the model takes it. Connections wait in a stack; a reader that finds none opens one.
+//! Reads a conversation as messages for the model. Idle connections are in a stack; a reader opens a new one if the stack is empty.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ impl Reader {
         Self { path: path.to_owned(), idle: Mutex::default() }
     }
 
-    /// Every message so far, the new one last. Read where it is asked for: a hop to another thread would only cost more.
+    /// Every message so far, the new one last. Reads on the calling thread: a hop to another thread would cost more.
     pub(super) fn history(&self, conversation: Uuid) -> Option<Vec<Value>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = idle.or_else(|| self.open())?;
@@ -28,7 +28,7 @@ impl Reader {
         messages
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the floor stands outside the house and reads by itself")]
+    #[expect(clippy::disallowed_methods, reason = "the floor does not use the store")]
     fn open(&self) -> Option<Connection> {
         Connection::open(&self.path).ok()
     }

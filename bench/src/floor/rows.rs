@@ -1,4 +1,4 @@
-//! The same rows Werkruf writes: five at each commit, of about the same size, and two commits per step.
+//! The same rows that Werkruf writes: five at each commit, of about the same size, and two commits per step.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS api_usage (id TEXT PRIMARY KEY, turn_id TEXT, model T
 const LEASE: &str = "INSERT INTO leases VALUES (?1, ?2, 1, 1, 1, ?3) ON CONFLICT (conversation_id) DO UPDATE SET epoch = epoch + 1, next_event_seq = next_event_seq + 1, expires_at = ?3";
 const MESSAGE: &str = "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const EVENT: &str = "INSERT INTO events VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE conversation_id = ?1), ?2, ?3, ?4)";
-/// A conversation in its order: ids grow, and the table is clustered by them.
+/// The messages of a conversation in order: ids increase, and the table is clustered by them.
 pub(super) const HISTORY: &str = "SELECT role, content, tool_calls FROM messages WHERE conversation_id = ?1 ORDER BY id";
 const NOW: &str = "2026-01-01T00:00:00.000Z";
 

@@ -1,4 +1,4 @@
-//! One thread, one connection, one commit for everything that waits: the cheapest durable write SQLite has.
+//! One thread and one connection that commits all waiting rows at once: the cheapest durable write of SQLite.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ struct Job {
     done: oneshot::Sender<()>,
 }
 
-/// Hands rows to the writing thread.
+/// Sends rows to the writer thread.
 #[derive(Clone)]
 pub struct Writer {
     jobs: mpsc::Sender<Job>,
@@ -22,7 +22,7 @@ pub struct Writer {
 
 impl Writer {
     /// Opens the file with the same durability as Werkruf: WAL, synchronous FULL.
-    #[expect(clippy::disallowed_methods, reason = "the floor stands outside the house and writes by itself")]
+    #[expect(clippy::disallowed_methods, reason = "the floor does not use the store")]
     pub fn open(path: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open(path)?;
         connection.execute_batch("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")?;
@@ -37,7 +37,7 @@ impl Writer {
                     return;
                 }
                 for job in group.drain(..) {
-                    // A client that left needs no answer.
+                    // The send fails if the client has disconnected, which is fine.
                     let _ = job.done.send(());
                 }
             }

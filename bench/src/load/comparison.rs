@@ -1,10 +1,10 @@
-//! Rounds of two servers side by side, their medians, and the bars they are held against.
+//! Rounds of two servers, their medians, and the bars (limits) for them.
 
 use serde_json::{Value, json};
 
 use super::Measured;
 
-/// The middle value; the mean of the two middle ones where there are two.
+/// The middle value, or the mean of the two middle ones.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -15,18 +15,18 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// What must hold; `None` is only reported.
+/// The limits; a figure with `None` is only reported.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bars {
-    /// CPU per turn at most so many times the other's.
+    /// The highest ratio of CPU per turn.
     pub cpu: Option<f64>,
-    /// Turns per second at least so many times the other's.
+    /// The lowest ratio of turns per second.
     pub rate: Option<f64>,
-    /// Memory at most so many MiB.
+    /// The highest peak memory in MiB.
     pub memory: Option<f64>,
 }
 
-/// Two servers under the same load, round by round; the second is the one that is judged.
+/// Two servers under the same load, round by round; the bars apply to the second one.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     pub name: &'static str,
@@ -41,7 +41,7 @@ pub struct Comparison {
 pub struct Line {
     pub figure: &'static str,
     pub values: [f64; 2],
-    /// The median of each round's own ratio, since rounds share their noise; the lowest and the highest.
+    /// The median of the ratios of the rounds, since both servers of a round share its noise; then the lowest and the highest ratio.
     pub ratio: Option<[f64; 3]>,
     pub bar: Option<String>,
     pub holds: Option<bool>,
@@ -55,7 +55,7 @@ impl Comparison {
         Line { figure, values, ratio, bar: None, holds: None }
     }
 
-    /// Every figure, with what must hold for it.
+    /// Every figure with its bar.
     pub fn lines(&self) -> Vec<Line> {
         let mut cpu = self.line("CPU ms per turn", |m| m.cpu_ms_per_turn, true);
         let mut rate = self.line("turns/s", |m| m.turns_per_second, true);
@@ -67,7 +67,7 @@ impl Comparison {
             (rate.bar, rate.holds) = (Some(format!(">= {bar}x")), Some(ratio >= bar));
         }
         if let Some(bar) = self.bars.memory {
-            // The most of all rounds: a peak is not a matter of medians.
+            // The maximum of all rounds: a median would hide a peak.
             memory.values = [0, 1].map(|side| self.rounds.iter().map(|round| round[side].peak_mib).fold(0.0, f64::max));
             (memory.bar, memory.holds) = (Some(format!("<= {bar} MiB")), Some(memory.values[1] <= bar));
         }
@@ -75,7 +75,7 @@ impl Comparison {
         [cpu, rate].into_iter().chain(latency).chain([memory]).collect()
     }
 
-    /// For eyes.
+    /// As a text table.
     pub fn table(&self) -> String {
         let [below, ours] = self.sides;
         let head = format!("{} ({} rounds, medians)", self.title, self.rounds.len());
@@ -96,7 +96,7 @@ impl Comparison {
         out
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> Value {
         let one = |m: &Measured| {
             json!({"turns": m.turns, "answered": m.answered, "cpu_ms_per_turn": m.cpu_ms_per_turn, "turns_per_second": m.turns_per_second,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_held_against_the_median_of_the_rounds_own_ratios_and_against_the_highest_peak() {
+    fn a_bar_applies_to_the_median_of_the_ratios_and_to_the_highest_peak() {
         let bars = Bars { cpu: Some(1.5), rate: Some(0.8), memory: Some(100.0) };
         let rounds = vec![
             [measured(1.0, 100.0, 10.0), measured(1.4, 90.0, 80.0)],

@@ -1,4 +1,5 @@
-//! The load: so many chats at once, each sending its next message when the last was answered, a new chat every few turns.
+//! The load generator: concurrent chats, each of which sends its next message after the last answer and starts a new conversation
+//! every few turns.
 
 mod comparison;
 mod process;
@@ -15,30 +16,30 @@ pub use comparison::{Bars, Comparison, Line, median};
 pub use process::{Child, cpu_seconds, peak_mib};
 
 const TURNS_PER_CHAT: u64 = 5;
-/// Two hundred messages become two hundred and forty.
+/// A conversation grows from 200 to 240 messages.
 pub const TURNS_PER_OLDER_CHAT: u64 = 10;
 
-/// Numbers every turn of this process, so that no round repeats another's keys.
+/// Numbers every turn of this process, so that rounds use different idempotency keys.
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
-/// Where the load goes.
+/// The servers under load.
 #[derive(Clone)]
 pub struct Target {
-    /// Addresses and processes; each chat stays with one.
+    /// Addresses and process ids; each chat stays with one server.
     pub servers: Vec<(String, u32)>,
     pub key: Option<String>,
-    /// Older conversations to go on with; a chat takes the next one instead of beginning anew.
+    /// Older conversations; a chat continues the next one instead of starting a new one.
     pub older: Option<Arc<Older>>,
 }
 
 impl Target {
-    /// A figure of all its processes together.
+    /// The sum of a figure over all processes.
     fn sum(&self, of: impl Fn(u32) -> Result<f64, String>) -> Result<f64, String> {
         self.servers.iter().map(|(_, pid)| of(*pid)).sum()
     }
 }
 
-/// Conversations that were there before, each given out once: going on with one makes it longer.
+/// Existing conversations, each used once, because a chat makes it longer.
 #[derive(Debug)]
 pub struct Older {
     ids: Vec<Uuid>,
@@ -56,22 +57,22 @@ impl Older {
     }
 }
 
-/// What one run measured.
+/// The measurements of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// Ended inside the window.
+    /// Turns that ended inside the window.
     pub turns: u64,
-    /// Answered in all, before and after the window too.
+    /// All answered turns, also before and after the window.
     pub answered: u64,
     pub cpu_ms_per_turn: f64,
     pub turns_per_second: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
-    /// The most memory the server has held since it began.
+    /// The peak memory of the server since its start.
     pub peak_mib: f64,
 }
 
-/// How hard, and for how long.
+/// The size and duration of the load.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub chats: usize,
@@ -119,7 +120,7 @@ impl Load {
     }
 }
 
-/// One chat; the latencies in milliseconds of the turns that ended inside the window, and how many were answered in all.
+/// Runs one chat; returns the latencies in milliseconds of the turns that ended inside the window, and the number of all answered turns.
 #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
 async fn chat(
     url: String,
@@ -152,7 +153,7 @@ async fn chat(
     Ok((latencies, turns))
 }
 
-/// One turn, read to its end. The conversation's id; an error when the answer is not the expected one.
+/// Sends one turn and reads it to its end; returns the conversation id, or an error if the answer is not the expected one.
 async fn turn(url: &str, key: Option<&str>, client: &reqwest::Client, body: &Value, number: u64) -> Result<String, String> {
     let mut request = client.post(format!("{url}/api/chat")).header("idempotency-key", format!("bench-{}-{number}", std::process::id()));
     if let Some(key) = key {

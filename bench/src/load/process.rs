@@ -1,4 +1,4 @@
-//! Server processes: started, found, measured, stopped.
+//! Starts, measures and stops server processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a program and waits until it says where it listens.
+    /// Starts a program and waits until it prints its address.
     pub fn start(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Self, String> {
         let mut child = Command::new(program)
             .args(arguments)
@@ -28,7 +28,7 @@ impl Child {
         let mut lines = BufReader::new(output).lines();
         let url = lines.by_ref().map_while(Result::ok).find_map(|line| address(&line));
         let url = url.ok_or_else(|| format!("{} did not say where it listens", program.display()))?;
-        // Keep the pipe open and empty, so that the child never blocks on its own output.
+        // Keep reading the pipe, so that the child never blocks on its own output.
         #[expect(clippy::disallowed_methods, reason = "ends with the child's output")]
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self { child, url })
@@ -41,7 +41,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The child may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -54,16 +54,16 @@ fn address(line: &str) -> Option<String> {
     Some(rest[..end].trim_end_matches('/').to_owned())
 }
 
-/// User and system time of a process so far.
+/// User and system CPU time of a process.
 pub fn cpu_seconds(pid: u32) -> Result<f64, String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("the server is gone: {error}"))?;
-    // The name may hold spaces; everything after its closing bracket is numbers.
+    // The name may contain spaces; all fields after its closing parenthesis are numbers.
     let (_, numbers) = stat.rsplit_once(") ").ok_or("an odd /proc/stat")?;
     let field = |at: usize| numbers.split(' ').nth(at).and_then(|text| text.parse::<f64>().ok()).ok_or("an odd /proc/stat");
     Ok((field(11)? + field(12)?) / TICKS)
 }
 
-/// The most memory a process has held so far.
+/// The peak memory of a process.
 pub fn peak_mib(pid: u32) -> Result<f64, String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("an odd /proc/status")?;

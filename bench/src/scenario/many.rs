@@ -1,12 +1,12 @@
-//! A thousand chats at once against a model that takes its time: what waiting costs in memory. Fresh processes, so that
-//! their highest mark is this load's own; no turn may stay without its answer.
+//! A thousand concurrent chats with a slow model: the memory of waiting turns. The processes are new, so that their peak memory is
+//! that of this load. Every turn must be answered.
 
 use std::time::Duration;
 
 use super::{Findings, Plan, Scenario};
 use crate::audit::Expected;
 use crate::load::{Bars, Load};
-use crate::stage::{Place, Stage, floor_target, werkruf_target};
+use crate::stage::{Database, Stage, floor_target, werkruf_target};
 
 const CHATS: usize = 1000;
 const LATENCY_MS: u64 = 300;
@@ -14,7 +14,7 @@ const LATENCY_MS: u64 = 300;
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     let model = stage.model(LATENCY_MS)?;
     let floor = stage.floor(&model, &stage.file("floor-thousand.db"))?;
-    let werkruf = stage.werkruf(&model, &Place::File(stage.file("thousand.db")))?;
+    let werkruf = stage.werkruf(&model, &Database::File(stage.file("thousand.db")))?;
     let window = Duration::from_secs(plan.seconds * 2);
     let scenario = Scenario {
         name: "thousand",
@@ -29,5 +29,5 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
     let rounds = plan.rounds.div_ceil(2);
     findings.comparisons.push(scenario.run(rounds, client, targets, [None, Some(&mut expected)]).await?);
     drop((floor, werkruf, model));
-    findings.judge("thousand.db", &Place::File(stage.file("thousand.db")), &expected).await
+    findings.audit("thousand.db", &Database::File(stage.file("thousand.db")), &expected).await
 }

@@ -1,6 +1,6 @@
-//! What is measured, one after another; each alternates between its two servers, round by round, and is audited afterwards.
+//! The scenarios, which run one after another. Each alternates between its two servers, round by round, and is audited afterwards.
 
-mod fleet;
+mod cluster;
 mod many;
 mod search;
 mod stored;
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use crate::audit::{Expected, audit};
 use crate::load::{Bars, Comparison, Load, Target};
-use crate::stage::{Place, Stage};
+use crate::stage::{Database, Stage};
 
 pub use search::SearchReport;
 
-/// How long and how hard.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub rounds: usize,
     pub seconds: u64,
     pub chats: usize,
-    /// Only these; all when empty.
+    /// The names of the scenarios to run; empty for all.
     pub only: Vec<String>,
-    /// With a million stored calls too.
+    /// Also run with a million stored calls.
     pub million: bool,
-    /// Also on this PostgreSQL.
+    /// Also run on this PostgreSQL.
     pub postgres: Option<String>,
 }
 
-/// The names `only` takes.
+/// The names of the scenarios, for `only`.
 pub const NAMES: [&str; 8] = ["one-call", "ten-calls", "history", "thousand", "stored", "search", "postgres", "replicas"];
 
 impl Plan {
@@ -37,26 +37,26 @@ impl Plan {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub comparisons: Vec<Comparison>,
     pub searches: Vec<SearchReport>,
-    /// What the auditor found wrong.
+    /// The deviations that the audit found.
     pub wrong: Vec<String>,
     pub audited: Vec<String>,
 }
 
 impl Findings {
-    async fn judge(&mut self, name: &str, place: &Place, expected: &Expected) -> Result<(), String> {
-        let wrong = audit(place, expected).await?;
+    async fn audit(&mut self, name: &str, database: &Database, expected: &Expected) -> Result<(), String> {
+        let wrong = audit(database, expected).await?;
         self.wrong.extend(wrong.into_iter().map(|what| format!("{name}: {what}")));
         self.audited.push(name.to_owned());
         Ok(())
     }
 }
 
-/// One scenario: its load, its words, its bars.
+/// One scenario: its load, its texts, its bars.
 struct Scenario {
     name: &'static str,
     title: String,
@@ -68,8 +68,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Alternates between the two; what each was asked for is added to its expectations.
-    #[expect(clippy::print_stderr, reason = "progress for the person who waits")]
+    /// Alternates between the two servers; adds the answered turns to the expected rows of each.
+    #[expect(clippy::print_stderr, reason = "progress output")]
     async fn run(
         &self,
         rounds: usize,
@@ -80,9 +80,9 @@ impl Scenario {
         let mut done = Vec::with_capacity(rounds);
         for round in 1..=rounds {
             eprintln!("{}: round {round} of {rounds}", self.name);
-            let below = self.load.run(targets[0], client).await.map_err(|error| format!("{}: {error}", self.sides[0]))?;
+            let baseline = self.load.run(targets[0], client).await.map_err(|error| format!("{}: {error}", self.sides[0]))?;
             let ours = self.load.run(targets[1], client).await.map_err(|error| format!("{}: {error}", self.sides[1]))?;
-            done.push([below, ours]);
+            done.push([baseline, ours]);
         }
         for (side, expected) in expected.into_iter().enumerate() {
             if let Some(expected) = expected {
@@ -93,7 +93,7 @@ impl Scenario {
     }
 }
 
-/// Runs everything the plan asks for.
+/// Runs all scenarios of the plan.
 #[expect(clippy::disallowed_methods, reason = "the load has a client of its own")]
 pub async fn run(plan: &Plan) -> Result<Findings, String> {
     let stage = Stage::new()?;
@@ -110,7 +110,7 @@ pub async fn run(plan: &Plan) -> Result<Findings, String> {
         search::run(plan, &stage, &client, &mut findings).await?;
     }
     if let Some(url) = &plan.postgres {
-        fleet::run(plan, url, &stage, &client, &mut findings).await?;
+        cluster::run(plan, url, &stage, &client, &mut findings).await?;
     }
     Ok(findings)
 }

@@ -1,4 +1,4 @@
-//! One call, ten calls one after another, one call behind two hundred messages: on one floor and one Werkruf.
+//! Turns with one call, with ten calls one after another, and with one call after two hundred messages: one floor and one Werkruf.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::{Findings, Plan, Scenario, load};
 use crate::audit::Expected;
 use crate::floor;
 use crate::load::{Bars, Older, TURNS_PER_OLDER_CHAT};
-use crate::seed::{self, Seedbed};
-use crate::stage::{Place, Stage, floor_target, werkruf_target};
+use crate::seed::{self, SeedStore};
+use crate::stage::{Database, Stage, floor_target, werkruf_target};
 
 const SIDES: [&str; 2] = ["floor", "werkruf"];
-/// Chats at once behind a long history.
+/// Concurrent chats with a long history.
 const HISTORY_CHATS: usize = 4;
-/// No server here answers more turns of a long conversation in a second; there must be conversations for all of them.
-const FASTEST: u64 = 800;
+/// An upper bound of turns per second with a long history; there must be enough conversations for all of them.
+const MAX_RATE: u64 = 800;
 
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     let wanted: Vec<Scenario> = scenarios(plan).into_iter().filter(|scenario| plan.wants(scenario.name)).collect();
@@ -30,7 +30,7 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
     if plan.wants("history") {
         older = Some(long_conversations(plan, stage, &mut expected).await?);
     }
-    let (floor, werkruf) = (stage.floor(&model, &floor_file)?, stage.werkruf(&model, &Place::File(werkruf_file))?);
+    let (floor, werkruf) = (stage.floor(&model, &floor_file)?, stage.werkruf(&model, &Database::File(werkruf_file))?);
     let pool = || older.clone().map(|ids| Arc::new(Older::new(ids)));
     for scenario in wanted {
         let older = if scenario.name == "history" { (pool(), pool()) } else { (None, None) };
@@ -39,7 +39,7 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
         findings.comparisons.push(comparison);
     }
     drop((floor, werkruf, model));
-    findings.judge("werkruf.db", &Place::File(stage.file("werkruf.db")), &expected).await
+    findings.audit("werkruf.db", &Database::File(stage.file("werkruf.db")), &expected).await
 }
 
 fn scenarios(plan: &Plan) -> [Scenario; 3] {
@@ -72,22 +72,22 @@ fn scenarios(plan: &Plan) -> [Scenario; 3] {
     ]
 }
 
-/// The same conversations in both files.
-#[expect(clippy::print_stderr, reason = "progress for the person who waits")]
+/// Writes the same conversations to both files.
+#[expect(clippy::print_stderr, reason = "progress output")]
 async fn long_conversations(plan: &Plan, stage: &Stage, expected: &mut Expected) -> Result<Vec<Uuid>, String> {
-    let turns = (plan.seconds + 1) * plan.rounds as u64 * FASTEST;
+    let turns = (plan.seconds + 1) * plan.rounds as u64 * MAX_RATE;
     let count = turns / TURNS_PER_OLDER_CHAT + (HISTORY_CHATS * plan.rounds) as u64;
     eprintln!("history: writing {count} conversations of {} messages", seed::HISTORY);
     let clock = Clock::system(0);
     let ids: Vec<Uuid> = (0..count).map(|_| clock.new_id()).collect();
     let past = seed::past();
     floor::seed(&stage.file("floor.db"), &ids, &past).await?;
-    let file = Place::File(stage.file("werkruf.db"));
+    let file = Database::File(stage.file("werkruf.db"));
     let model = stage.model(0)?;
-    // Its first start makes the schema and the people.
+    // The first start of the server creates the schema and the users.
     drop(stage.werkruf(&model, &file)?);
-    let seedbed = Seedbed::open(&file).await?;
-    seed::history(&seedbed, &ids, &past).await?;
+    let seed_store = SeedStore::open(&file).await?;
+    seed::history(&seed_store, &ids, &past).await?;
     expected.older_messages(count * past.len() as u64);
     Ok(ids)
 }

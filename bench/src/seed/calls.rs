@@ -1,4 +1,4 @@
-//! Calls that ended long ago, ten to a turn, each with its rows in the history and in the log.
+//! Finished calls, ten per turn, each with its rows in the history and in the events.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -9,39 +9,44 @@ use werkruf_store::{
     CallRow, ConversationRef, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnWrite,
 };
 
-use super::{AT_ONCE, Seedbed};
+use super::{AT_ONCE, SeedStore};
 use crate::audit::Expected;
 
 /// Calls of one stored turn.
 const PER_TURN: u64 = 10;
 
-/// Writes so many calls, and says what now stands in the database.
-pub async fn calls(seedbed: &Seedbed, count: u64) -> Result<Expected, String> {
+/// Writes so many calls; returns the expected rows.
+pub async fn calls(seed_store: &SeedStore, count: u64) -> Result<Expected, String> {
     let turns = count.div_ceil(PER_TURN);
-    let writes = (0..turns).map(|number| turn(seedbed, number));
+    let writes = (0..turns).map(|number| turn(seed_store, number));
     stream::iter(writes).buffer_unordered(AT_ONCE).try_for_each(|()| async { Ok(()) }).await.map_err(|error| error.to_string())?;
     let mut expected = Expected::default();
     expected.turns(turns, PER_TURN);
     Ok(expected)
 }
 
-/// One turn of ten steps, whole: commit A, then everything else at once.
-async fn turn(seedbed: &Seedbed, number: u64) -> Result<(), StoreError> {
-    let past = PastTurn { seedbed, turn_id: seedbed.clock.new_id(), conversation_id: seedbed.clock.new_id(), now: seedbed.clock.now() };
-    let opened = seedbed.store.open_turn(past.open(number)).await?;
+/// Writes one turn of ten steps: commit A, then everything else in one write.
+async fn turn(seed_store: &SeedStore, number: u64) -> Result<(), StoreError> {
+    let past = PastTurn {
+        seed_store,
+        turn_id: seed_store.clock.new_id(),
+        conversation_id: seed_store.clock.new_id(),
+        now: seed_store.clock.now(),
+    };
+    let opened = seed_store.store.open_turn(past.open(number)).await?;
     let Opened::Stored { fence: Some(fence), .. } = opened else {
         return Err(StoreError::Broken("a seeded turn did not begin".to_owned()));
     };
-    let mut write = TurnWrite::new(seedbed.clock.new_id(), fence, Some(past.conversation_id), past.turn_id, "1".to_owned(), past.now);
+    let mut write = TurnWrite::new(seed_store.clock.new_id(), fence, Some(past.conversation_id), past.turn_id, "1".to_owned(), past.now);
     for step in 1..=u32::try_from(PER_TURN).unwrap_or_default() {
         past.step(&mut write, step);
     }
     past.end(&mut write);
-    seedbed.store.write(write).await.map(drop)
+    seed_store.store.write(write).await.map(drop)
 }
 
 struct PastTurn<'a> {
-    seedbed: &'a Seedbed,
+    seed_store: &'a SeedStore,
     turn_id: Uuid,
     conversation_id: Uuid,
     now: Timestamp,
@@ -52,7 +57,7 @@ impl PastTurn<'_> {
         let id = self.conversation_id;
         let init = json!({"chatId": id, "conversation_id": id, "turn_id": self.turn_id, "created": true}).to_string();
         OpenTurn {
-            tenant_id: self.seedbed.tenant_id,
+            tenant_id: self.seed_store.tenant_id,
             user_id: "1".to_owned(),
             turn_id: self.turn_id,
             kind: TurnKind::Chat,
@@ -82,11 +87,11 @@ impl PastTurn<'_> {
     }
 
     fn step(&self, write: &mut TurnWrite, step: u32) {
-        let (id, name) = (self.seedbed.clock.new_id(), format!("seed_{step}"));
+        let (id, name) = (self.seed_store.clock.new_id(), format!("seed_{step}"));
         let arguments = json!({"value": format!("step {step} call 0")}).to_string();
-        let mut asked = self.message("assistant", String::new(), None);
-        asked.tool_calls = Some(format!(r#"[{{"id":"{name}","name":"test_echo","args":{arguments}}}]"#));
-        write.messages.push(asked);
+        let mut calling = self.message("assistant", String::new(), None);
+        calling.tool_calls = Some(format!(r#"[{{"id":"{name}","name":"test_echo","args":{arguments}}}]"#));
+        write.messages.push(calling);
         write.messages.push(self.message("tool", arguments.clone(), Some(name.clone())));
         write.calls.push(self.call(id, name.clone(), arguments, step));
         let started = json!({"tool": "test_echo", "job_id": id, "call_id": name, "step": step});
@@ -109,14 +114,14 @@ impl PastTurn<'_> {
 
     fn message(&self, role: &'static str, content: String, answers: Option<String>) -> NewMessage {
         let (tool_name, status) = (answers.is_some().then(|| "test_echo".to_owned()), answers.is_some().then_some("success"));
-        let id = self.seedbed.clock.new_id();
+        let id = self.seed_store.clock.new_id();
         NewMessage { id, role, content, tool_calls: None, tool_call_id: answers, tool_name, status, metadata: None, tokens: None }
     }
 
     fn call(&self, id: Uuid, name: String, arguments: String, step: u32) -> CallRow {
         CallRow {
             id,
-            tenant_id: self.seedbed.tenant_id,
+            tenant_id: self.seed_store.tenant_id,
             conversation_id: Some(self.conversation_id),
             turn_id: self.turn_id,
             step,
@@ -143,7 +148,7 @@ impl PastTurn<'_> {
             retry_of: None,
             idempotency_key: Some(id.to_string()),
             permission: Some(r#"{"needs":null,"granted":true,"scope":"all"}"#.to_owned()),
-            context: json!({"tenant_id": self.seedbed.tenant_id, "trace_id": self.turn_id, "invocation_id": id}).to_string(),
+            context: json!({"tenant_id": self.seed_store.tenant_id, "trace_id": self.turn_id, "invocation_id": id}).to_string(),
             trace_id: Some(self.turn_id.to_string()),
             run_id: Some(format!("run_{}", self.turn_id)),
             ingestion_run_id: None,
@@ -159,7 +164,7 @@ impl PastTurn<'_> {
 
     fn usage(&self) -> NewUsage {
         NewUsage {
-            id: self.seedbed.clock.new_id(),
+            id: self.seed_store.clock.new_id(),
             call_id: None,
             key_id: None,
             provider: "openai".to_owned(),
@@ -176,7 +181,7 @@ impl PastTurn<'_> {
     }
 }
 
-/// Like a digest: neighbours in time lie far apart.
+/// Like a digest: ids that are close in time have distant values.
 fn scattered(id: Uuid) -> String {
     let mixed = id.as_u128().wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     format!("{mixed:032x}{:032x}", mixed.rotate_left(64))

@@ -1,66 +1,66 @@
-//! Conversations of two hundred messages: fifty one-call turns, as the load leaves them behind.
+//! Conversations of two hundred messages: fifty one-call turns, with the same messages as the load writes.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use uuid::Uuid;
 use werkruf_store::{NewHistory, NewMessage};
 
-use super::{AT_ONCE, Seedbed};
+use super::{AT_ONCE, SeedStore};
 
-/// Messages in each.
+/// Messages per conversation.
 pub const HISTORY: usize = 200;
 
-/// A message of long ago.
+/// A message of an older conversation.
 #[derive(Debug, Clone)]
 pub struct Past {
     pub role: &'static str,
     pub content: String,
-    /// The call an assistant made, or a tool message answers.
+    /// The call of an assistant message, or the call that a tool message answers.
     pub call: Option<String>,
     pub arguments: String,
 }
 
-/// Two hundred of them: question, call, result, answer.
+/// Two hundred messages, in blocks of question, call, result, answer.
 pub fn past() -> Vec<Past> {
     let answer: String = (1..=31).map(|piece| format!("piece {piece} ")).collect();
     (0..HISTORY / 4)
         .flat_map(|turn| {
             let (id, arguments) = (Some(format!("past_{turn}")), json!({"value": format!("step 0 call {turn}")}).to_string());
-            let said = |role, content: &str, call| Past { role, content: content.to_owned(), call, arguments: arguments.clone() };
+            let message = |role, content: &str, call| Past { role, content: content.to_owned(), call, arguments: arguments.clone() };
             [
-                said("user", &format!("Turn {turn} of long ago"), None),
-                said("assistant", "", id.clone()),
-                said("tool", &arguments, id),
-                said("assistant", &answer, None),
+                message("user", &format!("Turn {turn} of long ago"), None),
+                message("assistant", "", id.clone()),
+                message("tool", &arguments, id),
+                message("assistant", &answer, None),
             ]
         })
         .collect()
 }
 
 /// Writes a conversation of these messages under each id.
-pub async fn history(seedbed: &Seedbed, conversations: &[Uuid], messages: &[Past]) -> Result<(), String> {
+pub async fn history(seed_store: &SeedStore, conversations: &[Uuid], messages: &[Past]) -> Result<(), String> {
     let writes = conversations.iter().map(|id| {
         let history = NewHistory {
-            tenant_id: seedbed.tenant_id,
+            tenant_id: seed_store.tenant_id,
             id: *id,
             user_id: "1".to_owned(),
             channel: "api".to_owned(),
             assistant: "default".to_owned(),
             title: "Long ago".to_owned(),
-            messages: messages.iter().map(|past| message(seedbed, past)).collect(),
-            now: seedbed.clock.now(),
+            messages: messages.iter().map(|past| message(seed_store, past)).collect(),
+            now: seed_store.clock.now(),
         };
-        seedbed.store.put_history(history)
+        seed_store.store.put_history(history)
     });
     stream::iter(writes).buffer_unordered(AT_ONCE / 16).try_for_each(|_| async { Ok(()) }).await.map_err(|error| error.to_string())
 }
 
-fn message(seedbed: &Seedbed, past: &Past) -> NewMessage {
+fn message(seed_store: &SeedStore, past: &Past) -> NewMessage {
     let result = past.role == "tool";
     let arguments = || serde_json::from_str::<serde_json::Value>(&past.arguments).unwrap_or_default();
     let calls = past.call.as_ref().filter(|_| !result).map(|id| json!([{"id": id, "name": "test_echo", "args": arguments()}]).to_string());
     NewMessage {
-        id: seedbed.clock.new_id(),
+        id: seed_store.clock.new_id(),
         role: past.role,
         content: past.content.clone(),
         tool_calls: calls,

@@ -1,18 +1,18 @@
-//! A library nobody wrote: chunks of made-up words, as common and as rare as words are, with real function words among them; questions
-//! taken from its chunks; and vectors that are close where the words are. Everything follows from one number.
+//! A generated library: chunks of invented words with a natural frequency distribution and real function words; questions taken from
+//! its chunks; and vectors that are close if the texts share words. Everything is derived from one seed.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// Texts of a chunk, and chunks of a document.
+/// Words per chunk.
 const CHUNK_WORDS: usize = 120;
 const DOCUMENT_CHUNKS: usize = 10;
 const VOCABULARY: usize = 30_000;
-/// As all-MiniLM-L6-v2 has.
+/// As in all-MiniLM-L6-v2.
 const DIMENSIONS: usize = 384;
-/// The commonest words of the library, as of any English text.
+/// The most frequent words of the library, as of any English text.
 const FUNCTION_WORDS: &str = "the of and to in a is that for it as was with be by on not this are or from at which but have an had they \
     were their has would what will there if can who does do into when then where no these its how about than did could should been why";
 const SYLLABLES: [&str; 24] = [
@@ -20,26 +20,26 @@ const SYLLABLES: [&str; 24] = [
     "xo", "yel", "zur", "bri", "cho",
 ];
 
-/// The library.
+/// The generated library.
 pub struct MadeLibrary {
     words: Vec<String>,
     by_word: HashMap<String, usize>,
-    /// How likely a word is one of the first so many.
+    /// The cumulative probability of the words by rank.
     likely: Vec<f64>,
     directions: Vec<f32>,
     chunks: usize,
 }
 
-/// A question, and the document it was taken from.
+/// A question and its source document.
 pub struct MadeQuestion {
     pub text: String,
     pub document: String,
 }
 
-/// Numbers that look like chance and are always the same.
-struct Chance(u64);
+/// A deterministic random number generator.
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -48,7 +48,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -61,11 +61,11 @@ impl Chance {
 impl MadeLibrary {
     /// A library of so many chunks.
     pub fn new(chunks: usize) -> Self {
-        let mut chance = Chance(1);
+        let mut rng = Rng(1);
         let mut words: Vec<String> = FUNCTION_WORDS.split_whitespace().map(str::to_owned).collect();
         let mut by_word: HashMap<String, usize> = words.iter().cloned().enumerate().map(|(at, word)| (word, at)).collect();
         while words.len() < VOCABULARY {
-            let word: String = (0..2 + chance.below(3)).map(|_| SYLLABLES[chance.below(SYLLABLES.len())]).collect();
+            let word: String = (0..2 + rng.below(3)).map(|_| SYLLABLES[rng.below(SYLLABLES.len())]).collect();
             if !by_word.contains_key(&word) {
                 by_word.insert(word.clone(), words.len());
                 words.push(word);
@@ -78,32 +78,32 @@ impl MadeLibrary {
         });
         let mut likely: Vec<f64> = sums.collect();
         likely.iter_mut().for_each(|sum| *sum /= total);
-        let directions = (0..words.len() * DIMENSIONS).map(|_| (chance.share() - 0.5) as f32).collect();
+        let directions = (0..words.len() * DIMENSIONS).map(|_| (rng.share() - 0.5) as f32).collect();
         Self { words, by_word, likely, directions, chunks }
     }
 
-    /// How many documents it has.
+    /// The number of documents.
     pub const fn documents(&self) -> usize {
         self.chunks.div_ceil(DOCUMENT_CHUNKS)
     }
 
-    /// The words of a chunk, by their numbers.
+    /// The words of a chunk, as ranks.
     fn chunk(&self, number: usize) -> Vec<usize> {
-        let mut chance = Chance(0x5eed ^ ((number as u64) << 20));
+        let mut rng = Rng(0x5eed ^ ((number as u64) << 20));
         (0..CHUNK_WORDS)
             .map(|_| {
-                let share = chance.share();
+                let share = rng.share();
                 self.likely.partition_point(|sum| *sum < share).min(self.words.len() - 1)
             })
             .collect()
     }
 
-    /// A chunk as it is written: sentences of ten words.
+    /// The text of a chunk: sentences of ten words.
     pub fn text(&self, number: usize) -> String {
         let mut text = String::new();
         for sentence in self.chunk(number).chunks(10) {
             let words: Vec<&str> = sentence.iter().map(|word| self.words[*word].as_str()).collect();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{}. ", words.join(" "));
         }
         text.trim_end().to_owned()
@@ -114,33 +114,33 @@ impl MadeLibrary {
         document * DOCUMENT_CHUNKS..((document + 1) * DOCUMENT_CHUNKS).min(self.chunks)
     }
 
-    /// A document as the API takes it.
+    /// A document in the format of the API.
     pub fn document(&self, document: usize) -> Value {
         let paragraphs: Vec<String> = self.of_document(document).map(|chunk| self.text(chunk)).collect();
         json!({"id": name(document), "title": "", "language": "en", "text": paragraphs.join("\n\n")})
     }
 
-    /// So many questions of 4 to 20 words in a row, each from a chunk of its own.
+    /// Questions of 4 to 20 consecutive words, each from a different chunk.
     pub fn questions(&self, count: usize) -> Vec<MadeQuestion> {
-        let mut chance = Chance(7);
+        let mut rng = Rng(7);
         let questions = (0..count).map(|at| {
-            let number = chance.below(self.chunks);
+            let number = rng.below(self.chunks);
             let length = 4 + at % 17;
             let words = self.chunk(number);
-            let from = chance.below(words.len() - length);
+            let from = rng.below(words.len() - length);
             let words: Vec<&str> = words[from..from + length].iter().map(|word| self.words[*word].as_str()).collect();
             MadeQuestion { text: words.join(" "), document: name(number / DOCUMENT_CHUNKS) }
         });
         questions.collect()
     }
 
-    /// A question without its function words, as a reader would clean it for a plain engine.
+    /// A question without its function words, as a user would write it for a simple engine.
     pub fn without_function_words(question: &str) -> String {
         let function = |word: &&str| FUNCTION_WORDS.split_whitespace().any(|other| other == *word);
         question.split_whitespace().filter(|word| !function(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The sum of what the words of a text point at.
+    /// The sum of the vectors of the words of a text.
     pub fn vector(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; DIMENSIONS];
         let functions = FUNCTION_WORDS.split_whitespace().count();

@@ -1,5 +1,5 @@
-//! What lies in a database before the load comes: older conversations, and calls by the thousand. Written through the
-//! store, by whose rules Werkruf reads it; the floor writes its own.
+//! Fills a database before the load: older conversations and thousands of calls. The rows are written through the store, so
+//! that they are valid for Werkruf; the floor writes its own rows.
 
 mod calls;
 mod history;
@@ -12,31 +12,31 @@ use werkruf_contract::Clock;
 use werkruf_store::knowledge::NewVector;
 use werkruf_store::{PostgresOptions, PostgresStore, SqliteStore, Store};
 
-use crate::stage::Place;
+use crate::stage::Database;
 
 pub use calls::calls;
 pub use history::{HISTORY, Past, history, past};
 pub use library::{MadeLibrary, MadeQuestion};
 
-/// Chunks that get their vectors in one commit.
+/// Chunks whose vectors are written in one commit.
 const PAGE: u32 = 2_000;
-/// Writes that are under way at once, so that they share their commits.
+/// Concurrent writes, which share their commits.
 const AT_ONCE: usize = 256;
 
-/// The database of a Werkruf that was started once and stopped, and its one tenant.
-pub struct Seedbed {
+/// The database of a Werkruf server that was started once and stopped, and its tenant.
+pub struct SeedStore {
     store: Arc<dyn Store>,
     clock: Clock,
     tenant_id: Uuid,
 }
 
-impl Seedbed {
-    /// Opens it; no server may hold it.
-    pub async fn open(place: &Place) -> Result<Self, String> {
+impl SeedStore {
+    /// Opens the database; no server may use it.
+    pub async fn open(database: &Database) -> Result<Self, String> {
         let clock = Clock::system(0);
-        let store: Arc<dyn Store> = match place {
-            Place::File(file) => SqliteStore::open(file, &clock).map_err(|error| error.to_string())?,
-            Place::Schema { url, name } => {
+        let store: Arc<dyn Store> = match database {
+            Database::File(file) => SqliteStore::open(file, &clock).map_err(|error| error.to_string())?,
+            Database::Schema { url, name } => {
                 let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::new(url.clone()) };
                 PostgresStore::open(options, &clock).await.map_err(|error| error.to_string())?
             }
@@ -45,7 +45,7 @@ impl Seedbed {
         Ok(Self { store, clock, tenant_id: tenant.id })
     }
 
-    /// Gives every chunk that has none of this model's its vector.
+    /// Writes the vector of every chunk that has none of this model.
     pub async fn vectors(&self, model: &str, of_text: impl Fn(&str) -> Vec<f32>) -> Result<(), String> {
         let mut after = 0;
         loop {

@@ -7,14 +7,14 @@ const openai = createOpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env
 const model = openai.responses("gpt-4o-mini");
 
 async function turn(options) {
-  const seen = { text: "", pieces: 0, calls: [] };
+  const received = { text: "", pieces: 0, calls: [] };
   const result = streamText({ model, maxRetries: 0, onError: ({ error }) => { throw error; }, ...options });
   for await (const part of result.fullStream) {
     if (part.type === "error") throw part.error;
-    if (part.type === "text-delta") { seen.text += part.text; seen.pieces += 1; }
-    if (part.type === "tool-call") seen.calls.push({ name: part.toolName, arguments: part.input });
+    if (part.type === "text-delta") { received.text += part.text; received.pieces += 1; }
+    if (part.type === "tool-call") received.calls.push({ name: part.toolName, arguments: part.input });
   }
-  return { ...seen, total_tokens: (await result.totalUsage).totalTokens };
+  return { ...received, total_tokens: (await result.totalUsage).totalTokens };
 }
 
 const scenes = {

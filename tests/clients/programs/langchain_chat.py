@@ -33,12 +33,12 @@ def server_tools():
 def client_tool():
     bound = model.bind_tools([my_weather])
     messages = [SystemMessage("Be brief."), HumanMessage("How is the weather in Bonn?")]
-    asked, _ = turn(bound, messages)
-    assert not asked.invalid_tool_calls, asked
-    messages.append(asked)
-    messages += [ToolMessage(my_weather.invoke(call["args"]), tool_call_id=call["id"]) for call in asked.tool_calls]
+    calling, _ = turn(bound, messages)
+    assert not calling.invalid_tool_calls, calling
+    messages.append(calling)
+    messages += [ToolMessage(my_weather.invoke(call["args"]), tool_call_id=call["id"]) for call in calling.tool_calls]
     whole, _ = turn(bound, messages)
-    return {"text": whole.content, "calls": [{"name": call["name"], "arguments": call["args"]} for call in asked.tool_calls]}
+    return {"text": whole.content, "calls": [{"name": call["name"], "arguments": call["args"]} for call in calling.tool_calls]}
 
 
 print(json.dumps({"server_tools": server_tools, "client_tool": client_tool}[sys.argv[1]]()))

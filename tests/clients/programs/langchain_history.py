@@ -1,4 +1,4 @@
-"""langchain-core reads a conversation Werkruf has kept, and Werkruf takes back what langchain-core writes."""
+"""langchain-core reads a conversation that Werkruf exported, and Werkruf imports what langchain-core writes."""
 import json
 import os
 import sys
@@ -15,24 +15,24 @@ def call(method, url, body=None):
     return json.load(urllib.request.urlopen(request, timeout=60))
 
 
-def told(message):
-    """What a message says, without the id it has here."""
+def without_id(message):
+    """The content of a message, without its id on this server."""
     return type(message), message.content, message.name, getattr(message, "tool_calls", None), getattr(message, "tool_call_id", None)
 
 
 def history():
     conversation = sys.argv[2]
-    there = messages_from_dict(call("GET", f"{API}/{conversation}/messages?format=langchain")["messages"])
-    assert [type(message) for message in there] == [HumanMessage, AIMessage, ToolMessage, ToolMessage, AIMessage], there
-    asked = there[1]
-    assert not asked.invalid_tool_calls, asked
-    # Results stand in the order in which they came.
-    assert {result.tool_call_id for result in there[2:4]} == {one["id"] for one in asked.tool_calls}, there
-    copy = call("POST", API, {"format": "langchain", "messages": messages_to_dict(there)})["id"]
-    back = messages_from_dict(call("GET", f"{API}/{copy}/messages?format=langchain")["messages"])
-    assert [told(message) for message in back] == [told(message) for message in there], (back, there)
+    exported = messages_from_dict(call("GET", f"{API}/{conversation}/messages?format=langchain")["messages"])
+    assert [type(message) for message in exported] == [HumanMessage, AIMessage, ToolMessage, ToolMessage, AIMessage], exported
+    calling = exported[1]
+    assert not calling.invalid_tool_calls, calling
+    # Results are stored in the order in which they arrived.
+    assert {result.tool_call_id for result in exported[2:4]} == {one["id"] for one in calling.tool_calls}, exported
+    copy = call("POST", API, {"format": "langchain", "messages": messages_to_dict(exported)})["id"]
+    imported = messages_from_dict(call("GET", f"{API}/{copy}/messages?format=langchain")["messages"])
+    assert [without_id(message) for message in imported] == [without_id(message) for message in exported], (imported, exported)
     plain = [call("GET", f"{API}/{which}/messages?format=openai")["messages"] for which in (conversation, copy)]
-    return {"calls": [{"name": one["name"], "arguments": one["args"]} for one in asked.tool_calls], "text": there[-1].content, "plain": plain}
+    return {"calls": [{"name": one["name"], "arguments": one["args"]} for one in calling.tool_calls], "text": exported[-1].content, "plain": plain}
 
 
 print(json.dumps(history()))

@@ -37,8 +37,8 @@ def client_tool():
     for call in calls:
         messages.append({"role": "tool", "tool_call_id": call.id, "content": "sunny"})
     choice, _, _ = turn(messages, tools=[WEATHER])
-    seen = [{"name": call.function.name, "arguments": json.loads(call.function.arguments)} for call in calls]
-    return {"text": choice.message.content, "calls": seen}
+    received = [{"name": call.function.name, "arguments": json.loads(call.function.arguments)} for call in calls]
+    return {"text": choice.message.content, "calls": received}
 
 
 print(json.dumps({"server_tools": server_tools, "client_tool": client_tool}[sys.argv[1]]()))

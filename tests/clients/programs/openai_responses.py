@@ -22,8 +22,8 @@ def turn(given, **more):
     return response, pieces
 
 
-def kept(response):
-    """What is kept is what was streamed, from every number on; and it can be taken back."""
+def check_stored(response):
+    """The stored response equals the stream from every sequence number on, and it can be deleted."""
     again = client.responses.retrieve(response.id)
     assert (again.output_text, again.usage) == (response.output_text, response.usage), again
     whole = list(client.responses.retrieve(response.id, stream=True))
@@ -37,16 +37,16 @@ def kept(response):
     except NotFoundError as error:
         assert error.code == "not_found", error
     else:
-        raise AssertionError("it was taken back")
+        raise AssertionError("the response was deleted")
 
 
 def server_tools():
     response, pieces = turn("tea and cake please", store=True)
     assert response.status == "completed", response
-    seen = {"text": response.output_text, "pieces": pieces, "calls": [], "total_tokens": response.usage.total_tokens}
-    seen["calls"] = [item.name for item in response.output if item.type == "function_call"]
-    kept(response)
-    return seen
+    received = {"text": response.output_text, "pieces": pieces, "calls": [], "total_tokens": response.usage.total_tokens}
+    received["calls"] = [item.name for item in response.output if item.type == "function_call"]
+    check_stored(response)
+    return received
 
 
 def client_tool():

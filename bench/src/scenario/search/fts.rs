@@ -1,10 +1,10 @@
-//! The reference at hand: SQLite's FTS5 with Porter's stems, in this process, asked for any of the question's words, best BM25 first.
+//! The reference engine: SQLite's FTS5 with Porter stemming, in this process. A query matches any word of the question, ranked by BM25.
 
 use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::report::{Asked, Reference, Stopwatch};
+use super::report::{Reference, SearchRound, Stopwatch};
 use crate::seed::{MadeLibrary, MadeQuestion};
 
 pub(super) fn measure(
@@ -15,21 +15,21 @@ pub(super) fn measure(
     top: usize,
 ) -> Result<Reference, String> {
     let index = Index::build(library, file).map_err(|error| error.to_string())?;
-    let mut asked = Vec::new();
+    let mut rounds = Vec::new();
     for (name, clean) in [("FTS5, all words", false), ("FTS5, function words dropped", true)] {
-        let mut one = Asked::new(name);
+        let mut one = SearchRound::new(name);
         for (at, question) in questions.iter().enumerate() {
             let words = if clean { MadeLibrary::without_function_words(&question.text) } else { question.text.clone() };
             let began = Stopwatch::start();
-            let found = index.ask(&words, top).map_err(|error| error.to_string())?;
+            let found = index.search(&words, top).map_err(|error| error.to_string())?;
             let ms = began.seconds() * 1000.0;
             if at >= warm_up {
                 one.note(ms, found.contains(&question.document));
             }
         }
-        asked.push(one);
+        rounds.push(one);
     }
-    Ok(Reference { asked, ingest_per_second: index.per_second })
+    Ok(Reference { rounds, ingest_per_second: index.per_second })
 }
 
 struct Index {
@@ -38,7 +38,7 @@ struct Index {
 }
 
 impl Index {
-    #[expect(clippy::disallowed_methods, reason = "the reference stands outside the house and writes by itself")]
+    #[expect(clippy::disallowed_methods, reason = "the reference engine does not use the store")]
     fn build(library: &MadeLibrary, file: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open(file)?;
         connection.execute_batch(
@@ -65,7 +65,7 @@ impl Index {
         Ok(Self { connection, per_second: number as f64 / seconds })
     }
 
-    fn ask(&self, words: &str, top: usize) -> rusqlite::Result<Vec<String>> {
+    fn search(&self, words: &str, top: usize) -> rusqlite::Result<Vec<String>> {
         let any: Vec<String> = words.split_whitespace().map(|word| format!("\"{word}\"")).collect();
         if any.is_empty() {
             return Ok(Vec::new());

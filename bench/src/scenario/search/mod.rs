@@ -1,7 +1,7 @@
-//! Questions to a large collection, through the server, beside SQLite's own full-text index on the same chunks.
+//! Searches a large collection through the server, compared with SQLite's own full-text index on the same chunks.
 //!
-//! Documents come in over HTTP and are counted; vectors are put beside them, since making them is not what is measured; then questions
-//! of 4 to 20 words, function words and all, one at a time. A question's own vector comes from a server in this process.
+//! Documents are added over HTTP, which is measured. Vectors are written to the database directly, since computing them is not measured.
+//! Then questions of 4 to 20 words, with function words, are sent one at a time. The vector of a question comes from a server in this process.
 
 mod fts;
 mod report;
@@ -13,49 +13,49 @@ use serde_json::{Value, json};
 
 use super::{Findings, Plan};
 use crate::load::{cpu_seconds, peak_mib};
-use crate::seed::{MadeLibrary, MadeQuestion, Seedbed};
-use crate::stage::{KEY, Place, Stage};
+use crate::seed::{MadeLibrary, MadeQuestion, SeedStore};
+use crate::stage::{Database, KEY, Stage};
 
 pub use report::SearchReport;
-use report::{Asked, Stopwatch};
+use report::{SearchRound, Stopwatch};
 use vectors::{MODEL, VectorServer};
 
-/// Chunks, and what p95 may be with so many (`reference/retrieval.md`), in milliseconds.
+/// The number of chunks, and the limit of p95 in milliseconds (`reference/retrieval.md`).
 const SIZES: [(usize, f64); 2] = [(10_000, 5.0), (100_000, 15.0)];
 /// Documents in one request.
 const BATCH: usize = 100;
 const WARM_UP: usize = 34;
 const QUESTIONS: usize = 408;
-/// What the tool asks for unless told.
+/// The number of results that the tool requests by default.
 const TOP: usize = 6;
 
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     for (chunks, bar) in SIZES {
         let library = Arc::new(MadeLibrary::new(chunks));
         let mut report = SearchReport::new(chunks, QUESTIONS, bar);
-        let place = Place::File(stage.file(&format!("search-{chunks}.db")));
-        ingest(&library, stage, &place, client, &mut report).await?;
-        ask_all(plan, &library, stage, &place, client, &mut report).await?;
+        let database = Database::File(stage.file(&format!("search-{chunks}.db")));
+        ingest(&library, stage, &database, client, &mut report).await?;
+        ask_all(plan, &library, stage, &database, client, &mut report).await?;
         let questions = library.questions(WARM_UP + QUESTIONS);
         let file = stage.file(&format!("search-{chunks}-fts.db"));
-        let asked = tokio::task::spawn_blocking(move || fts::measure(&library, &file, &questions, WARM_UP, TOP));
-        report.add_reference(asked.await.map_err(|error| error.to_string())??);
+        let reference = tokio::task::spawn_blocking(move || fts::measure(&library, &file, &questions, WARM_UP, TOP));
+        report.add_reference(reference.await.map_err(|error| error.to_string())??);
         findings.searches.push(report);
     }
     Ok(())
 }
 
-#[expect(clippy::print_stderr, reason = "progress for the person who waits")]
+#[expect(clippy::print_stderr, reason = "progress output")]
 async fn ingest(
     library: &Arc<MadeLibrary>,
     stage: &Stage,
-    place: &Place,
+    database: &Database,
     client: &reqwest::Client,
     report: &mut SearchReport,
 ) -> Result<(), String> {
     eprintln!("search: writing {} chunks", report.chunks);
     let model = stage.model(0)?;
-    let server = stage.werkruf(&model, place)?;
+    let server = stage.werkruf(&model, database)?;
     let (mut seconds, mut written) = (0.0, 0);
     for from in (0..library.documents()).step_by(BATCH) {
         let documents: Vec<Value> = (from..library.documents().min(from + BATCH)).map(|document| library.document(document)).collect();
@@ -72,15 +72,15 @@ async fn ingest(
     drop((server, model));
     eprintln!("search: putting {} vectors", report.chunks);
     let of_text = Arc::clone(library);
-    Seedbed::open(place).await?.vectors(MODEL, move |text| of_text.vector(text)).await
+    SeedStore::open(database).await?.vectors(MODEL, move |text| of_text.vector(text)).await
 }
 
-#[expect(clippy::print_stderr, reason = "progress for the person who waits")]
+#[expect(clippy::print_stderr, reason = "progress output")]
 async fn ask_all(
     plan: &Plan,
     library: &Arc<MadeLibrary>,
     stage: &Stage,
-    place: &Place,
+    database: &Database,
     client: &reqwest::Client,
     report: &mut SearchReport,
 ) -> Result<(), String> {
@@ -88,7 +88,7 @@ async fn ask_all(
     let model = stage.model(0)?;
     let base = vectors.url();
     let embedding = [("OPENAI_EMBEDDING_BASE_URL", base.as_str()), ("OPENAI_EMBEDDING_MODEL", MODEL)];
-    let server = stage.werkruf_with(&model, place, &embedding)?;
+    let server = stage.werkruf_with(&model, database, &embedding)?;
     let questions = library.questions(WARM_UP + QUESTIONS);
     let began = Stopwatch::start();
     ask(client, &server.url, &questions[0], "hybrid").await?;
@@ -100,13 +100,13 @@ async fn ask_all(
         let mut rounds = Vec::new();
         for round in 1..=plan.rounds {
             eprintln!("search: {name} in {} chunks, round {round} of {}", report.chunks, plan.rounds);
-            let (mut asked, cpu) = (Asked::new(name), cpu_seconds(server.pid())?);
+            let (mut round, cpu) = (SearchRound::new(name), cpu_seconds(server.pid())?);
             for question in &questions[WARM_UP..] {
                 let (ms, found) = ask(client, &server.url, question, mode).await?;
-                asked.note(ms, found);
+                round.note(ms, found);
             }
-            asked.cpu_ms = Some((cpu_seconds(server.pid())? - cpu) * 1000.0 / QUESTIONS as f64);
-            rounds.push(asked);
+            round.cpu_ms = Some((cpu_seconds(server.pid())? - cpu) * 1000.0 / QUESTIONS as f64);
+            rounds.push(round);
         }
         report.add_rounds(&rounds);
     }
@@ -114,7 +114,7 @@ async fn ask_all(
     Ok(())
 }
 
-/// Asks once: how long it took, and whether the document the question is from was among the answers.
+/// Sends one question; returns its duration and whether its source document was among the results.
 async fn ask(client: &reqwest::Client, url: &str, question: &MadeQuestion, mode: &str) -> Result<(f64, bool), String> {
     let body = json!({"query": question.text, "top_k": TOP, "mode": mode});
     let began = Stopwatch::start();

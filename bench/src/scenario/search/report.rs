@@ -1,4 +1,4 @@
-//! How long questions took, who found the document they were taken from, and whether the bars hold.
+//! The duration of searches, how often the source document was found, and whether the bars hold.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::load::median;
 
-/// Chunks a second that must come in.
+/// The lowest number of ingested chunks per second.
 const INGEST_BAR: f64 = 5_000.0;
-/// All indexes together take no more than 1 GiB; the server beside them a few dozen MiB.
+/// All indexes together take at most 1 GiB, and the server itself a few dozen MiB.
 const MEMORY_BAR: f64 = 1_100.0;
 
-/// How long something takes.
+/// Measures a duration.
 pub(super) struct Stopwatch(std::time::Instant);
 
 impl Stopwatch {
@@ -25,24 +25,24 @@ impl Stopwatch {
     }
 }
 
-/// The same questions to one engine.
+/// The measurements of one round of questions to one engine.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct SearchRound {
     pub name: &'static str,
     ms: Vec<f64>,
     found: usize,
-    /// Of the server's processor, for one question; not known of an engine in this process.
+    /// CPU of the server per question; unknown for an engine in this process.
     pub cpu_ms: Option<f64>,
 }
 
-/// An engine beside ours.
+/// A reference engine.
 #[derive(Debug, Default)]
 pub(super) struct Reference {
-    pub(super) asked: Vec<Asked>,
+    pub(super) rounds: Vec<SearchRound>,
     pub(super) ingest_per_second: f64,
 }
 
-impl Asked {
+impl SearchRound {
     pub(super) fn new(name: &'static str) -> Self {
         Self { name, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl Asked {
         self.found += usize::from(found);
     }
 
-    /// The time that this share of the questions stayed within.
+    /// The duration that this share of the questions did not exceed.
     fn within(&self, share: f64) -> f64 {
         let mut ms = self.ms.clone();
         ms.sort_by(f64::total_cmp);
@@ -65,7 +65,7 @@ impl Asked {
     }
 }
 
-/// What one engine came to: medians over the rounds.
+/// The results of one engine: medians over the rounds.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     name: &'static str,
@@ -76,7 +76,7 @@ struct Row {
     bar: Option<f64>,
 }
 
-/// One size of collection.
+/// The report for one size of the collection.
 #[derive(Debug, Clone, Default)]
 pub struct SearchReport {
     pub chunks: usize,
@@ -84,35 +84,35 @@ pub struct SearchReport {
     pub bar: f64,
     pub ingest_per_second: f64,
     pub reference_ingest_per_second: f64,
-    /// What the first question waited for.
+    /// The duration of the first question.
     pub index_seconds: f64,
     pub peak_mib: f64,
     rows: Vec<Row>,
 }
 
 impl SearchReport {
-    /// Nothing measured yet.
+    /// An empty report.
     pub(super) fn new(chunks: usize, questions: usize, bar: f64) -> Self {
         Self { chunks, questions, bar, ..Self::default() }
     }
 
-    pub(super) fn add_rounds(&mut self, rounds: &[Asked]) {
+    pub(super) fn add_rounds(&mut self, rounds: &[SearchRound]) {
         let Some(first) = rounds.first() else { return };
-        let middle = |pick: &dyn Fn(&Asked) -> f64| median(rounds.iter().map(pick));
-        let cpu_ms = first.cpu_ms.map(|_| middle(&|asked| asked.cpu_ms.unwrap_or(f64::NAN)));
-        let (p50, p95) = (middle(&|asked| asked.within(0.5)), middle(&|asked| asked.within(0.95)));
+        let middle = |pick: &dyn Fn(&SearchRound) -> f64| median(rounds.iter().map(pick));
+        let cpu_ms = first.cpu_ms.map(|_| middle(&|round| round.cpu_ms.unwrap_or(f64::NAN)));
+        let (p50, p95) = (middle(&|round| round.within(0.5)), middle(&|round| round.within(0.95)));
         let bar = cpu_ms.map(|_| self.bar);
         self.rows.push(Row { name: first.name, p50, p95, cpu_ms, found: first.found_share(), bar });
     }
 
     pub(super) fn add_reference(&mut self, reference: Reference) {
         self.reference_ingest_per_second = reference.ingest_per_second;
-        for asked in reference.asked {
-            self.add_rounds(&[asked]);
+        for round in reference.rounds {
+            self.add_rounds(&[round]);
         }
     }
 
-    /// For eyes.
+    /// As a text table.
     pub fn table(&self) -> String {
         let ours = self.rows.first().map_or(f64::NAN, |row| row.p95);
         let mut out = format!(
@@ -125,7 +125,7 @@ impl SearchReport {
             let holds = row.bar.map(|bar| verdict(row.p95 <= bar)).unwrap_or_default();
             let (ratio, found) = (row.p95 / ours, row.found * 100.0);
             let line = format!("  {:<31}{:>9.2}{:>9.2}{cpu:>9}{found:>7.0}%{ratio:>8.2}   {bar:<13}{holds}", row.name, row.p50, row.p95);
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(out, "{}", line.trim_end());
         }
         let _ = writeln!(
@@ -141,7 +141,7 @@ impl SearchReport {
         out
     }
 
-    /// For programs.
+    /// As JSON.
     pub fn json(&self) -> Value {
         let row = |row: &Row| {
             json!({"engine": row.name, "p50_ms": row.p50, "p95_ms": row.p95, "cpu_ms": row.cpu_ms, "found": row.found, "bar_ms": row.bar,
@@ -165,9 +165,9 @@ mod tests {
     fn a_report_says_what_holds() {
         let mut report = SearchReport { chunks: 10, questions: 20, bar: 5.0, ingest_per_second: 6_000.0, ..SearchReport::default() };
         let round = |slow: f64| {
-            let mut asked = Asked { cpu_ms: Some(1.0), ..Asked::new("ours") };
-            (0..20).for_each(|at| asked.note(if at < 18 { 1.0 } else { slow }, at % 2 == 0));
-            asked
+            let mut round = SearchRound { cpu_ms: Some(1.0), ..SearchRound::new("ours") };
+            (0..20).for_each(|at| round.note(if at < 18 { 1.0 } else { slow }, at % 2 == 0));
+            round
         };
         report.add_rounds(&[round(6.0), round(4.0), round(4.5)]);
         let row = &report.rows[0];

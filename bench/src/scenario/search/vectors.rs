@@ -1,4 +1,4 @@
-//! The server that gives questions their vectors: OpenAI's shape, no model behind it.
+//! An embedding server for questions with OpenAI's API and no model behind it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::seed::MadeLibrary;
 
-/// What the vectors are said to be made by.
+/// The name of the embedding model.
 pub(super) const MODEL: &str = "made-up";
 
 /// Ends when dropped.
@@ -27,7 +27,7 @@ impl VectorServer {
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
         let router = Router::new().route("/v1/embeddings", post(embed)).with_state(library);
         let serving = tokio::spawn(async move {
-            // It ends with the run.
+            // The server ends with the run.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { port, serving })

@@ -1,12 +1,12 @@
-//! Several processes on one PostgreSQL: the engine of each, with a model and a tool the test holds the strings of. `cfg(test)` on the
-//! modules tells the lints that their helpers are tests too.
+//! Several engines on one PostgreSQL, each with a model and a tool that the test controls. `cfg(test)` on the modules makes the lints
+//! treat their functions as test code.
 
+#[cfg(test)]
+mod cluster;
 #[cfg(test)]
 #[path = "../../../../tests/postgres/fresh.rs"]
 mod fresh;
 #[cfg(test)]
-mod house;
-#[cfg(test)]
 mod scripted;
 #[cfg(test)]
-mod stories;
+mod tests;

@@ -1,4 +1,4 @@
-//! A model and a tool that wait until they are let go on.
+//! A model and a tool that wait until their gate is raised.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, State, ToolObject, ToolSpec, Violation};
 use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider};
 
-/// A message with this text is answered only after the gate was opened.
+/// A message with this text is answered only after the gate is raised.
 pub const HOLD: &str = "hold";
 
 pub struct Model {
@@ -26,24 +26,24 @@ impl Provider for Model {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
-        let said = request.messages.iter().rev().find_map(|message| match message {
+        let message = request.messages.iter().rev().find_map(|message| match message {
             Message::User { content, .. } => Some(content.clone()),
             Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
         });
-        let (said, gate) = (said.unwrap_or_default(), self.gate.clone());
+        let (message, gate) = (message.unwrap_or_default(), self.gate.clone());
         let stream = futures_util::stream::unfold(0, move |at| {
-            let (said, gate) = (said.clone(), gate.clone());
+            let (message, gate) = (message.clone(), gate.clone());
             async move {
                 let delta = match at {
                     0 => Delta::Text("You said ".to_owned()),
                     1 => {
-                        if said == HOLD {
+                        if message == HOLD {
                             gate.raised().await;
                         }
-                        Delta::Text(said)
+                        Delta::Text(message)
                     }
                     2 => Delta::Done(Box::new(Answer {
-                        text: format!("You said {said}"),
+                        text: format!("You said {message}"),
                         executable: true,
                         finish: Some("stop".to_owned()),
                         ..Answer::default()
@@ -57,7 +57,7 @@ impl Provider for Model {
     }
 }
 
-/// Counts how often it is really called.
+/// Counts its executions.
 pub struct Tool {
     pub spec: ToolSpec,
     pub parameters: Value,

@@ -10,7 +10,7 @@ use werkruf_store::{
 };
 
 use crate::mutant::Mutant;
-use crate::tables::{Received, Tables, Taken, broken, moved, stream_of};
+use crate::tables::{AcceptedWrite, InboxRow, Tables, broken, moved, stream_of};
 use crate::trace::short;
 
 impl Tables {
@@ -26,13 +26,13 @@ impl Tables {
             }
         };
         if let Some(known) = self.known(open)
-            && mutant != Mutant::InboxForgets
+            && mutant != Mutant::InboxIgnored
         {
             return Ok(known);
         }
         if let Some(entry) = &open.inbox {
             let key = (entry.channel.clone(), entry.account.clone(), entry.external_id.clone());
-            let received = Received { fingerprint: entry.fingerprint.clone(), turn_id: open.turn_id, expires_at: entry.expires_at };
+            let received = InboxRow { fingerprint: entry.fingerprint.clone(), turn_id: open.turn_id, expires_at: entry.expires_at };
             self.inbox.insert(key, received);
         }
         if let ConversationRef::New { id, channel, title } = &open.conversation {
@@ -50,14 +50,14 @@ impl Tables {
             unique(self.conversations.insert(*id, Arc::new(row)), "conversation", *id)?;
         }
         let stream_id = conversation_id.unwrap_or(open.turn_id);
-        let starts = open.start && (self.may_begin(stream_id) || mutant == Mutant::OpenTurnIgnored);
+        let starts = open.start && (self.may_start(stream_id) || mutant == Mutant::OpenTurnIgnored);
         if !starts && !open.calls.is_empty() {
             return Err(StoreError::Busy);
         }
         let fence = starts.then(|| self.claim(open.tenant_id, stream_id, &open.owner, open.now));
         *self.claims.entry(open.turn_id).or_default() += u32::from(starts);
-        if starts && matches!(open.conversation, ConversationRef::Existing { .. }) && mutant != Mutant::CanceledUnplaced {
-            self.place(stream_id, &self.left_behind(stream_id, None));
+        if starts && matches!(open.conversation, ConversationRef::Existing { .. }) && mutant != Mutant::CanceledUnnumbered {
+            self.number(stream_id, &self.unnumbered(stream_id, None));
         }
         self.add_turn(open, conversation_id, starts)?;
         if let Some(message) = &open.message {
@@ -112,18 +112,18 @@ impl Tables {
     }
 
     pub fn start(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp, mutant: Mutant) -> Result<Fence, StoreError> {
-        let waiting = self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted);
-        let stream_id = stream_of(waiting.ok_or_else(|| moved("turn", turn_id))?);
-        if !self.may_begin(stream_id) {
+        let queued = self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted);
+        let stream_id = stream_of(queued.ok_or_else(|| moved("turn", turn_id))?);
+        if !self.may_start(stream_id) {
             return Err(StoreError::Busy);
         }
         let fence = self.claim(tenant_id, stream_id, owner, now);
         *self.claims.entry(turn_id).or_default() += 1;
         let own = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.seq.is_none()).map(|row| row.id);
-        if mutant != Mutant::CanceledUnplaced {
-            self.place(stream_id, &self.left_behind(stream_id, own));
+        if mutant != Mutant::CanceledUnnumbered {
+            self.number(stream_id, &self.unnumbered(stream_id, own));
         }
-        self.place(stream_id, &Vec::from_iter(own));
+        self.number(stream_id, &Vec::from_iter(own));
         self.change_turn(turn_id, |turn| {
             turn.status = TurnStatus::Planning;
             turn.updated_at = now;
@@ -136,7 +136,7 @@ impl Tables {
         self.renew(&write.fence, now, mutant != Mutant::FenceUnchecked)?;
         let after_end = self.turns.get(&write.turn_id).is_some_and(|turn| turn.finished_at.is_some());
         let (owner, epoch) = (write.fence.owner.clone(), write.fence.epoch);
-        self.taken.push(Taken { stream_id, turn_id: write.turn_id, owner, epoch, after_end });
+        self.writes.push(AcceptedWrite { stream_id, turn_id: write.turn_id, owner, epoch, after_end });
         for message in &write.messages {
             if mutant == Mutant::ResultLost && message.role == "tool" {
                 continue;
@@ -157,7 +157,7 @@ impl Tables {
         for approval in &write.approvals {
             self.add_approval(write.fence.tenant_id, (write.conversation_id, write.turn_id), approval, now, mutant)?;
         }
-        for call_id in write.withdrawn.iter().filter(|_| mutant != Mutant::WishStays) {
+        for call_id in write.withdrawn.iter().filter(|_| mutant != Mutant::ApprovalNotWithdrawn) {
             self.withdraw(*call_id, now);
         }
         for change in &write.starts {
@@ -167,12 +167,12 @@ impl Tables {
             self.retry_call(change, write)?;
         }
         for change in &write.provider_updates {
-            self.hear_call(change, write)?;
+            self.update_provider_call(change, write)?;
         }
         for change in &write.ends {
             self.end_call(change, write)?;
         }
-        for usage in write.usage.iter().filter(|_| mutant != Mutant::BillLost) {
+        for usage in write.usage.iter().filter(|_| mutant != Mutant::UsageLost) {
             unique(self.usage.insert(usage.id, (write.turn_id, Arc::new(usage.clone()))), "usage", usage.id)?;
         }
         for (id, tokens) in &write.counted {
@@ -183,14 +183,14 @@ impl Tables {
         if let (Some(summary), Some(id)) = (&write.summary, write.conversation_id) {
             self.summaries.insert(id, summary.clone());
         }
-        let kept: Vec<NewEvent> = write
+        let events: Vec<NewEvent> = write
             .events
             .iter()
             .enumerate()
             .filter(|(at, event)| !loses(mutant, write, *at, event))
             .map(|(_, event)| event.clone())
             .collect();
-        let mut event_seqs = self.add_events(stream_id, write.turn_id, &kept, now);
+        let mut event_seqs = self.add_events(stream_id, write.turn_id, &events, now);
         event_seqs.resize(write.events.len(), 0);
         let state =
             write.conversation_id.filter(|_| !write.state_patches.is_empty()).and_then(|id| self.patch(id, &write.state_patches, now));
@@ -205,20 +205,20 @@ impl Tables {
             }
             self.change_turn(write.turn_id, |turn| (turn.step, turn.updated_at) = (step, now));
         }
-        self.note_waiting(write);
+        self.check_waiting(write);
         let cancel_requested = self.turns.get(&write.turn_id).is_some_and(|turn| turn.cancel_requested);
         Ok(Written { event_seqs, state, cancel_requested })
     }
 
     fn move_turn(&mut self, write: &TurnWrite, change: &TurnChange, mutant: Mutant) -> Result<(), StoreError> {
         let ends = change.status.is_terminal();
-        let waits = change.status == TurnStatus::AwaitingApproval && mutant != Mutant::WaitingHolds;
+        let awaits_approval = change.status == TurnStatus::AwaitingApproval && mutant != Mutant::WaitingKeepsLease;
         if self.turns.get(&write.turn_id).is_none_or(|turn| turn.status.is_terminal()) {
             return Err(moved("turn", write.turn_id));
         }
         let before = self.turns.get(&write.turn_id).map_or(0, |turn| turn.step);
         if change.step < before {
-            self.faults.push(format!("turn {} went from step {before} back to {}", short(write.turn_id), change.step));
+            self.violations.push(format!("turn {} went back from step {before} to {}", short(write.turn_id), change.step));
         }
         self.change_turn(write.turn_id, |turn| {
             turn.status = change.status;
@@ -232,13 +232,13 @@ impl Tables {
             turn.finished_at = ends.then_some(write.now);
         });
         self.partials.remove(&write.turn_id);
-        if ends || waits {
+        if ends || awaits_approval {
             self.lease(write.fence.stream_id).owner = None;
         }
         Ok(())
     }
 
-    /// Ends a turn that has not begun; the number of its last event.
+    /// Ends a turn that has not started; returns the number of its last event.
     pub fn cancel_waiting(&mut self, turn_id: Uuid, error: (String, String), event: &NewEvent, now: Timestamp) -> Option<i64> {
         let stream_id = stream_of(self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted)?);
         self.change_turn(turn_id, |turn| {
@@ -264,13 +264,13 @@ impl Tables {
         turn_id: Uuid,
         new: &NewMessage,
         now: Timestamp,
-        placed: bool,
+        numbered: bool,
     ) -> Result<(), StoreError> {
         let answered = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id == new.tool_call_id;
         if new.tool_call_id.is_some() && self.messages.values().any(answered) {
             return Err(broken("UNIQUE constraint failed: messages.tool_call_id"));
         }
-        let seq = placed.then(|| {
+        let seq = numbered.then(|| {
             let lease = self.lease(conversation_id);
             lease.next_message += 1;
             lease.next_message - 1
@@ -294,14 +294,14 @@ impl Tables {
     }
 
     fn add_call(&mut self, row: &CallRow, turn_id: Uuid) -> Result<(), StoreError> {
-        let place = |call: &CallRow| (call.turn_id, call.step, call.output_index);
-        if row.turn_id != turn_id || self.calls.values().any(|call| place(call) == place(row)) {
-            return Err(broken("a call at a place that is not its own"));
+        let position = |call: &CallRow| (call.turn_id, call.step, call.output_index);
+        if row.turn_id != turn_id || self.calls.values().any(|call| position(call) == position(row)) {
+            return Err(broken("a call at the position of another one"));
         }
         unique(self.calls.insert(row.id, Arc::new(row.clone())), "call", row.id)
     }
 
-    /// The call, if it is the turn's and where the write expects it.
+    /// The call, if it belongs to the turn and is in the expected state.
     fn call_at(&mut self, id: Uuid, turn_id: Uuid, expected: impl Fn(&CallRow) -> bool) -> Result<&mut CallRow, StoreError> {
         let call = self.calls.get_mut(&id).filter(|call| call.turn_id == turn_id && expected(call));
         call.map(Arc::make_mut).ok_or_else(|| moved("call", id))
@@ -311,7 +311,7 @@ impl Tables {
         let row = self.call_at(start.id, write.turn_id, |call| call.status == CallStatus::Queued)?;
         (row.status, row.attempt) = (CallStatus::Running, 1);
         (row.started_at, row.updated_at) = (Some(start.started_at), write.now);
-        // One that waited for another call and now runs itself has had no key of its own.
+        // A call that had joined another one and now runs itself has no key yet.
         row.dedupe_of = None;
         row.idempotency_key.get_or_insert_with(|| start.id.to_string());
         Ok(())
@@ -332,14 +332,14 @@ impl Tables {
         unique(self.attempts.insert((retry.id, retry.attempt), Arc::new(attempt)), "attempt", retry.id)
     }
 
-    fn hear_call(&mut self, heard: &ProviderCallUpdate, write: &TurnWrite) -> Result<(), StoreError> {
-        let row = self.call_at(heard.id, write.turn_id, |call| call.status == CallStatus::Running)?;
-        row.tool_name.clone_from(&heard.tool_name);
-        row.response_id = heard.response_id.clone().or(row.response_id.take());
-        row.item_id = heard.item_id.clone().or(row.item_id.take());
-        row.call_id = heard.call_id.clone().or(row.call_id.take());
-        row.request = heard.request.clone().or(row.request.take());
-        row.raw_arguments = heard.raw_arguments.clone().or(row.raw_arguments.take());
+    fn update_provider_call(&mut self, update: &ProviderCallUpdate, write: &TurnWrite) -> Result<(), StoreError> {
+        let row = self.call_at(update.id, write.turn_id, |call| call.status == CallStatus::Running)?;
+        row.tool_name.clone_from(&update.tool_name);
+        row.response_id = update.response_id.clone().or(row.response_id.take());
+        row.item_id = update.item_id.clone().or(row.item_id.take());
+        row.call_id = update.call_id.clone().or(row.call_id.take());
+        row.request = update.request.clone().or(row.request.take());
+        row.raw_arguments = update.raw_arguments.clone().or(row.raw_arguments.take());
         row.updated_at = write.now;
         Ok(())
     }
@@ -378,7 +378,7 @@ impl Tables {
 fn loses(mutant: Mutant, write: &TurnWrite, at: usize, event: &NewEvent) -> bool {
     match mutant {
         Mutant::EventLost => at == 0 && write.events.len() > 1,
-        Mutant::AskedInSilence => event.kind == EventType::ApprovalRequired,
+        Mutant::ApprovalNotAnnounced => event.kind == EventType::ApprovalRequired,
         _ => false,
     }
 }

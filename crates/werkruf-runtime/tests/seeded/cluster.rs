@@ -1,4 +1,4 @@
-//! The processes there are, and what befalls them: started, killed, stopped and let go on, drained.
+//! The processes of a run, which are started, killed, paused and drained.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,9 +23,9 @@ pub struct Cluster {
     world: Arc<World>,
     members: Mutex<Vec<Member>>,
     started: Mutex<usize>,
-    /// The loops of the processes, which outlive nothing.
+    /// The background loops of the processes.
     tasks: TaskTracker,
-    /// Raised when the last client has left.
+    /// Raised when the last client has finished.
     pub closing: Cancel,
 }
 
@@ -55,11 +55,11 @@ impl Cluster {
         })
     }
 
-    /// One that takes requests, at random; a stopped one may be among them, as clients cannot know.
+    /// A random live process; it may be stopped, which clients cannot know.
     pub fn any(&self) -> Option<Member> {
         let members = self.members.lock().unwrap();
         let up: Vec<&Member> = members.iter().filter(|member| !member.process.is_dead()).collect();
-        self.world.dice.pick(&up).map(|member| (*member).clone())
+        self.world.rng.pick(&up).map(|member| (*member).clone())
     }
 
     pub fn up(&self) -> usize {
@@ -70,7 +70,7 @@ impl Cluster {
         self.members.lock().unwrap().iter().any(|member| member.process.name == name && !member.process.is_dead())
     }
 
-    /// A new process, which first goes on with what others left.
+    /// Starts a process, which first recovers the turns of others.
     pub async fn start(&self) {
         let world = &self.world;
         let number = {
@@ -81,7 +81,7 @@ impl Cluster {
         let process = Process::new(number);
         world.processes.lock().unwrap().push(Arc::clone(&process));
         let store = Arc::new(Store { world: Arc::clone(world), process: Arc::clone(&process) });
-        let parts = Services {
+        let services = Services {
             clients: Arc::clone(&store) as _,
             turns: Arc::clone(&store) as _,
             records: Arc::clone(&store) as _,
@@ -91,7 +91,7 @@ impl Cluster {
             cluster: store,
             provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
             clock: world.clock.clone(),
-            limits: limits(world.weather.patience),
+            limits: limits(world.faults.approval_ttl_s),
         };
         let setup = Setup {
             registry: registry(world, &process),
@@ -99,32 +99,32 @@ impl Cluster {
             safety: Default::default(),
             prices: Default::default(),
         };
-        if !world.weather.shared {
+        if !world.faults.shared {
             world.tables.lock().unwrap().void_leases();
         }
-        let runtime = Runtime::new(parts, setup);
+        let runtime = Runtime::new(services, setup);
         world.note(&process.name, format_args!("starts"));
-        // A server that cannot read its database does not begin to listen.
+        // A server that cannot read its database accepts no requests.
         while let Err(error) = runtime.recover().await {
             world.note(&process.name, format_args!("cannot start yet: {error}"));
             world.rest(100, 1000).await;
         }
-        let (watcher, keeper) = (runtime.clone(), runtime.clone());
-        self.tasks.spawn(async move { watcher.run_background().await });
+        let (background, checkpoints) = (runtime.clone(), runtime.clone());
+        self.tasks.spawn(async move { background.run_background().await });
         let dying = Arc::clone(&process);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = dying.dead.raised() => {}
-                () = keeper.save_partial_text() => {}
+                () = checkpoints.save_partial_text() => {}
             }
         });
         self.members.lock().unwrap().push(Member { process, runtime });
     }
 
-    /// Until the last client has left: every now and then something befalls a process.
-    pub async fn befall(self: Arc<Self>) {
-        let (world, dice) = (Arc::clone(&self.world), self.world.dice.clone());
+    /// Injects faults into random processes until the last client has finished.
+    pub async fn inject_faults(self: Arc<Self>) {
+        let (world, rng) = (Arc::clone(&self.world), self.world.rng.clone());
         while !self.closing.is_raised() {
             tokio::select! {
                 biased;
@@ -136,21 +136,21 @@ impl Cluster {
                 continue;
             };
             let process = &member.process;
-            if dice.permille(world.weather.kills) {
+            if rng.permille(world.faults.kills) {
                 world.count("kills");
                 world.note(&process.name, format_args!("is killed"));
                 process.kill();
-                if dice.permille(700) {
+                if rng.permille(700) {
                     world.rest(0, 3000).await;
                     self.start().await;
                 }
-            } else if dice.permille(world.weather.stops) {
+            } else if rng.permille(world.faults.stops) {
                 world.count("stops");
                 self.pause(process).await;
-            } else if dice.permille(world.weather.drains) {
+            } else if rng.permille(world.faults.drains) {
                 world.count("drains");
                 self.drain(&member).await;
-            } else if world.weather.shared && self.up() < 2 {
+            } else if world.faults.shared && self.up() < 2 {
                 self.start().await;
             }
         }
@@ -160,21 +160,21 @@ impl Cluster {
         let world = &self.world;
         world.note(&process.name, format_args!("is stopped"));
         process.stop();
-        if world.weather.shared && self.up() < 3 && world.dice.permille(600) {
+        if world.faults.shared && self.up() < 3 && world.rng.permille(600) {
             self.start().await;
         }
         world.rest(500, 40_000).await;
-        world.note(&process.name, format_args!("goes on"));
+        world.note(&process.name, format_args!("is continued"));
         process.cont();
     }
 
     async fn drain(&self, member: &Member) {
         let world = &self.world;
         world.note(&member.process.name, format_args!("drains"));
-        if world.weather.shared && world.dice.permille(500) {
+        if world.faults.shared && world.rng.permille(500) {
             self.start().await;
         }
-        // Whoever sends SIGTERM does not wait for ever either.
+        // An operator kills the process if the drain takes too long.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(10), member.runtime.drain()).await;
         world.note(&member.process.name, format_args!("exits"));
         member.process.kill();
@@ -183,9 +183,9 @@ impl Cluster {
         }
     }
 
-    /// The end of all trouble: everybody who lives goes on, and somebody lives.
+    /// Ends all faults: continues stopped processes and starts one if none is alive.
     pub async fn settle(&self) {
-        self.world.weather.clear_up();
+        self.world.faults.stop();
         for member in &*self.members.lock().unwrap() {
             member.process.cont();
         }

@@ -1,100 +1,100 @@
-//! Defects put in on purpose: a check that never fails checks nothing, so each of these must be found.
+//! Deliberate defects of the store, the model and the tools. The audit must find each of them; a check that cannot fail proves nothing.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
     None,
-    /// Writes of a turn are taken whoever owns the conversation.
+    /// Writes of a turn are accepted without checking the lease.
     FenceUnchecked,
-    /// The same key makes a second turn.
-    InboxForgets,
-    /// Calls are sent, but the row does not say that they began.
+    /// The same idempotency key creates a second turn.
+    InboxIgnored,
+    /// Calls are sent, but their start is not recorded.
     StartUnrecorded,
-    /// The first event of a write goes missing.
+    /// The first event of a write is lost.
     EventLost,
     /// Results never reach the conversation.
     ResultLost,
-    /// Bills are not kept.
-    BillLost,
-    /// A write is acknowledged and forgotten, now and then.
-    WriteForgotten,
-    /// A tool's request goes out twice.
+    /// Usage rows are not stored.
+    UsageLost,
+    /// Some writes are acknowledged and not stored.
+    WriteDropped,
+    /// The request of a tool is sent twice.
     SentTwice,
     /// A tool draws a new key for each attempt.
     KeyRedrawn,
-    /// A turn begins although an earlier one of the conversation is open.
+    /// A turn starts although an earlier one of the conversation is open.
     OpenTurnIgnored,
-    /// A message is acknowledged and forgotten, now and then.
-    MessageForgotten,
-    /// An answer that was cut off is said to be whole.
-    CutTaken,
-    /// A wish counts as granted as soon as it is made.
-    WordPresumed,
+    /// Some messages are acknowledged and not stored.
+    MessageDropped,
+    /// A response that was cut off counts as complete.
+    CutAccepted,
+    /// An approval counts as given as soon as it is requested.
+    ApprovalPresumed,
     /// A decision may be changed.
     DecidedTwice,
-    /// A decision counts although its time had run out.
+    /// A decision counts although the approval had expired.
     DecidedLate,
-    /// The real result does not take the place of its placeholder.
+    /// The result does not replace its placeholder.
     PlaceholderStays,
-    /// A wish outlives its turn.
-    WishStays,
-    /// Nobody hears that a word is needed.
-    AskedInSilence,
-    /// A turn that waits for a word keeps the conversation.
-    WaitingHolds,
-    /// A turn that waited goes on while another is open.
-    WaitingPushesIn,
-    /// Decisions wake nobody but those who happen to be there.
-    WordUnseen,
-    /// A tool acts without looking at what was decided.
-    WordIgnored,
-    /// The message of a turn that was canceled in its lane never gets its place.
-    CanceledUnplaced,
-    /// Text that was taken back is kept.
-    TextOutlives,
-    /// Leases are said to be renewed and are not.
-    RenewalForgotten,
-    /// Processes believe that a lease lasts longer than it does, and stop too late.
-    LeaseThoughtLonger,
-    /// The newest event of a stream is not seen from outside.
-    LastUnseen,
-    /// Of two calls that are the same each is told that it goes first.
+    /// An approval stays pending after the end of its turn.
+    ApprovalNotWithdrawn,
+    /// The event that requests an approval is lost.
+    ApprovalNotAnnounced,
+    /// A turn that awaits approval keeps the lease.
+    WaitingKeepsLease,
+    /// A turn that awaited approval resumes while another one is open.
+    WaitingResumesEarly,
+    /// The recovery scan does not find decided turns.
+    DecisionNotFound,
+    /// Every decision counts as an approval.
+    DecisionIgnored,
+    /// The message of a turn that was canceled in the queue never gets its number.
+    CanceledUnnumbered,
+    /// A partial text is stored although its step or lease has ended.
+    StaleTextStored,
+    /// Leases are reported as renewed and are not.
+    RenewalSkipped,
+    /// Processes assume that a lease lasts longer than it does, and stop too late.
+    LeaseAssumedLonger,
+    /// The newest event of a stream is hidden from other processes.
+    LastEventHidden,
+    /// Each of two identical calls becomes the leader.
     EveryoneLeads,
 }
 
 impl Mutant {
-    /// Shows only where several processes share a database.
+    /// Whether the defect has an effect only if several processes share a database.
     pub const fn is_between_processes(self) -> bool {
-        matches!(self, Self::RenewalForgotten | Self::LeaseThoughtLonger | Self::LastUnseen | Self::EveryoneLeads)
+        matches!(self, Self::RenewalSkipped | Self::LeaseAssumedLonger | Self::LastEventHidden | Self::EveryoneLeads)
     }
 
     pub const ALL: [Self; 28] = [
         Self::FenceUnchecked,
-        Self::InboxForgets,
+        Self::InboxIgnored,
         Self::StartUnrecorded,
         Self::EventLost,
         Self::ResultLost,
-        Self::BillLost,
-        Self::WriteForgotten,
+        Self::UsageLost,
+        Self::WriteDropped,
         Self::SentTwice,
         Self::KeyRedrawn,
         Self::OpenTurnIgnored,
-        Self::MessageForgotten,
-        Self::CutTaken,
-        Self::WordPresumed,
+        Self::MessageDropped,
+        Self::CutAccepted,
+        Self::ApprovalPresumed,
         Self::DecidedTwice,
         Self::DecidedLate,
         Self::PlaceholderStays,
-        Self::WishStays,
-        Self::AskedInSilence,
-        Self::WaitingHolds,
-        Self::WaitingPushesIn,
-        Self::WordUnseen,
-        Self::WordIgnored,
-        Self::CanceledUnplaced,
-        Self::TextOutlives,
-        Self::RenewalForgotten,
-        Self::LeaseThoughtLonger,
-        Self::LastUnseen,
+        Self::ApprovalNotWithdrawn,
+        Self::ApprovalNotAnnounced,
+        Self::WaitingKeepsLease,
+        Self::WaitingResumesEarly,
+        Self::DecisionNotFound,
+        Self::DecisionIgnored,
+        Self::CanceledUnnumbered,
+        Self::StaleTextStored,
+        Self::RenewalSkipped,
+        Self::LeaseAssumedLonger,
+        Self::LastEventHidden,
         Self::EveryoneLeads,
     ];
 }

@@ -1,5 +1,5 @@
-//! A process as the outside sees it: it runs, it is stopped for a while, or it is gone. Whatever it wants of the store, the
-//! model or a tool goes through its gate; behind a closed one its tasks hang for ever, as those of a killed process do.
+//! A simulated process: it runs, is stopped, or is dead. Each access to the store, the model or a tool first passes its gate.
+//! The tasks of a dead process wait at the gate forever.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -9,13 +9,13 @@ use werkruf_contract::Cancel;
 pub struct Process {
     pub name: String,
     pub dead: Cancel,
-    /// While stopped: what lets it go on.
+    /// Set while the process is stopped; raised by SIGCONT.
     stopped: Mutex<Option<Cancel>>,
     pub was_stopped: Cancel,
-    /// How it is named in leases.
+    /// The owner name in leases.
     pub owner: OnceLock<String>,
-    /// Rung by the others.
-    pub bell: Notify,
+    /// Notified by other processes.
+    pub notification: Notify,
 }
 
 impl Process {
@@ -26,23 +26,23 @@ impl Process {
             stopped: Mutex::new(None),
             was_stopped: Cancel::default(),
             owner: OnceLock::new(),
-            bell: Notify::new(),
+            notification: Notify::new(),
         })
     }
 
-    /// Passes while the process runs, waits while it is stopped, and never comes back once it is dead.
+    /// Returns while the process runs, waits while it is stopped, and never returns once it is dead.
     pub async fn gate(&self) {
         loop {
             if self.dead.is_raised() {
                 std::future::pending::<()>().await;
             }
             let stopped = self.stopped.lock().unwrap().clone();
-            let Some(go_on) = stopped else { return };
-            go_on.raised().await;
+            let Some(continued) = stopped else { return };
+            continued.raised().await;
         }
     }
 
-    /// SIGKILL. A stopped process dies too; nobody behind its gate ever wakes.
+    /// SIGKILL. A stopped process dies too; no task at its gate ever continues.
     pub fn kill(&self) {
         self.dead.raise();
         self.cont();
@@ -57,8 +57,8 @@ impl Process {
     /// SIGCONT.
     pub fn cont(&self) {
         let stopped = self.stopped.lock().unwrap().take();
-        if let Some(go_on) = stopped {
-            go_on.raise();
+        if let Some(continued) = stopped {
+            continued.raise();
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the seeds found, told as short stories in good weather.
+//! Defects that seeds found, as short tests without faults.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::mutant::Mutant;
 use crate::world::World;
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_worked_on_at_once_though_its_client_left_while_it_was_stored() {
+async fn a_turn_runs_at_once_although_its_client_disconnected_while_the_message_was_stored() {
     let world = World::new(0, Mutant::None);
-    world.weather.clear_up();
+    world.faults.stop();
     let cluster = Cluster::new(&world);
     cluster.start().await;
     let client = Client {
@@ -23,10 +23,10 @@ async fn a_message_is_worked_on_at_once_though_its_client_left_while_it_was_stor
         name: "c".to_owned(),
     };
     let member = cluster.any().unwrap();
-    assert!(member.runtime.chat(client.first_words()).now_or_never().is_none(), "the message cannot be stored in no time");
-    // Less than the recovery scan takes.
+    assert!(member.runtime.chat(client.first_message()).now_or_never().is_none(), "storing the message takes time");
+    // Less than the interval of the recovery scan.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let turns: Vec<_> = world.tables.lock().unwrap().turns.values().map(|turn| (turn.status.as_str(), turn.takeovers)).collect();
-    // Whatever the model wanted: nobody's word would have been asked for without working on it.
+    // The model may have called a tool that needs an approval; the turn ran in both cases.
     assert!(matches!(turns.as_slice(), [("completed" | "awaiting_approval", 0)]), "{turns:?}");
 }

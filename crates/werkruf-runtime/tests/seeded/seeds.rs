@@ -1,16 +1,16 @@
-//! Many runs: all hold, each is repeatable, and every defect put in on purpose is found.
+//! Runs of many seeds: no run violates an invariant, each is repeatable, and every deliberate defect is found.
 
 use std::sync::Mutex;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ledger::Counts;
 use crate::mutant::Mutant;
-use crate::play::{Outcome, play};
+use crate::observations::Counts;
+use crate::run::{Outcome, run_seed};
 use crate::tools::PANIC;
 
 const SEEDS: u64 = 3000;
-/// What must have happened somewhere in that many runs.
+/// What must happen at least once in that many runs.
 const EXPECTED: [&str; 33] = [
     "kills",
     "stops",
@@ -20,39 +20,39 @@ const EXPECTED: [&str; 33] = [
     "reads that failed",
     "writes fenced",
     "streams cut",
-    "calls of the provider's own",
-    "answers given up that had run something",
+    "provider items",
+    "abandoned responses with provider items",
     "answers cut off",
     "turns canceled",
     "calls canceled",
-    "calls canceled elsewhere",
-    "calls joined elsewhere",
-    "letters sent to two at once",
+    "calls canceled on another process",
+    "calls joined on another process",
+    "messages sent to two processes at once",
     "renewals",
-    "texts shown elsewhere",
+    "texts received from another process",
     "retries",
     "turns taken over",
-    "turns given up as poison",
+    "turns failed as poison",
     "outcomes unknown",
     "calls joined or reused",
     "calls attempted again",
-    "calls refused because the same one waits",
+    "calls refused because an identical one awaits approval",
     "decisions that came too late",
-    "texts kept",
-    "turns canceled in their lane",
-    "turns that others came between",
-    "wishes withdrawn",
-    "words given",
-    "words refused",
-    "words that never came",
+    "texts checkpointed",
+    "turns canceled in the queue",
+    "turns interrupted by others",
+    "approvals withdrawn",
+    "calls approved",
+    "calls denied",
+    "approvals expired",
 ];
-/// Within so many seeds every defect shows.
+/// Every defect must be found within this number of seeds.
 const MUTANT_SEEDS: u64 = 1000;
 
-/// Tools that break on purpose need not be heard of.
-fn quiet() {
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
+/// Suppresses the message of the scripted panics.
+fn silence_scripted_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if panic.payload().downcast_ref::<&str>() != Some(&PANIC) {
@@ -68,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
 
 fn report(seed: u64, outcome: &Outcome) -> String {
     format!(
-        "{}\n\nseed {seed} fails:\n  {}\n\nagain: WERKRUF_SEED={seed} cargo test -p werkruf-runtime --test seeded every_seed_holds -- --nocapture\n",
+        "{}\n\nseed {seed} fails:\n  {}\n\nrepeat: WERKRUF_SEED={seed} cargo test -p werkruf-runtime --test seeded every_seed_holds -- --nocapture\n",
         outcome.trace,
         outcome.violations.join("\n  ")
     )
@@ -76,9 +76,9 @@ fn report(seed: u64, outcome: &Outcome) -> String {
 
 #[test]
 fn every_seed_holds() {
-    quiet();
+    silence_scripted_panics();
     if let Some(seed) = number("WERKRUF_SEED") {
-        let outcome = play(seed, Mutant::None);
+        let outcome = run_seed(seed, Mutant::None);
         assert!(outcome.violations.is_empty(), "{}", report(seed, &outcome));
         println!("{}", outcome.trace);
         return;
@@ -91,7 +91,7 @@ fn every_seed_holds() {
         if seed >= first + seeds || failed.lock().unwrap().len() >= 20 {
             return;
         }
-        let outcome = play(seed, Mutant::None);
+        let outcome = run_seed(seed, Mutant::None);
         total.lock().unwrap().add(&outcome.counts);
         if !outcome.violations.is_empty() {
             failed.lock().unwrap().push((seed, outcome));
@@ -105,36 +105,36 @@ fn every_seed_holds() {
     failed.sort_by_key(|(seed, _)| *seed);
     let all: Vec<String> = failed.iter().map(|(seed, outcome)| format!("{seed}: {}", outcome.violations[0])).collect();
     if let Some((seed, outcome)) = failed.first() {
-        panic!("{}\nall that fail, with their first word:\n  {}", report(*seed, outcome), all.join("\n  "));
+        panic!("{}\nall failing seeds, with their first violation:\n  {}", report(*seed, outcome), all.join("\n  "));
     }
     let total = total.into_inner().unwrap();
     println!("{seeds} seeds: {:?}", total.0);
     if seeds >= SEEDS {
         let rare: Vec<&str> = EXPECTED.into_iter().filter(|what| total.0.get(what).copied().unwrap_or(0) == 0).collect();
-        // Some are rare by nature, such as three crashes without a step between; never is too rare.
-        assert!(rare.is_empty(), "these never happened, so the seeds prove little: {rare:?}");
+        // Some are rare, such as three crashes without a step between them, but each must happen.
+        assert!(rare.is_empty(), "these never happened, so the seeds do not cover them: {rare:?}");
     }
 }
 
 #[test]
-fn the_same_seed_is_the_same_story() {
-    quiet();
+fn the_same_seed_gives_the_same_trace() {
+    silence_scripted_panics();
     for seed in 0..40 {
-        let (first, second) = (play(seed, Mutant::None), play(seed, Mutant::None));
+        let (first, second) = (run_seed(seed, Mutant::None), run_seed(seed, Mutant::None));
         if first.digest != second.digest {
-            let apart = first.trace.lines().zip(second.trace.lines()).position(|(a, b)| a != b).unwrap_or(0);
-            let near = |trace: &str| trace.lines().skip(apart.saturating_sub(5)).take(8).collect::<Vec<_>>().join("\n");
-            panic!("seed {seed} parts ways at line {apart}:\n{}\n---\n{}", near(&first.trace), near(&second.trace));
+            let differs_at = first.trace.lines().zip(second.trace.lines()).position(|(a, b)| a != b).unwrap_or(0);
+            let near = |trace: &str| trace.lines().skip(differs_at.saturating_sub(5)).take(8).collect::<Vec<_>>().join("\n");
+            panic!("seed {seed} differs at line {differs_at}:\n{}\n---\n{}", near(&first.trace), near(&second.trace));
         }
     }
 }
 
 #[test]
 fn every_mutant_is_found() {
-    quiet();
+    silence_scripted_panics();
     let only = std::env::var("WERKRUF_MUTANT").unwrap_or_default();
     for mutant in Mutant::ALL.into_iter().filter(|mutant| format!("{mutant:?}").contains(&only)) {
-        let found = (0..MUTANT_SEEDS).find(|seed| !play(*seed, mutant).violations.is_empty());
+        let found = (0..MUTANT_SEEDS).find(|seed| !run_seed(*seed, mutant).violations.is_empty());
         println!("{mutant:?}: seed {found:?}");
         assert!(found.is_some(), "{mutant:?} was not found");
     }

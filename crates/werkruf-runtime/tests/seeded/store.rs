@@ -1,4 +1,4 @@
-//! The store of one process: the tables behind its gate, with everything that can go wrong on the way there and back.
+//! The store of one process: the tables behind its gate, with faults before and after each access.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn unavailable(what: &str) -> StoreError {
 }
 
 impl Store {
-    /// A write: once handed over it goes its way, whether or not anybody still waits for it.
+    /// Submits a write, which continues even if its caller stops waiting.
     pub fn submit<T: Send + 'static>(
         &self,
         what: String,
@@ -37,14 +37,14 @@ impl Store {
             let tasks = world.tasks.clone();
             let job = tasks.spawn(async move {
                 process.gate().await;
-                // Between several processes and one database lies a wire: what is on it arrives even if its sender is gone.
-                let on_the_wire = world.weather.shared && world.dice.permille(300);
-                world.hesitate().await;
-                if !on_the_wire {
+                // With several processes a write may be on the network already; it arrives even if its sender is dead.
+                let on_the_network = world.faults.shared && world.rng.permille(300);
+                world.delay().await;
+                if !on_the_network {
                     process.gate().await;
                 }
                 let result = apply(&world, &process, &what, work);
-                world.hesitate().await;
+                world.delay().await;
                 process.gate().await;
                 result
             });
@@ -55,17 +55,17 @@ impl Store {
     pub async fn read<T: Send>(&self, what: &'static str, work: impl FnOnce(&Tables) -> T + Send) -> Result<T, StoreError> {
         let (world, process) = (&self.world, &self.process);
         process.gate().await;
-        world.hesitate().await;
+        world.delay().await;
         process.gate().await;
-        if world.weather.strikes(&world.dice, world.weather.read_fails) {
+        if world.faults.hit(&world.rng, world.faults.read_fails) {
             world.count("reads that failed");
             world.note(&process.name, format_args!("{what}: the read fails"));
             return Err(unavailable("the read failed"));
         }
         let found = work(&world.tables.lock().unwrap());
-        // What was read may be old by the time it is looked at.
-        if world.dice.permille(150) {
-            world.hesitate().await;
+        // The result may be outdated by the time it is used.
+        if world.rng.permille(150) {
+            world.delay().await;
             process.gate().await;
         }
         Ok(found)
@@ -78,18 +78,18 @@ fn apply<T>(
     what: &str,
     work: impl FnOnce(&mut Tables, Mutant) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    if world.weather.strikes(&world.dice, world.weather.write_lost) {
+    if world.faults.hit(&world.rng, world.faults.write_lost) {
         world.count("writes lost");
-        world.note(&process.name, format_args!("{what}: lost on the way"));
-        return Err(unavailable("lost on the way"));
+        world.note(&process.name, format_args!("{what}: lost before the database"));
+        return Err(unavailable("lost before the database"));
     }
     let mutant = world.mutant;
-    let forgotten = match mutant {
-        Mutant::WriteForgotten => what.starts_with("write"),
-        Mutant::MessageForgotten => what.starts_with("open"),
+    let dropped = match mutant {
+        Mutant::WriteDropped => what.starts_with("write"),
+        Mutant::MessageDropped => what.starts_with("open"),
         _ => false,
     };
-    let result = if forgotten && world.dice.permille(50) {
+    let result = if dropped && world.rng.permille(50) {
         let mut copy = world.tables.lock().unwrap().clone();
         work(&mut copy, mutant)
     } else {
@@ -104,28 +104,28 @@ fn apply<T>(
             world.note(&process.name, format_args!("{what}: {error}"));
         }
     }
-    if result.is_ok() && world.weather.strikes(&world.dice, world.weather.ack_lost) {
+    if result.is_ok() && world.faults.hit(&world.rng, world.faults.ack_lost) {
         world.count("acknowledgements lost");
         world.note(&process.name, format_args!("{what}: the acknowledgement is lost"));
-        return Err(unavailable("no acknowledgement came"));
+        return Err(unavailable("the acknowledgement is lost"));
     }
     result
 }
 
-/// A write in a few words.
-fn told(write: &TurnWrite) -> String {
+/// A short description of a write, for the trace.
+fn describe(write: &TurnWrite) -> String {
     let mut out = format!("write {} e{}", short(write.turn_id), write.fence.epoch);
     for row in &write.calls {
         out.push_str(&format!(" +{} {} {}", short(row.id), row.tool_name, row.status));
     }
     out.extend(write.starts.iter().map(|start| format!(" start {}", short(start.id))));
     out.extend(write.retries.iter().map(|retry| format!(" retry {}/{}", short(retry.id), retry.attempt)));
-    out.extend(write.given_up.map(|step| format!(" give up step {step}")));
+    out.extend(write.given_up.map(|step| format!(" abandon step {step}")));
     for end in &write.ends {
         out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
     }
     out.extend(write.messages.iter().map(|message| format!(" {}", message.role)));
-    out.extend(write.approvals.iter().map(|wish| format!(" ask {} for {}", short(wish.id), short(wish.call_id))));
+    out.extend(write.approvals.iter().map(|new| format!(" request approval {} for {}", short(new.id), short(new.call_id))));
     out.extend(write.withdrawn.iter().map(|id| format!(" withdraw {}", short(*id))));
     out.extend(write.replacements.iter().map(|result| format!(" replace {}", result.tool_call_id)));
     if let Some(change) = &write.turn {
@@ -147,16 +147,16 @@ impl Turns for Store {
 
     fn write(&self, write: TurnWrite) -> StoreFuture<'_, Written> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
-        self.submit(told(&write), move |tables, mutant| {
+        self.submit(describe(&write), move |tables, mutant| {
             let written = tables.write(&write, mutant)?;
             if write.given_up.is_some() {
-                world.count("answers given up that had run something");
+                world.count("abandoned responses with provider items");
             }
             if write.events.iter().any(|event| event.kind.settles_text())
                 && let Some(message) = tables.message_of(write.turn_id)
             {
-                // Settled: from here on this text is in a row or void.
-                world.ledger.lock().unwrap().texts.remove(&(process.name.clone(), message));
+                // From here on the text is in a row or void.
+                world.observed.lock().unwrap().texts.remove(&(process.name.clone(), message));
             }
             Ok(written)
         })
@@ -187,7 +187,7 @@ impl Turns for Store {
         self.submit(format!("cancel waiting {}", short(turn_id)), move |tables, _| {
             let seq = tables.cancel_waiting(turn_id, error, &event, now);
             if seq.is_some() {
-                world.count("turns canceled in their lane");
+                world.count("turns canceled in the queue");
             }
             Ok(seq)
         })
@@ -203,11 +203,11 @@ impl Turns for Store {
 
     fn taken_call_ids(&self, _: Uuid, conversation_id: Uuid, ids: Vec<String>) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.read("taken ids", move |tables| {
-            let borne = |id: &String| {
+            let is_taken = |id: &String| {
                 let by_message = |row: &Arc<MessageRow>| row.conversation_id == conversation_id && row.tool_call_id.as_ref() == Some(id);
                 tables.messages.values().any(by_message)
             };
-            ids.into_iter().filter(borne).collect()
+            ids.into_iter().filter(is_taken).collect()
         }))
     }
 
@@ -244,7 +244,7 @@ impl Turns for Store {
     }
 
     fn delete_conversation(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -277,98 +277,98 @@ impl Records for Store {
     }
 
     fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn messages(&self, _: Uuid, _: Uuid, _: Page) -> StoreFuture<'_, Vec<MessageRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn call_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
-        nobody_asks()
+        not_simulated()
     }
     fn conversation_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
-        nobody_asks()
+        not_simulated()
     }
     fn ping(&self) -> StoreFuture<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
-/// The engine does not ask this of its store; if it ever does, the run says so.
-pub fn nobody_asks<T: Send + 'static>() -> StoreFuture<'static, T> {
-    Box::pin(std::future::ready(Err(broken("the model of the store does not know this yet"))))
+/// For methods that the engine does not call. A run that calls one fails.
+pub fn not_simulated<T: Send + 'static>() -> StoreFuture<'static, T> {
+    Box::pin(std::future::ready(Err(broken("this method of the store is not simulated"))))
 }
 
-/// No client of the OpenAI doors plays along.
+/// No client of the OpenAI APIs takes part.
 impl ClientRequests for Store {
     fn client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<String>> {
-        Box::pin(self.read("brought", |_| None))
+        Box::pin(self.read("client request", |_| None))
     }
     fn first_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
     fn conversation_by_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        nobody_asks()
+        not_simulated()
     }
     fn conversation_awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
-        nobody_asks()
+        not_simulated()
     }
     fn turn_by_request_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        nobody_asks()
+        not_simulated()
     }
     fn put_transcript_digest(&self, _: Uuid, _: Uuid, _: String) -> StoreFuture<'_, bool> {
-        nobody_asks()
+        not_simulated()
     }
     fn withdraw_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl People for Store {
     fn principal(&self, _: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
-        let person = Arc::clone(&self.world.person);
-        Box::pin(self.read("principal", move |_| Some(person).filter(|person| person.user_id == user_id)))
+        let principal = Arc::clone(&self.world.principal);
+        Box::pin(self.read("principal", move |_| Some(principal).filter(|principal| principal.user_id == user_id)))
     }
 
     fn tenant(&self, _: String) -> StoreFuture<'_, Option<TenantRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn ensure_tenant(&self, _: Uuid, _: String, _: Timestamp) -> StoreFuture<'_, TenantRow> {
-        nobody_asks()
+        not_simulated()
     }
     fn user_by_external_id(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<UserRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {
-        nobody_asks()
+        not_simulated()
     }
     fn hold_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> StoreFuture<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
     fn put_people(&self, _: Uuid, _: PeopleBatch) -> StoreFuture<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
     fn create_key(&self, _: NewKey) -> StoreFuture<'_, KeyRow> {
-        nobody_asks()
+        not_simulated()
     }
     fn keys(&self, _: Uuid, _: Page) -> StoreFuture<'_, Vec<KeyRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn delete_key(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
-        nobody_asks()
+        not_simulated()
     }
     fn key_by_digest(&self, _: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
-        nobody_asks()
+        not_simulated()
     }
     fn setting(&self, _: String) -> StoreFuture<'_, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
     fn put_setting(&self, _: String, _: String) -> StoreFuture<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
 }

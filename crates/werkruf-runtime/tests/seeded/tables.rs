@@ -1,5 +1,5 @@
-//! The tables as plain maps: what the store promises, written so simply that it can be believed. One change is applied to a
-//! copy and the copy takes the place of the original, so a change that fails leaves nothing behind.
+//! The tables as plain maps: a model of the store, simple enough to be reviewed. A change is applied to a copy, which replaces
+//! the original, so a failed change has no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use werkruf_store::{
 
 use crate::mutant::Mutant;
 
-/// The owner of a lease whose turn has begun and is not over, with nobody at work on it.
-const LEFT: &str = "";
-/// As in the SQLite store.
+/// The owner of a lease whose turn has started and not ended, while no process works on it.
+const RELEASED: &str = "";
+/// The lease duration, as in the SQLite store.
 pub const LEASE: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,15 +27,15 @@ pub struct Lease {
 }
 
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct InboxRow {
     pub fingerprint: String,
     pub turn_id: Uuid,
     pub expires_at: Timestamp,
 }
 
-/// A write that was taken, for the auditor.
+/// An accepted write, for the audit.
 #[derive(Debug, Clone)]
-pub struct Taken {
+pub struct AcceptedWrite {
     pub stream_id: Uuid,
     pub turn_id: Uuid,
     pub owner: String,
@@ -47,7 +47,7 @@ pub struct Taken {
 #[derive(Clone, Default)]
 pub struct Tables {
     pub shared: bool,
-    /// The database's own, by which leases count where several processes share it.
+    /// The clock of the database, by which leases expire if several processes share it.
     pub clock: Option<Timestamp>,
     pub conversations: BTreeMap<Uuid, Arc<ConversationRow>>,
     pub turns: BTreeMap<Uuid, Arc<TurnRow>>,
@@ -59,21 +59,21 @@ pub struct Tables {
     pub events: BTreeMap<(Uuid, i64), Arc<EventRow>>,
     pub leases: BTreeMap<Uuid, Lease>,
     /// By channel, account and key.
-    pub inbox: BTreeMap<(String, String, String), Received>,
+    pub inbox: BTreeMap<(String, String, String), InboxRow>,
     pub approvals: BTreeMap<Uuid, Arc<ApprovalRow>>,
-    /// Texts under way, by turn.
+    /// Partial texts by turn.
     pub partials: BTreeMap<Uuid, String>,
-    pub taken: Vec<Taken>,
-    /// Calls that somebody wants stopped.
-    pub unwanted: BTreeSet<Uuid>,
-    /// Which call has the flight of a key, and since when.
-    pub flights: BTreeMap<String, (Uuid, Timestamp)>,
-    /// How often each turn began to wait for a person's word.
-    pub parks: BTreeMap<Uuid, usize>,
-    /// How often each turn got the lease.
+    pub writes: Vec<AcceptedWrite>,
+    /// Calls with a cancel request.
+    pub canceled_calls: BTreeSet<Uuid>,
+    /// The call that claimed a dedupe key, and when.
+    pub key_claims: BTreeMap<String, (Uuid, Timestamp)>,
+    /// How often each turn started to await approval.
+    pub approval_waits: BTreeMap<Uuid, usize>,
+    /// How often each turn claimed the lease.
     pub claims: BTreeMap<Uuid, u32>,
-    /// What no write may leave behind.
-    pub faults: Vec<String>,
+    /// Violations of invariants by single writes.
+    pub violations: Vec<String>,
 }
 
 pub fn moved(what: &'static str, id: Uuid) -> StoreError {
@@ -92,8 +92,8 @@ pub const fn stream_of(turn: &TurnRow) -> Uuid {
 }
 
 impl Tables {
-    /// Whether no turn that has begun is still open.
-    pub fn may_begin(&self, stream_id: Uuid) -> bool {
+    /// Whether no started turn of the stream is open.
+    pub fn may_start(&self, stream_id: Uuid) -> bool {
         self.leases.get(&stream_id).is_none_or(|lease| lease.owner.is_none())
     }
 
@@ -101,14 +101,14 @@ impl Tables {
         self.clock.filter(|_| self.shared).unwrap_or(now) + LEASE
     }
 
-    /// Whether this owner may go on with what was left.
+    /// Whether this owner may claim the lease.
     fn is_free(&self, stream_id: Uuid, owner: &str, now: Timestamp) -> bool {
         let Some(lease) = self.leases.get(&stream_id) else { return true };
-        let lapsed = self.shared && lease.expires_at.is_none_or(|end| end <= now);
-        lease.owner.as_deref().is_none_or(|holder| holder == owner || holder == LEFT) || lapsed
+        let expired = self.shared && lease.expires_at.is_none_or(|end| end <= now);
+        lease.owner.as_deref().is_none_or(|holder| holder == owner || holder == RELEASED) || expired
     }
 
-    /// Takes the lease; the caller has looked whether it is free.
+    /// Claims the lease; the caller has checked that it is free.
     pub fn claim(&mut self, tenant_id: Uuid, stream_id: Uuid, owner: &str, now: Timestamp) -> Fence {
         let end = self.lease_end(now);
         let lease = self.lease(stream_id);
@@ -122,7 +122,7 @@ impl Tables {
         self.leases.entry(stream_id).or_insert_with(|| Lease { next_event: 1, next_message: 1, ..Lease::default() })
     }
 
-    /// A write proves its ownership and renews it.
+    /// Checks that the writer owns the lease, and renews it.
     pub fn renew(&mut self, fence: &Fence, now: Timestamp, checked: bool) -> Result<(), StoreError> {
         let end = self.lease_end(now);
         let lease = self.leases.get_mut(&fence.stream_id).ok_or(StoreError::Fenced)?;
@@ -136,10 +136,10 @@ impl Tables {
     pub fn take_over(&mut self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp, mutant: Mutant) -> Result<Fence, StoreError> {
         let turn = self.turns.get(&turn_id).filter(|turn| turn.finished_at.is_none()).ok_or_else(|| moved("turn", turn_id))?;
         let (stream_id, waited) = (stream_of(turn), turn.status == TurnStatus::AwaitingApproval);
-        // One that waited begins like any other.
+        // A turn that awaited approval needs a free lease, as a new turn does.
         let now = self.clock.filter(|_| self.shared).unwrap_or(now);
         let free =
-            if waited && mutant != Mutant::WaitingPushesIn { self.may_begin(stream_id) } else { self.is_free(stream_id, owner, now) };
+            if waited && mutant != Mutant::WaitingResumesEarly { self.may_start(stream_id) } else { self.is_free(stream_id, owner, now) };
         if !free {
             return Err(StoreError::Busy);
         }
@@ -160,12 +160,12 @@ impl Tables {
         if lease.owner.as_deref() != Some(&fence.owner) || lease.epoch != fence.epoch {
             return Err(StoreError::Fenced);
         }
-        lease.owner = Some(LEFT.to_owned());
+        lease.owner = Some(RELEASED.to_owned());
         Ok(())
     }
 
     fn is_held(&self, stream_id: Uuid) -> bool {
-        self.leases.get(&stream_id).is_some_and(|lease| lease.owner.as_deref().is_some_and(|owner| owner != LEFT))
+        self.leases.get(&stream_id).is_some_and(|lease| lease.owner.as_deref().is_some_and(|owner| owner != RELEASED))
     }
 
     pub fn change_turn(&mut self, id: Uuid, change: impl FnOnce(&mut TurnRow)) {
@@ -174,7 +174,7 @@ impl Tables {
         }
     }
 
-    /// A process that owns the file begins: whoever held a lease before is gone.
+    /// A process that owns the file starts, so all earlier owners of leases are dead.
     pub fn void_leases(&mut self) {
         let open: Vec<(Uuid, Uuid, bool)> = self
             .turns
@@ -182,8 +182,8 @@ impl Tables {
             .filter(|turn| turn.finished_at.is_none())
             .map(|turn| (turn.id, stream_of(turn), matches!(turn.status, TurnStatus::Accepted | TurnStatus::AwaitingApproval)))
             .collect();
-        for (id, stream_id, waits) in &open {
-            if !waits && self.is_held(*stream_id) {
+        for (id, stream_id, is_waiting) in &open {
+            if !is_waiting && self.is_held(*stream_id) {
                 self.change_turn(*id, |turn| {
                     turn.takeovers += 1;
                     turn.stalled += 1;
@@ -192,17 +192,17 @@ impl Tables {
         }
         for (_, stream_id, _) in open {
             if let Some(lease) = self.leases.get_mut(&stream_id).filter(|lease| lease.owner.is_some()) {
-                lease.owner = Some(LEFT.to_owned());
+                lease.owner = Some(RELEASED.to_owned());
             }
         }
     }
 
     pub fn unfinished(&self, owner: &str, now: Timestamp, mutant: Mutant) -> Vec<TurnRow> {
-        let may_go_on = |turn: &TurnRow| {
-            let word = || self.has_word(turn.id) && mutant != Mutant::WordUnseen;
-            turn.status != TurnStatus::AwaitingApproval || turn.cancel_requested || word()
+        let may_resume = |turn: &TurnRow| {
+            let decided = || self.has_decision(turn.id) && mutant != Mutant::DecisionNotFound;
+            turn.status != TurnStatus::AwaitingApproval || turn.cancel_requested || decided()
         };
-        let open = self.turns.values().filter(|turn| turn.finished_at.is_none() && may_go_on(turn));
+        let open = self.turns.values().filter(|turn| turn.finished_at.is_none() && may_resume(turn));
         open.filter(|turn| self.is_free(stream_of(turn), owner, now)).map(|turn| (**turn).clone()).collect()
     }
 
@@ -234,18 +234,18 @@ impl Tables {
             .filter(|call| {
                 (call.status == CallStatus::Succeeded && call.dedupe_of.is_none())
                     || call.error_code.as_deref() == Some("outcome_unknown")
-                    || (call.status == CallStatus::Queued && self.is_asked(call.id))
+                    || (call.status == CallStatus::Queued && self.needs_approval(call.id))
             })
             .max_by_key(|call| (call.created_at, call.id))?;
-        let here = call.conversation_id.is_some();
-        let stale = here
+        let in_conversation = call.conversation_id.is_some();
+        let stale = in_conversation
             && self.calls.values().any(|other| {
                 other.conversation_id == call.conversation_id
                     && other.id != call.id
                     && other.effect != Effect::Read
                     && other.finished_at.is_some_and(|end| end >= call.created_at)
             });
-        let message_since = call.conversation_id.is_some_and(|id| self.spoken_since(id, call.created_at));
+        let message_since = call.conversation_id.is_some_and(|id| self.message_since(id, call.created_at));
         Some(Reusable { call: (**call).clone(), stale, message_since })
     }
 }

@@ -1,4 +1,4 @@
-//! What happened, line by line with the run's own time: what a failing seed prints, and what two runs of one seed must share.
+//! The log of a run with its simulated time. A failing seed prints it, and two runs of one seed must have the same one.
 
 use std::sync::Mutex;
 
@@ -30,7 +30,7 @@ impl Trace {
     }
 }
 
-/// Ids of a driven clock are numbered; the number is enough to follow one through a trace.
+/// Ids of a driven clock are numbered; the number identifies an id in a trace.
 pub fn short(id: Uuid) -> String {
     let bytes = id.as_bytes();
     format!("#{}", u32::from_be_bytes([bytes[7], bytes[9], bytes[10], bytes[11]]))

@@ -1,19 +1,19 @@
-"""What the provider runs itself, when the server dies in the middle of it."""
+"""Items that the provider runs itself (web search), when the server dies in the middle of one."""
 import json
 import threading
 
 from check_recovery import begin, finished, kill
-from fakes import Quiet, Server
-from house import House, until
+from fakes import FakeEndpoint, FakeServer
+from server import Server, until
 
 
-class Responses(Server):
-    """Speaks Responses: each request gets the next list of events; None among them waits for the gate, and a list may end early."""
+class Responses(FakeServer):
+    """A Responses API: each request gets the next list of events. None in the list waits for the gate, and a list may end early."""
 
     def __init__(self, script):
         self.script, self.gate = script, threading.Event()
 
-        class Handler(Quiet):
+        class Endpoint(FakeEndpoint):
             def do_POST(self):
                 self.owner.note(json.loads(self.body()))
                 with self.owner.lock:
@@ -30,7 +30,7 @@ class Responses(Server):
                     self.wfile.flush()
                 self.close_connection = True
 
-        super().__init__(Handler)
+        super().__init__(Endpoint)
 
 
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "tea"}}
@@ -50,21 +50,21 @@ def completed(*output):
 def check_killed_while_the_provider_searches():
     delta = {"type": "response.output_text.delta", "output_index": 1, "item_id": "msg_0", "content_index": 0, "delta": "Half"}
     model = Responses([[BEGUN, delta, None], [BEGUN, ENDED, completed(SEARCH, message("Tea is hot."))]])
-    house = House(model, env={"OPENAI_API": "responses"})
+    server = Server(model, env={"OPENAI_API": "responses"})
     try:
-        accepted = begin(house, "What is tea?")
-        running = until(lambda: house.rows("SELECT * FROM tool_calls WHERE status = 'running'"), what="the search")[0]
+        accepted = begin(server, "What is tea?")
+        running = until(lambda: server.rows("SELECT * FROM tool_calls WHERE status = 'running'"), what="the search")[0]
         assert (running["kind"], running["item_id"], running["call_id"], running["step"], running["output_index"]) == ("web_search", "ws_1", None, 1, 0), running
-        kill(house)
+        kill(server)
         model.gate.set()
-        house.start()
-        turn = finished(house, accepted["turn_id"])
+        server.start()
+        turn = finished(server, accepted["turn_id"])
         assert (turn["status"], turn["message"], turn["step"]) == ("completed", "Tea is hot.", 2), turn
-        rows = house.rows("SELECT step, output_index, status, error_code, finished_at FROM tool_calls ORDER BY step")
+        rows = server.rows("SELECT step, output_index, status, error_code, finished_at FROM tool_calls ORDER BY step")
         assert [(r["step"], r["status"], r["error_code"]) for r in rows] == [(1, "failed", "interrupted"), (2, "succeeded", None)], rows
         assert all(r["finished_at"] for r in rows), rows
-        told = house.rows("SELECT type FROM events WHERE type LIKE 'tool_%' ORDER BY seq")
-        assert [t["type"] for t in told] == ["tool_started", "tool_finished"] * 2, told
+        tool_events = server.rows("SELECT type FROM events WHERE type LIKE 'tool_%' ORDER BY seq")
+        assert [t["type"] for t in tool_events] == ["tool_started", "tool_finished"] * 2, tool_events
     finally:
-        house.close()
+        server.close()
         model.close()

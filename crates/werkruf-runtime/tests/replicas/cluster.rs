@@ -1,4 +1,4 @@
-//! One database, and the processes on it. Each process has a tokio runtime of its own, so that it can end as a killed one does.
+//! One database and the replicas on it. Each replica has its own tokio runtime, so that it can end like a killed process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -17,13 +17,13 @@ use crate::scripted::{Model, Tool};
 
 pub const TENANT: Uuid = Uuid::from_u128(7);
 pub const TTL: Duration = Duration::from_secs(4);
-/// For anything that must happen; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit for an expected event; long, because the machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub struct House {
+pub struct Cluster {
     pub url: String,
     pub clock: Clock,
-    /// Lets the model and the tool go on.
+    /// Raised to release the model and the tool.
     pub gate: Cancel,
     pub calls: Arc<AtomicUsize>,
     pub poll_only: bool,
@@ -32,43 +32,43 @@ pub struct House {
 pub struct Replica {
     pub runtime: Runtime,
     pub store: Arc<PostgresStore>,
-    pub person: Arc<Principal>,
+    pub principal: Arc<Principal>,
     tokio: Option<tokio::runtime::Runtime>,
 }
 
-impl House {
+impl Cluster {
     pub fn new(poll_only: bool) -> Self {
         Self { url: fresh_database(), clock: Clock::system(0), gate: Cancel::default(), calls: Arc::default(), poll_only }
     }
 
-    /// Another process.
+    /// Starts a replica.
     pub fn replica(&self) -> Replica {
-        self.replica_behind(&self.gate)
+        self.replica_with_gate(&self.gate)
     }
 
-    /// One whose model never waits.
+    /// Starts a replica whose model never waits.
     pub fn quick_replica(&self) -> Replica {
         let open = Cancel::default();
         open.raise();
-        self.replica_behind(&open)
+        self.replica_with_gate(&open)
     }
 
-    fn replica_behind(&self, gate: &Cancel) -> Replica {
+    fn replica_with_gate(&self, gate: &Cancel) -> Replica {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut options = PostgresOptions::new(self.url.clone());
         (options.lease_ttl, options.poll_only, options.pool_size) = (TTL, self.poll_only, 8);
         let clock = self.clock.clone();
-        let (store, person) = std::thread::scope(|scope| {
+        let (store, principal) = std::thread::scope(|scope| {
             let opened = scope.spawn(|| {
                 tokio.block_on(async {
                     let store = PostgresStore::open(options, &clock).await.unwrap();
-                    let person = introduce(&store, &clock).await;
-                    (store, person)
+                    let principal = create_user(&store, &clock).await;
+                    (store, principal)
                 })
             });
             opened.join().unwrap()
         });
-        let parts = Services {
+        let services = Services {
             turns: store.clone(),
             records: store.clone(),
             people: store.clone(),
@@ -83,16 +83,16 @@ impl House {
         let mut registry = Registry::default();
         registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
         let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };
-        let runtime = Runtime::new(parts, setup);
-        let (watcher, keeper) = (runtime.clone(), runtime.clone());
-        tokio.spawn(async move { watcher.run_background().await });
-        tokio.spawn(async move { keeper.save_partial_text().await });
-        Replica { runtime, store, person, tokio: Some(tokio) }
+        let runtime = Runtime::new(services, setup);
+        let (background, checkpoints) = (runtime.clone(), runtime.clone());
+        tokio.spawn(async move { background.run_background().await });
+        tokio.spawn(async move { checkpoints.save_partial_text().await });
+        Replica { runtime, store, principal, tokio: Some(tokio) }
     }
 }
 
-async fn introduce(store: &PostgresStore, clock: &Clock) -> Arc<Principal> {
-    store.ensure_tenant(TENANT, "house".to_owned(), clock.now()).await.unwrap();
+async fn create_user(store: &PostgresStore, clock: &Clock) -> Arc<Principal> {
+    store.ensure_tenant(TENANT, "demo".to_owned(), clock.now()).await.unwrap();
     let ada = NewUser {
         id: 1,
         first_name: "Ada".to_owned(),
@@ -111,7 +111,7 @@ async fn introduce(store: &PostgresStore, clock: &Clock) -> Arc<Principal> {
 }
 
 impl Replica {
-    /// Runs where the process runs, so that what it begins dies with it.
+    /// Runs a task on the runtime of this replica, so that it ends when the replica is killed.
     pub async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         self.tokio.as_ref().unwrap().spawn(work).await.unwrap()
     }
@@ -142,7 +142,7 @@ impl Replica {
     }
 
     fn caller(&self) -> Caller {
-        Caller { principal: Arc::clone(&self.person), key_id: None, admin: false }
+        Caller { principal: Arc::clone(&self.principal), key_id: None, admin: false }
     }
 
     pub fn pay(&self, clock: &Clock) -> Invoke {
@@ -151,7 +151,7 @@ impl Replica {
         Invoke { caller: self.caller(), tool: "pay".to_owned(), input: json!({"n": 1}), conversation_id: None, context, idempotency: None }
     }
 
-    pub fn listen(&self, stream_id: Uuid, turn_id: Uuid) -> Subscription {
+    pub fn subscribe(&self, stream_id: Uuid, turn_id: Uuid) -> Subscription {
         let stream = StreamKey { tenant_id: TENANT, stream_id };
         self.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: 0 }).0
     }
@@ -168,18 +168,18 @@ impl Drop for Replica {
     }
 }
 
-/// The next event that is wanted, and the numbers heard on the way.
-pub async fn hear(feed: &mut Subscription, wanted: EventType) -> (LiveEvent, Vec<i64>) {
+/// Waits for an event of this kind; returns it and the numbers of all events up to it.
+pub async fn wait_for(events: &mut Subscription, wanted: EventType) -> (LiveEvent, Vec<i64>) {
     let mut numbers = Vec::new();
     let work = async {
         loop {
-            let event = feed.recv().await.unwrap_or_else(|| panic!("the stream ended before {wanted}, after {numbers:?}"));
+            let event = events.recv().await.unwrap_or_else(|| panic!("the stream ended before {wanted}, after {numbers:?}"));
             numbers.extend(event.seq);
             if event.kind == wanted {
                 return event;
             }
         }
     };
-    let event = tokio::time::timeout(PATIENCE, work).await;
-    (event.unwrap_or_else(|_| panic!("nobody said {wanted}")), numbers)
+    let event = tokio::time::timeout(TIMEOUT, work).await;
+    (event.unwrap_or_else(|_| panic!("{wanted} was not sent")), numbers)
 }

@@ -1,4 +1,4 @@
-//! The text of a step that is no row yet, and the log as it is followed, in the tables.
+//! Partial texts, event reads and message numbers in the tables.
 
 use werkruf_contract::Uuid;
 use werkruf_store::{EventRow, Fence, NewPartial, PartialText, ReadLimit};
@@ -6,7 +6,7 @@ use werkruf_store::{EventRow, Fence, NewPartial, PartialText, ReadLimit};
 use crate::mutant::Mutant;
 use crate::tables::Tables;
 
-/// As in the SQLite store.
+/// The number of turns that the SQLite store searches for a partial text.
 const NEWEST: usize = 64;
 
 impl Tables {
@@ -15,9 +15,9 @@ impl Tables {
         lease.is_some_and(|lease| lease.owner.as_deref() == Some(&fence.owner) && lease.epoch == fence.epoch)
     }
 
-    /// False where the lease or the step has moved on.
-    pub fn keep_partial(&mut self, partial: &NewPartial, now: jiff::Timestamp, mutant: Mutant) -> bool {
-        if mutant == Mutant::TextOutlives {
+    /// False if the lease or the step has changed.
+    pub fn save_partial(&mut self, partial: &NewPartial, now: jiff::Timestamp, mutant: Mutant) -> bool {
+        if mutant == Mutant::StaleTextStored {
             self.partials.insert(partial.turn_id, partial.content.clone());
             return true;
         }
@@ -40,12 +40,12 @@ impl Tables {
         })
     }
 
-    pub fn read_events(&self, stream_id: Uuid, after: i64, bite: ReadLimit) -> Vec<EventRow> {
+    pub fn read_events(&self, stream_id: Uuid, after: i64, limit: ReadLimit) -> Vec<EventRow> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for (_, row) in self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).take(usize::try_from(bite.rows).unwrap()) {
+        for (_, row) in self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).take(usize::try_from(limit.rows).unwrap()) {
             bytes += row.data.len();
             found.push((**row).clone());
-            if bytes >= bite.bytes {
+            if bytes >= limit.bytes {
                 break;
             }
         }
@@ -57,15 +57,15 @@ impl Tables {
         first.or_else(|| self.leases.get(&stream_id).map(|lease| lease.next_event)).unwrap_or(1)
     }
 
-    /// Messages without a place whose turn has ended, oldest first; only those before `own`.
-    pub fn left_behind(&self, stream_id: Uuid, own: Option<Uuid>) -> Vec<Uuid> {
+    /// Messages without a number whose turn has ended, oldest first; only those before `own`.
+    pub fn unnumbered(&self, stream_id: Uuid, own: Option<Uuid>) -> Vec<Uuid> {
         let over = |turn_id: Option<Uuid>| turn_id.and_then(|id| self.turns.get(&id)).is_some_and(|turn| turn.finished_at.is_some());
         let rows = self.messages.values().filter(|row| row.conversation_id == stream_id && row.seq.is_none() && over(row.turn_id));
         rows.map(|row| row.id).filter(|id| own.is_none_or(|own| *id < own)).collect()
     }
 
-    /// The next places of the conversation.
-    pub fn place(&mut self, stream_id: Uuid, messages: &[Uuid]) {
+    /// Gives these messages the next numbers of the conversation.
+    pub fn number(&mut self, stream_id: Uuid, messages: &[Uuid]) {
         for id in messages {
             let lease = self.lease(stream_id);
             let seq = lease.next_message;
@@ -76,21 +76,21 @@ impl Tables {
         }
     }
 
-    /// The newest message of the person that has a place was written after this.
-    pub fn spoken_since(&self, conversation_id: Uuid, since: jiff::Timestamp) -> bool {
-        let said = || self.messages.values().filter(|row| row.conversation_id == conversation_id && row.role == "user");
-        let placed = said().filter(|row| row.seq.is_some()).max_by_key(|row| row.seq);
-        said().any(|row| row.seq.is_none() && row.created_at > since) || placed.is_some_and(|row| row.created_at > since)
+    /// Whether a user message was written after this time.
+    pub fn message_since(&self, conversation_id: Uuid, since: jiff::Timestamp) -> bool {
+        let messages = || self.messages.values().filter(|row| row.conversation_id == conversation_id && row.role == "user");
+        let numbered = messages().filter(|row| row.seq.is_some()).max_by_key(|row| row.seq);
+        messages().any(|row| row.seq.is_none() && row.created_at > since) || numbered.is_some_and(|row| row.created_at > since)
     }
 
-    /// The turn of a message, where it was written once.
+    /// The turn of a user message.
     pub fn turn_of(&self, message: &str) -> Option<Uuid> {
         self.messages.values().find(|row| row.role == "user" && row.content == message).and_then(|row| row.turn_id)
     }
 
-    /// The message a turn is about.
+    /// The user message of a turn.
     pub fn message_of(&self, turn_id: Uuid) -> Option<String> {
-        let said = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.role == "user");
-        said.map(|row| row.content.clone())
+        let message = self.messages.values().find(|row| row.turn_id == Some(turn_id) && row.role == "user");
+        message.map(|row| row.content.clone())
     }
 }

@@ -1,3 +1,5 @@
+//! Turns, calls and streams across replicas.
+
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use werkruf_contract::{EventType, ToolOutput, TurnStatus, Uuid};
 use werkruf_runtime::{InvokeOutcome, Refusal};
 use werkruf_store::{CallFilter, Page, Records};
 
-use crate::house::{House, Replica, TENANT, hear};
+use crate::cluster::{Cluster, Replica, TENANT, wait_for};
 use crate::scripted::HOLD;
 
 fn text(data: &str) -> String {
@@ -21,86 +23,86 @@ async fn chat(replica: &Replica, message: &str, conversation_id: Option<Uuid>) -
     replica.run(async move { runtime.chat(inbound).await.unwrap() }).await
 }
 
-/// Knocks or none: everything is only later without them.
-async fn waits_and_follows(poll_only: bool) {
-    let house = House::new(poll_only);
-    let (a, b) = (house.replica(), house.replica());
+/// Works with and without notifications, only later without them.
+async fn subscribes_and_queues_elsewhere(poll_only: bool) {
+    let cluster = Cluster::new(poll_only);
+    let (a, b) = (cluster.replica(), cluster.replica());
     let mut first = chat(&a, HOLD, None).await;
-    let mut elsewhere = b.listen(first.conversation_id, first.turn_id);
-    let (shown, heard) = hear(&mut elsewhere, EventType::AssistantSnapshot).await;
-    assert_eq!((shown.seq, heard), (None, vec![1]));
+    let mut elsewhere = b.subscribe(first.conversation_id, first.turn_id);
+    let (shown, numbers) = wait_for(&mut elsewhere, EventType::AssistantSnapshot).await;
+    assert_eq!((shown.seq, numbers), (None, vec![1]));
     assert!(shown.data.contains("You said "), "{}", shown.data);
     let mut second = chat(&b, "hello", Some(first.conversation_id)).await;
     assert_eq!(b.turn(second.turn_id).await.status, TurnStatus::Accepted);
-    house.gate.raise();
-    // 2 is the second message's, and not this turn's.
-    let (end, numbers) = hear(&mut elsewhere, EventType::Final).await;
+    cluster.gate.raise();
+    // Event 2 belongs to the turn of the second message.
+    let (end, numbers) = wait_for(&mut elsewhere, EventType::Final).await;
     assert_eq!((text(&end.data).as_str(), numbers.as_slice()), ("You said hold", [3].as_slice()));
-    assert_eq!(text(&hear(&mut first.events, EventType::Final).await.0.data), "You said hold");
-    let (end, numbers) = hear(&mut second.events, EventType::Final).await;
+    assert_eq!(text(&wait_for(&mut first.events, EventType::Final).await.0.data), "You said hold");
+    let (end, numbers) = wait_for(&mut second.events, EventType::Final).await;
     assert_eq!((text(&end.data).as_str(), numbers.as_slice()), ("You said hello", [2, 4].as_slice()));
 }
 
 #[tokio::test]
-async fn a_stream_is_followed_and_a_message_waits_on_another_replica() {
-    waits_and_follows(false).await;
+async fn a_stream_is_subscribed_and_a_message_queued_on_another_replica() {
+    subscribes_and_queues_elsewhere(false).await;
 }
 
 #[tokio::test]
-async fn nothing_depends_on_knocks() {
-    waits_and_follows(true).await;
+async fn nothing_depends_on_notifications() {
+    subscribes_and_queues_elsewhere(true).await;
 }
 
 #[tokio::test]
 async fn a_turn_is_canceled_from_another_replica() {
-    let house = House::new(false);
-    let (a, b) = (house.replica(), house.replica());
+    let cluster = Cluster::new(false);
+    let (a, b) = (cluster.replica(), cluster.replica());
     let mut turn = chat(&a, HOLD, None).await;
-    let mut waiting = chat(&b, "hello", Some(turn.conversation_id)).await;
-    for id in [waiting.turn_id, turn.turn_id] {
-        // One waits at b and is canceled at a, the other runs at a and is canceled at b.
+    let mut queued = chat(&b, "hello", Some(turn.conversation_id)).await;
+    for id in [queued.turn_id, turn.turn_id] {
+        // One turn is queued at b and canceled at a, the other one runs at a and is canceled at b.
         let canceler = if id == turn.turn_id { &b } else { &a };
         let runtime = canceler.runtime.clone();
         assert!(canceler.run(async move { runtime.cancel_turn(TENANT, id).await.unwrap() }).await);
     }
-    for events in [&mut waiting.events, &mut turn.events] {
-        let (end, _) = hear(events, EventType::Error).await;
+    for events in [&mut queued.events, &mut turn.events] {
+        let (end, _) = wait_for(events, EventType::Error).await;
         assert!(end.data.contains("\"canceled\""), "{}", end.data);
     }
 }
 
 #[tokio::test]
-async fn another_replica_goes_on_when_one_is_killed() {
-    let house = House::new(false);
-    let (mut a, b) = (house.replica(), house.quick_replica());
+async fn another_replica_resumes_the_turn_of_a_killed_one() {
+    let cluster = Cluster::new(false);
+    let (mut a, b) = (cluster.replica(), cluster.quick_replica());
     let turn = chat(&a, HOLD, None).await;
-    let mut elsewhere = b.listen(turn.conversation_id, turn.turn_id);
-    hear(&mut elsewhere, EventType::Init).await;
+    let mut elsewhere = b.subscribe(turn.conversation_id, turn.turn_id);
+    wait_for(&mut elsewhere, EventType::Init).await;
     a.kill();
-    let (end, _) = hear(&mut elsewhere, EventType::Final).await;
+    let (end, _) = wait_for(&mut elsewhere, EventType::Final).await;
     assert_eq!(text(&end.data), "You said hold");
     let turn = b.turn(turn.turn_id).await;
     assert_eq!((turn.status, turn.takeovers), (TurnStatus::Completed, 1));
 }
 
 #[tokio::test]
-async fn a_drained_replica_leaves_its_turn_to_the_others_at_once() {
-    let house = House::new(false);
-    let (a, b) = (house.replica(), house.quick_replica());
+async fn a_drained_replica_releases_its_turn_to_the_others_at_once() {
+    let cluster = Cluster::new(false);
+    let (a, b) = (cluster.replica(), cluster.quick_replica());
     let turn = chat(&a, HOLD, None).await;
-    let mut elsewhere = b.listen(turn.conversation_id, turn.turn_id);
-    hear(&mut elsewhere, EventType::Init).await;
+    let mut elsewhere = b.subscribe(turn.conversation_id, turn.turn_id);
+    wait_for(&mut elsewhere, EventType::Init).await;
     let runtime = a.runtime.clone();
     let draining = a.run(async move { runtime.drain().await });
-    let (heard, ()) = tokio::join!(hear(&mut elsewhere, EventType::Final), draining);
-    assert_eq!(text(&heard.0.data), "You said hold");
+    let (received, ()) = tokio::join!(wait_for(&mut elsewhere, EventType::Final), draining);
+    assert_eq!(text(&received.0.data), "You said hold");
     assert_eq!(b.turn(turn.turn_id).await.takeovers, 0);
 }
 
 #[tokio::test]
 async fn the_same_message_a_hundred_times_to_three_replicas_is_one_turn() {
-    let house = House::new(false);
-    let replicas = [house.replica(), house.replica(), house.replica()];
+    let cluster = Cluster::new(false);
+    let replicas = [cluster.replica(), cluster.replica(), cluster.replica()];
     let sent = (0..100).map(|n| {
         let replica = &replicas[n % 3];
         let (runtime, inbound) = (replica.runtime.clone(), replica.inbound("hello", None, Some("key")));
@@ -121,30 +123,30 @@ async fn the_same_message_a_hundred_times_to_three_replicas_is_one_turn() {
 }
 
 #[tokio::test]
-async fn the_same_call_on_two_replicas_is_carried_out_once() {
-    let house = House::new(false);
-    let (a, b) = (house.replica(), house.replica());
-    let asked = [&a, &b].map(|replica| {
-        let (runtime, invoke) = (replica.runtime.clone(), replica.pay(&house.clock));
+async fn the_same_call_on_two_replicas_is_executed_once() {
+    let cluster = Cluster::new(false);
+    let (a, b) = (cluster.replica(), cluster.replica());
+    let requests = [&a, &b].map(|replica| {
+        let (runtime, invoke) = (replica.runtime.clone(), replica.pay(&cluster.clock));
         Box::pin(replica.run(async move { runtime.invoke(invoke).await.unwrap() }))
     });
     let open = async {
         let store = a.store.clone();
-        // Both are rows: one runs, the other waits for it.
+        // Both calls are stored: one runs, the other one waits for it.
         loop {
             let store = store.clone();
             let rows = a.run(async move { store.calls(TENANT, CallFilter::default(), Page::default()).await.unwrap() }).await;
-            if rows.len() == 2 && house.calls.load(Ordering::SeqCst) > 0 {
+            if rows.len() == 2 && cluster.calls.load(Ordering::SeqCst) > 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        house.gate.raise();
+        cluster.gate.raise();
     };
-    let (answers, ()) = tokio::join!(join_all(asked), open);
+    let (answers, ()) = tokio::join!(join_all(requests), open);
     for answer in &answers {
         assert!(matches!(&answer.outcome, InvokeOutcome::Done(output) if matches!(**output, ToolOutput::Ok(_))), "{answer:?}");
     }
     assert_ne!(answers[0].job_id, answers[1].job_id);
-    assert_eq!(house.calls.load(Ordering::SeqCst), 1);
+    assert_eq!(cluster.calls.load(Ordering::SeqCst), 1);
 }

@@ -1,4 +1,4 @@
-//! The part of the audit that is about people's words: asked once, decided once, and nothing without them.
+//! The audit of approvals: requested once, decided once, and no call runs without one.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::audit::Audit;
 use crate::trace::short;
 
 impl Audit<'_> {
-    pub fn words(&mut self) {
-        self.found.extend(self.tables.faults.iter().cloned());
+    pub fn approvals(&mut self) {
+        self.violations.extend(self.tables.violations.iter().cloned());
         let rows: Vec<ApprovalRow> = self.tables.approvals.values().map(|row| (**row).clone()).collect();
         let announced = self.announced();
         for row in &rows {
             self.decided(row);
-            self.obeyed(row);
+            self.decision_applied(row);
             let times = announced.get(&row.id.to_string()).copied().unwrap_or(0);
             if times > 1 {
-                self.wrong(format!("{} was asked for {times} times", short(row.id)));
+                self.violation(format!("{} was announced {times} times", short(row.id)));
             }
         }
-        let standing = self.tables.messages.values().filter(|row| row.status.as_deref() == Some("pending"));
-        let standing: Vec<String> = standing.map(|row| format!("a placeholder for {:?} was left", row.tool_call_id)).collect();
-        self.found.extend(standing);
+        let placeholders = self.tables.messages.values().filter(|row| row.status.as_deref() == Some("pending"));
+        let placeholders: Vec<String> = placeholders.map(|row| format!("a placeholder for {:?} was left", row.tool_call_id)).collect();
+        self.violations.extend(placeholders);
     }
 
     fn announced(&self) -> BTreeMap<String, usize> {
@@ -35,39 +35,40 @@ impl Audit<'_> {
         announced
     }
 
-    /// Once, in time, and by somebody who said so.
+    /// Every approval is decided once, in time, and as a client sent it.
     fn decided(&mut self, row: &ApprovalRow) {
         let name = short(row.id);
         if row.status == ApprovalStatus::Pending {
-            self.wrong(format!("{name} is still asked for"));
+            self.violation(format!("{name} is still pending"));
         }
-        let by_person = matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied);
+        let by_client = matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied);
         let yes = row.status == ApprovalStatus::Approved;
-        if by_person && !self.ledger.words.contains(&(row.id, yes)) {
-            self.wrong(format!("{name} is {}, and nobody said so", row.status));
+        if by_client && !self.observed.decisions_sent.contains(&(row.id, yes)) {
+            self.violation(format!("{name} is {}, and no client decided so", row.status));
         }
-        if by_person && row.decided_at.is_none_or(|at| at >= row.expires_at) {
-            self.wrong(format!("{name} was decided at {:?}, after {}", row.decided_at, row.expires_at));
+        if by_client && row.decided_at.is_none_or(|at| at >= row.expires_at) {
+            self.violation(format!("{name} was decided at {:?}, after {}", row.decided_at, row.expires_at));
         }
         if row.status == ApprovalStatus::Expired && row.decided_at.is_none_or(|at| at < row.expires_at) {
-            self.wrong(format!("{name} expired at {:?}, before {}", row.decided_at, row.expires_at));
+            self.violation(format!("{name} expired at {:?}, before {}", row.decided_at, row.expires_at));
         }
-        let told: Vec<ApprovalStatus> = self.ledger.decided.iter().filter(|(id, _)| *id == row.id).map(|(_, status)| *status).collect();
-        if told.len() > 1 || told.first().is_some_and(|status| *status != row.status) {
-            self.wrong(format!("clients were told {told:?} of {name}, which is {}", row.status));
+        let acknowledged: Vec<ApprovalStatus> =
+            self.observed.decisions_acknowledged.iter().filter(|(id, _)| *id == row.id).map(|(_, status)| *status).collect();
+        if acknowledged.len() > 1 || acknowledged.first().is_some_and(|status| *status != row.status) {
+            self.violation(format!("clients received {acknowledged:?} for {name}, which is {}", row.status));
         }
     }
 
-    /// What was not approved never left, and its row says why.
-    fn obeyed(&mut self, row: &ApprovalRow) {
+    /// A call without approval was never sent, and its row has the reason.
+    fn decision_applied(&mut self, row: &ApprovalRow) {
         let Some(call) = self.row(row.call_id).cloned() else {
-            self.wrong(format!("{} is about a call that is not there", short(row.id)));
+            self.violation(format!("{} belongs to a missing call", short(row.id)));
             return;
         };
-        let (name, sent) = (short(call.id), self.ledger.sends.iter().any(|send| send.job_id == call.id));
+        let (name, sent) = (short(call.id), self.observed.sends.iter().any(|send| send.job_id == call.id));
         let succeeded = call.status == CallStatus::Succeeded;
         if row.status != ApprovalStatus::Approved && (sent || succeeded) {
-            self.wrong(format!("{name} is {} and sent: {sent}, though its wish is {}", call.status, row.status));
+            self.violation(format!("{name} is {} and sent: {sent}, though its approval is {}", call.status, row.status));
         }
         let code = call.error_code.as_deref().unwrap_or_default();
         let reason = match row.status {
@@ -77,11 +78,11 @@ impl Audit<'_> {
             ApprovalStatus::Canceled | ApprovalStatus::Pending => !matches!(code, "approval_denied" | "approval_expired"),
         };
         if !reason {
-            self.wrong(format!("{name} ended as {code}, and its wish is {}", row.status));
+            self.violation(format!("{name} ended as {code}, and its approval is {}", row.status));
         }
         let turn = self.turn_end(row.turn_id);
         if turn.is_none_or(|end| call.finished_at.is_none_or(|at| at > end)) {
-            self.wrong(format!("{name} ended after its turn"));
+            self.violation(format!("{name} ended after its turn"));
         }
     }
 

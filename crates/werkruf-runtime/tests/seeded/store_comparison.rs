@@ -1,5 +1,5 @@
-//! The tables of the seeded runs are a model of the store; here the same random story is told to both, and they must say the
-//! same at every step. A model that drifts would test an engine on a database that does not exist.
+//! The tables of the seeded runs are a model of the store. This test sends the same random operations to the model and to the
+//! SQLite store and compares every result. A model that differs would test the engine on a database that does not exist.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use werkruf_store::{
     Page, ReadLimit, Records, Replacement, SqliteStore, StoreError, Streams, TurnChange, TurnKind, TurnWrite, Turns,
 };
 
-use crate::drift_rows::{end, event, heard, patch, retry};
 use crate::mutant::Mutant;
 use crate::process::Process;
 use crate::store::Store;
+use crate::store_comparison_rows::{end, event, patch, provider_update, retry};
 use crate::world::World;
 
-const STORIES: u64 = 16;
+const SEEDS: u64 = 16;
 const STEPS: u64 = 150;
 
-/// A turn, and the newest fence anybody got for it.
+/// A turn and its newest fence.
 #[derive(Clone)]
-struct Known {
+struct KnownTurn {
     turn_id: Uuid,
     conversation_id: Option<Uuid>,
     fence: Option<Fence>,
     calls: Vec<Uuid>,
 }
 
-pub struct Story {
+pub struct Comparison {
     pub world: Arc<World>,
     model: Store,
     real: Option<Arc<SqliteStore>>,
     folder: tempfile::TempDir,
     conversations: Vec<Uuid>,
-    turns: Vec<Known>,
+    turns: Vec<KnownTurn>,
     approvals: Vec<Uuid>,
     pub step: u64,
 }
 
-/// Errors are the same when the engine would do the same about them; the words differ.
-fn said<T: Debug>(result: &Result<T, StoreError>) -> String {
+/// Errors are equal if the engine treats them equally; their texts differ.
+fn comparable<T: Debug>(result: &Result<T, StoreError>) -> String {
     match result {
         Ok(done) => format!("{done:?}"),
         Err(StoreError::Moved { what, .. }) => format!("moved {what}"),
@@ -50,35 +50,35 @@ fn said<T: Debug>(result: &Result<T, StoreError>) -> String {
     }
 }
 
-/// Arguments are used twice, so they must be values that were drawn before.
+/// Calls a method on both stores. The arguments are evaluated twice, so they must not draw random values.
 macro_rules! both {
-    ($story:ident, $method:ident ( $($argument:expr),* )) => {{
-        let model = $story.model.$method($($argument.clone()),*).await;
-        let real = $story.real().$method($($argument.clone()),*).await;
-        assert_eq!(said(&model), said(&real), "step {} of the story: {}", $story.step, stringify!($method));
+    ($pair:ident, $method:ident ( $($argument:expr),* )) => {{
+        let model = $pair.model.$method($($argument.clone()),*).await;
+        let real = $pair.real().$method($($argument.clone()),*).await;
+        assert_eq!(comparable(&model), comparable(&real), "step {}: {}", $pair.step, stringify!($method));
         real
     }};
 }
 
-impl Story {
+impl Comparison {
     fn new(seed: u64) -> Self {
         let world = World::new(seed, Mutant::None);
-        world.weather.clear_up();
+        world.faults.stop();
         world.tables.lock().unwrap().shared = false;
         let model = Store { world: Arc::clone(&world), process: Process::new(1) };
-        // What is compared is what it says, not whether it lasts: memory will do where there is some.
+        // Durability is not compared, so the file is in memory if possible.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let mut story =
+        let mut comparison =
             Self { world, model, real: None, folder, conversations: Vec::new(), turns: Vec::new(), approvals: Vec::new(), step: 0 };
-        story.open();
-        story
+        comparison.open();
+        comparison
     }
 
     fn real(&self) -> &SqliteStore {
         self.real.as_ref().unwrap()
     }
 
-    /// Another process opens the file.
+    /// Opens the file as another process.
     fn open(&mut self) {
         self.real = None;
         self.real = Some(SqliteStore::open(self.folder.path().join("w.db"), &self.world.clock).unwrap());
@@ -86,11 +86,11 @@ impl Story {
     }
 
     pub fn tenant(&self) -> Uuid {
-        self.world.person.tenant_id
+        self.world.principal.tenant_id
     }
 
     pub fn below(&self, n: u64) -> u64 {
-        self.world.dice.below(n)
+        self.world.rng.below(n)
     }
 
     fn owner(&self) -> String {
@@ -101,7 +101,7 @@ impl Story {
         self.world.clock.new_id()
     }
 
-    async fn go_on(&mut self) {
+    async fn run_step(&mut self) {
         self.step += 1;
         match self.below(36) {
             0..=5 => self.open_turn().await,
@@ -121,29 +121,29 @@ impl Story {
             }
             28 => {
                 let (tenant_id, now) = (self.tenant(), self.world.clock.now());
-                if let Some(id) = self.world.dice.pick(&self.conversations).copied() {
+                if let Some(id) = self.world.rng.pick(&self.conversations).copied() {
                     let patch = patch(self.below(3));
                     let _ = both!(self, patch_state(tenant_id, id, patch, now));
                 }
             }
             29 => {
                 self.open();
-                self.look_at_all().await;
+                self.compare_all_turns().await;
             }
             30..=31 => self.cancel_waiting().await,
             32..=33 => self.decide().await,
-            _ => self.keep().await,
+            _ => self.save_partials().await,
         }
-        self.look().await;
+        self.compare_reads().await;
     }
 
-    fn turn(&self) -> Option<Known> {
-        // Mostly the newest, so that stories get somewhere.
+    fn turn(&self) -> Option<KnownTurn> {
+        // One of the newest, so that turns make progress.
         let newest = self.turns.len().saturating_sub(3);
-        self.world.dice.pick(&self.turns[newest..]).cloned()
+        self.world.rng.pick(&self.turns[newest..]).cloned()
     }
 
-    fn remember(&mut self, turn_id: Uuid, change: impl FnOnce(&mut Known)) {
+    fn update(&mut self, turn_id: Uuid, change: impl FnOnce(&mut KnownTurn)) {
         if let Some(known) = self.turns.iter_mut().find(|known| known.turn_id == turn_id) {
             change(known);
         }
@@ -151,7 +151,7 @@ impl Story {
 
     async fn open_turn(&mut self) {
         let turn_id = self.id();
-        let existing = self.world.dice.pick(&self.conversations).copied();
+        let existing = self.world.rng.pick(&self.conversations).copied();
         let conversation = match (self.below(5), existing) {
             (0, _) => ConversationRef::None,
             (1..=3, Some(id)) => ConversationRef::Existing { id, any_user: self.below(2) == 0 },
@@ -184,7 +184,7 @@ impl Story {
             start: direct || self.below(4) > 0,
             owner: self.owner(),
             calls: calls.clone(),
-            approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.wish(call.id)).into_iter().collect(),
+            approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.approval_request(call.id)).into_iter().collect(),
             client: None,
             request_digest: None,
             results: Vec::new(),
@@ -195,8 +195,8 @@ impl Story {
         };
         if let Ok(Opened::Stored { fence, .. }) = both!(self, open_turn(open)) {
             let calls = calls.iter().map(|call| call.id).collect();
-            self.approvals.extend(open.approvals.iter().map(|wish| wish.id));
-            self.turns.push(Known { turn_id, conversation_id, fence, calls });
+            self.approvals.extend(open.approvals.iter().map(|approval| approval.id));
+            self.turns.push(KnownTurn { turn_id, conversation_id, fence, calls });
             if let ConversationRef::New { id, .. } = open.conversation {
                 self.conversations.push(id);
             }
@@ -208,9 +208,9 @@ impl Story {
         let (tenant_id, owner, now) = (self.tenant(), self.owner(), self.world.clock.now());
         let model = self.model.start_turn(tenant_id, turn.turn_id, &owner, now).await;
         let real = self.real().start_turn(tenant_id, turn.turn_id, &owner, now).await;
-        assert_eq!(said(&model), said(&real), "step {}: start", self.step);
+        assert_eq!(comparable(&model), comparable(&real), "step {}: start", self.step);
         if let Ok(fence) = real {
-            self.remember(turn.turn_id, |known| known.fence = Some(fence));
+            self.update(turn.turn_id, |known| known.fence = Some(fence));
         }
     }
 
@@ -218,22 +218,22 @@ impl Story {
         let Some(turn) = self.turn() else { return };
         let (tenant_id, owner, now) = (self.tenant(), self.owner(), self.world.clock.now());
         if let Ok(fence) = both!(self, take_over(tenant_id, turn.turn_id, owner, now)) {
-            self.remember(turn.turn_id, |known| known.fence = Some(fence));
+            self.update(turn.turn_id, |known| known.fence = Some(fence));
         }
     }
 
     async fn write(&mut self) {
-        let held: Vec<Known> = self.turns.iter().filter(|turn| turn.fence.is_some()).cloned().collect();
-        let Some(turn) = self.world.dice.pick(&held[held.len().saturating_sub(2)..]).cloned() else { return };
+        let held: Vec<KnownTurn> = self.turns.iter().filter(|turn| turn.fence.is_some()).cloned().collect();
+        let Some(turn) = self.world.rng.pick(&held[held.len().saturating_sub(2)..]).cloned() else { return };
         let Some(mut fence) = turn.fence.clone() else { return };
         if self.below(10) == 0 {
             fence.epoch -= 1;
         }
         let now = self.world.clock.now();
         let mut write = TurnWrite::new(self.world.clock.new_id(), fence, turn.conversation_id, turn.turn_id, "1".to_owned(), now);
-        let call = self.world.dice.pick(&turn.calls).copied();
+        let call = self.world.rng.pick(&turn.calls).copied();
         let attempt = u32::try_from(self.below(3)).unwrap();
-        self.ask(&mut write, call);
+        self.change_approvals(&mut write, call);
         if self.below(8) == 0 {
             write.given_up = Some(u32::try_from(self.below(4)).unwrap());
         }
@@ -241,15 +241,15 @@ impl Story {
             (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),
             (2, Some(id)) => write.starts.push(CallStart { id, started_at: now }),
             (3, Some(id)) => write.retries.push(retry(id, attempt, now)),
-            (4, Some(id)) => write.provider_updates.push(heard(id, self.below(4))),
+            (4, Some(id)) => write.provider_updates.push(provider_update(id, self.below(4))),
             (5 | 6, Some(id)) => write.ends.push(end(id, self.below(4), now)),
             _ => {}
         }
         if self.below(3) == 0 && (turn.conversation_id.is_some() || self.below(5) == 0) {
             let result = (self.below(2) == 0).then(|| format!("c{}", self.below(6)));
-            let waits = result.is_some() && self.below(2) == 0;
+            let is_placeholder = result.is_some() && self.below(2) == 0;
             let mut message = self.message(if result.is_some() { "tool" } else { "assistant" }, result);
-            if waits {
+            if is_placeholder {
                 message.status = Some("pending");
             }
             write.messages.push(message);
@@ -261,9 +261,9 @@ impl Story {
         let kinds = [EventType::ToolFinished, EventType::AssistantReset, EventType::ApprovalRequired];
         write.events.extend((0..self.below(3)).map(|_| event(kinds[usize::try_from(self.below(3)).unwrap()])));
         if self.below(4) == 0 {
-            let ways =
+            let statuses =
                 [TurnStatus::Acting, TurnStatus::AwaitingApproval, TurnStatus::AwaitingApproval, TurnStatus::Completed, TurnStatus::Failed];
-            let status = ways[usize::try_from(self.below(5)).unwrap()];
+            let status = statuses[usize::try_from(self.below(5)).unwrap()];
             let error = (status == TurnStatus::Failed).then(|| ("{}".to_owned(), "code".to_owned()));
             write.turn = Some(TurnChange {
                 status,
@@ -274,24 +274,24 @@ impl Story {
             });
         }
         if both!(self, write(write)).is_ok() {
-            self.remember(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));
-            self.approvals.extend(write.approvals.iter().map(|wish| wish.id));
+            self.update(turn.turn_id, |known| known.calls.extend(write.calls.iter().map(|call| call.id)));
+            self.approvals.extend(write.approvals.iter().map(|approval| approval.id));
         }
     }
 
-    async fn look_at_all(&self) {
+    async fn compare_all_turns(&self) {
         let tenant_id = self.tenant();
         for known in &self.turns {
             let _ = both!(self, turn(tenant_id, known.turn_id));
         }
     }
 
-    /// Everything the engine reads.
-    async fn look(&self) {
+    /// Compares everything that the engine reads.
+    async fn compare_reads(&self) {
         let (tenant_id, owner, key) = (self.tenant(), self.owner(), format!("key-{}", self.below(3)));
         let _ = both!(self, unfinished_turns(owner));
         if self.step.is_multiple_of(STEPS) {
-            self.look_at_all().await;
+            self.compare_all_turns().await;
         }
         let Some(turn) = self.turn() else { return };
         let _ = both!(self, turn(tenant_id, turn.turn_id));
@@ -314,7 +314,7 @@ impl Story {
         let order = if self.below(2) == 0 { Order::OldestFirst } else { Order::NewestFirst };
         let page = Page { after: self.approvals.first().copied().filter(|_| self.below(3) == 0), limit: 5, order };
         let _ = both!(self, approvals(tenant_id, filter, page));
-        if let Some(id) = self.world.dice.pick(&self.approvals) {
+        if let Some(id) = self.world.rng.pick(&self.approvals) {
             let _ = both!(self, approval(tenant_id, id));
         }
         if let Some(id) = turn.calls.first() {
@@ -322,10 +322,10 @@ impl Story {
         }
     }
 
-    /// People are asked, no longer asked, and answered.
-    fn ask(&self, write: &mut TurnWrite, call: Option<Uuid>) {
+    /// Requests and withdraws approvals, and replaces placeholders.
+    fn change_approvals(&self, write: &mut TurnWrite, call: Option<Uuid>) {
         match (self.below(6), call) {
-            (0 | 1, Some(id)) => write.approvals.push(self.wish(id)),
+            (0 | 1, Some(id)) => write.approvals.push(self.approval_request(id)),
             (2, Some(id)) => write.withdrawn.push(id),
             (3, _) => write.replacements.push(Replacement {
                 tool_call_id: format!("c{}", self.below(6)),
@@ -341,41 +341,41 @@ impl Story {
         if self.below(4) == 0 {
             let _ = both!(self, expire_approvals(now));
         }
-        let Some(id) = self.world.dice.pick(&self.approvals).copied() else { return };
-        let ways = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
-        let (status, by) = (ways[usize::try_from(self.below(3)).unwrap()], "2".to_owned());
+        let Some(id) = self.world.rng.pick(&self.approvals).copied() else { return };
+        let statuses = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
+        let (status, by) = (statuses[usize::try_from(self.below(3)).unwrap()], "2".to_owned());
         let _ = both!(self, decide(tenant_id, id, status, by, now));
     }
 
     async fn cancel_waiting(&self) {
         let (tenant_id, now) = (self.tenant(), self.world.clock.now());
         let Some(turn) = self.turn() else { return };
-        let (error, told) = (("{}".to_owned(), "canceled".to_owned()), event(EventType::Error));
-        let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, error, told, now));
+        let (error, event) = (("{}".to_owned(), "canceled".to_owned()), event(EventType::Error));
+        let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, error, event, now));
     }
 
-    async fn keep(&self) {
+    async fn save_partials(&self) {
         let now = self.world.clock.now();
         let held = self.turns.iter().rev().take(3).filter_map(|turn| Some((turn.turn_id, turn.fence.clone()?)));
         let step = u32::try_from(self.below(3)).unwrap();
         let partials: Vec<NewPartial> =
             held.map(|(turn_id, fence)| NewPartial { fence, turn_id, step, content: format!("text {}", self.step) }).collect();
-        let model = self.model.keep(&partials, now);
+        let model = self.model.save_partials_now(&partials, now);
         let real = self.real().save_partials(partials, now).await;
-        assert_eq!(said(&model), said(&real), "step {}: keep", self.step);
+        assert_eq!(comparable(&model), comparable(&real), "step {}: save_partials", self.step);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_model_and_the_database_tell_the_same_story() {
-    let mut taken = 0;
-    for seed in 0..STORIES {
-        let mut story = Story::new(seed);
+async fn the_model_and_the_sqlite_store_agree() {
+    let mut writes = 0;
+    for seed in 0..SEEDS {
+        let mut comparison = Comparison::new(seed);
         for _ in 0..STEPS {
             tokio::time::advance(std::time::Duration::from_millis(3)).await;
-            story.go_on().await;
+            comparison.run_step().await;
         }
-        taken += story.world.tables.lock().unwrap().taken.len();
+        writes += comparison.world.tables.lock().unwrap().writes.len();
     }
-    assert!(taken > 100, "the stories came to nothing: {taken} writes were taken");
+    assert!(writes > 100, "only {writes} writes were accepted");
 }

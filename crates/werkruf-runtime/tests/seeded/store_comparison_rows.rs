@@ -1,20 +1,20 @@
-//! The rows of the drift story, drawn at random.
+//! Random rows for the store comparison.
 
 use jiff::SignedDuration;
 use serde_json::json;
 use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, Uuid};
 use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate};
 
-use crate::drift::Story;
+use crate::store_comparison::Comparison;
 
-impl Story {
+impl Comparison {
     pub fn message(&self, role: &'static str, tool_call_id: Option<String>) -> NewMessage {
         NewMessage {
             id: self.id(),
             role,
             content: format!("text {}", self.step),
             tool_calls: None,
-            tool_name: tool_call_id.is_some().then(|| "look".to_owned()),
+            tool_name: tool_call_id.is_some().then(|| "lookup".to_owned()),
             status: tool_call_id.is_some().then_some("success"),
             tool_call_id,
             metadata: None,
@@ -34,7 +34,7 @@ impl Story {
             output_index: u32::try_from(self.below(6)).unwrap(),
             response_id: None,
             kind: CallKind::Function,
-            tool_name: "look".to_owned(),
+            tool_name: "lookup".to_owned(),
             call_id: Some(format!("c{}", self.below(6))),
             item_id: None,
             status: if running { CallStatus::Running } else { CallStatus::Queued },
@@ -86,16 +86,16 @@ impl Story {
         }
     }
 
-    pub fn wish(&self, call_id: Uuid) -> NewApproval {
+    pub fn approval_request(&self, call_id: Uuid) -> NewApproval {
         NewApproval {
             id: self.id(),
             call_id,
-            tool_name: "look".to_owned(),
+            tool_name: "lookup".to_owned(),
             arguments: "{}".to_owned(),
             arguments_digest: "d".to_owned(),
             approver_roles: vec![format!("role-{}", self.below(2))],
             asked_by: "1".to_owned(),
-            expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.dice.cast(1, 60)),
+            expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.rng.between_signed(1, 60)),
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn event(kind: EventType) -> NewEvent {
     NewEvent { kind, data: r#"{"n":1}"#.to_owned() }
 }
 
-/// Sets one field, or takes it away.
+/// Sets or removes one field.
 pub fn patch(n: u64) -> State {
     State::from_iter([(format!("f{}", n % 2), if n == 2 { json!(null) } else { json!(n) })])
 }
@@ -130,15 +130,15 @@ pub fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
     }
 }
 
-pub fn heard(id: Uuid, how: u64) -> ProviderCallUpdate {
-    let told = |what: &str| (how > 0).then(|| format!("{what}-{how}"));
+pub fn provider_update(id: Uuid, how: u64) -> ProviderCallUpdate {
+    let field = |what: &str| (how > 0).then(|| format!("{what}-{how}"));
     ProviderCallUpdate {
         id,
         tool_name: format!("tool-{how}"),
-        response_id: told("resp"),
-        item_id: told("item"),
-        call_id: told("call"),
-        request: told("request"),
-        raw_arguments: told("raw"),
+        response_id: field("resp"),
+        item_id: field("item"),
+        call_id: field("call"),
+        request: field("request"),
+        raw_arguments: field("raw"),
     }
 }

@@ -1,13 +1,13 @@
-//! The one source of chance of a run: everything random is drawn here, in an order the seed alone decides.
+//! The one random number generator of a run. The seed alone decides every draw.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// SplitMix64. Clones share it.
+/// SplitMix64. Clones share their state.
 #[derive(Clone)]
-pub struct Dice(Arc<Mutex<u64>>);
+pub struct Rng(Arc<Mutex<u64>>);
 
-impl Dice {
+impl Rng {
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(seed)))
     }
@@ -20,7 +20,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to and without `n`.
+    /// From 0 to `n`, exclusive.
     pub fn below(&self, n: u64) -> u64 {
         self.draw() % n.max(1)
     }
@@ -30,12 +30,12 @@ impl Dice {
         low + self.below(high - low + 1)
     }
 
-    /// The same, signed.
-    pub fn cast(&self, low: u64, high: u64) -> i64 {
+    /// As `between`, signed.
+    pub fn between_signed(&self, low: u64, high: u64) -> i64 {
         i64::try_from(self.between(low, high)).unwrap()
     }
 
-    /// So many times in a thousand.
+    /// True with this probability in permille.
     pub fn permille(&self, times: u64) -> bool {
         times > 0 && self.below(1000) < times
     }

@@ -1,4 +1,4 @@
-//! What is asked of people, in the tables: one row per call, decided once; and what must hold in them after every write.
+//! Approvals in the tables: one row per call, decided once; and the invariants after every write.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Tables {
     pub fn add_approval(
         &mut self,
         tenant_id: Uuid,
-        place: (Option<Uuid>, Uuid),
+        ids: (Option<Uuid>, Uuid),
         new: &NewApproval,
         now: Timestamp,
         mutant: Mutant,
@@ -25,15 +25,15 @@ impl Tables {
         let row = ApprovalRow {
             id: new.id,
             tenant_id,
-            conversation_id: place.0,
-            turn_id: place.1,
+            conversation_id: ids.0,
+            turn_id: ids.1,
             call_id: new.call_id,
             tool_name: new.tool_name.clone(),
             arguments: new.arguments.clone(),
             arguments_digest: new.arguments_digest.clone(),
             approver_roles: new.approver_roles.clone(),
             asked_by: new.asked_by.clone(),
-            status: if mutant == Mutant::WordPresumed { ApprovalStatus::Approved } else { ApprovalStatus::Pending },
+            status: if mutant == Mutant::ApprovalPresumed { ApprovalStatus::Approved } else { ApprovalStatus::Pending },
             decided_by: None,
             created_at: now,
             decided_at: None,
@@ -44,8 +44,8 @@ impl Tables {
     }
 
     pub fn withdraw(&mut self, call_id: Uuid, now: Timestamp) {
-        let asked = self.approvals.values_mut().find(|row| row.call_id == call_id && row.status == ApprovalStatus::Pending);
-        if let Some(row) = asked.map(Arc::make_mut) {
+        let pending = self.approvals.values_mut().find(|row| row.call_id == call_id && row.status == ApprovalStatus::Pending);
+        if let Some(row) = pending.map(Arc::make_mut) {
             (row.status, row.decided_at) = (ApprovalStatus::Canceled, Some(now));
         }
     }
@@ -75,13 +75,13 @@ impl Tables {
     }
 
     pub fn list_approvals(&self, filter: &ApprovalFilter, page: Page) -> Vec<ApprovalRow> {
-        let wanted = |row: &&Arc<ApprovalRow>| {
+        let matches = |row: &&Arc<ApprovalRow>| {
             filter.status.is_none_or(|status| row.status == status)
                 && filter.turn_id.is_none_or(|turn| row.turn_id == turn)
                 && filter.roles.as_ref().is_none_or(|roles| row.approver_roles.iter().any(|role| roles.contains(role)))
                 && page.after.is_none_or(|after| if page.order == Order::OldestFirst { row.id > after } else { row.id < after })
         };
-        let mut found: Vec<ApprovalRow> = self.approvals.values().filter(wanted).map(|row| (**row).clone()).collect();
+        let mut found: Vec<ApprovalRow> = self.approvals.values().filter(matches).map(|row| (**row).clone()).collect();
         if page.order == Order::NewestFirst {
             found.reverse();
         }
@@ -89,63 +89,65 @@ impl Tables {
         found
     }
 
-    /// A word has come for a call of this turn that has not begun.
-    pub fn has_word(&self, turn_id: Uuid) -> bool {
+    /// Whether a call of this turn has been decided and not started yet.
+    pub fn has_decision(&self, turn_id: Uuid) -> bool {
         let queued = |row: &ApprovalRow| self.calls.get(&row.call_id).is_some_and(|call| call.status == CallStatus::Queued);
         self.approvals.values().any(|row| row.turn_id == turn_id && row.status != ApprovalStatus::Pending && queued(row))
     }
 
-    /// A queued call about which somebody was asked, whatever was said.
-    pub fn is_asked(&self, call_id: Uuid) -> bool {
+    /// Whether the call has an approval row, in any status.
+    pub fn needs_approval(&self, call_id: Uuid) -> bool {
         self.approvals.values().any(|row| row.call_id == call_id)
     }
 
     pub fn replace(&mut self, turn_id: Uuid, result: &Replacement) -> Result<(), StoreError> {
-        let stands = |row: &&mut Arc<werkruf_store::MessageRow>| {
+        let is_placeholder = |row: &&mut Arc<werkruf_store::MessageRow>| {
             row.turn_id == Some(turn_id)
                 && row.tool_call_id.as_ref() == Some(&result.tool_call_id)
                 && row.status.as_deref() == Some("pending")
         };
-        let row = self.messages.values_mut().find(stands).map(Arc::make_mut);
+        let row = self.messages.values_mut().find(is_placeholder).map(Arc::make_mut);
         let row = row.ok_or_else(|| StoreError::Moved { what: "message", id: result.tool_call_id.clone() })?;
         (row.content, row.status, row.tokens) = (result.content.clone(), Some(result.status.to_owned()), None);
         Ok(())
     }
 
-    /// For the auditor: what must hold of those who wait once this write stands.
-    pub fn note_waiting(&mut self, write: &TurnWrite) {
+    /// Checks the invariants of turns that await approval, after this write.
+    pub fn check_waiting(&mut self, write: &TurnWrite) {
         let turn_id = write.turn_id;
         let queued = |call_id: Uuid| self.calls.get(&call_id).is_some_and(|call| call.status == CallStatus::Queued);
         let mine = || self.approvals.values().filter(|row| row.turn_id == turn_id);
-        let standing = |row: &&Arc<werkruf_store::MessageRow>| row.turn_id == Some(turn_id) && row.status.as_deref() == Some("pending");
-        let placeholders = self.messages.values().filter(standing).count();
+        let is_placeholder =
+            |row: &&Arc<werkruf_store::MessageRow>| row.turn_id == Some(turn_id) && row.status.as_deref() == Some("pending");
+        let placeholders = self.messages.values().filter(is_placeholder).count();
         let open = self.calls.values().filter(|call| call.turn_id == turn_id && !call.status.is_terminal()).count();
-        let mut faults = Vec::new();
+        let mut violations = Vec::new();
         if placeholders > open {
-            faults.push(format!("turn {} has {placeholders} placeholders for {open} open calls", short(turn_id)));
+            violations.push(format!("turn {} has {placeholders} placeholders for {open} open calls", short(turn_id)));
         }
         match write.turn.as_ref().map(|change| change.status) {
             Some(TurnStatus::AwaitingApproval) => {
-                let unheard = mine().filter(|row| queued(row.call_id) && !self.is_announced(row));
-                faults.extend(unheard.map(|row| format!("turn {} waits for {}, and nobody was told", short(turn_id), short(row.id))));
+                let unannounced = mine().filter(|row| queued(row.call_id) && !self.is_announced(row));
+                violations
+                    .extend(unannounced.map(|row| format!("turn {} awaits {}, which was not announced", short(turn_id), short(row.id))));
                 if !mine().any(|row| queued(row.call_id)) {
-                    faults.push(format!("turn {} waits for nothing", short(turn_id)));
+                    violations.push(format!("turn {} awaits no approval", short(turn_id)));
                 }
-                *self.parks.entry(turn_id).or_default() += 1;
+                *self.approval_waits.entry(turn_id).or_default() += 1;
             }
             Some(status) if status.is_terminal() => {
                 let left = mine().filter(|row| row.status == ApprovalStatus::Pending);
-                faults.extend(left.map(|row| format!("turn {} has ended, and {} is still asked for", short(turn_id), short(row.id))));
+                violations.extend(left.map(|row| format!("turn {} has ended, and {} is still pending", short(turn_id), short(row.id))));
             }
             Some(_) | None => {}
         }
-        self.faults.extend(faults);
+        self.violations.extend(violations);
     }
 
     fn is_announced(&self, row: &ApprovalRow) -> bool {
         let stream_id = row.conversation_id.unwrap_or(row.turn_id);
-        let said = self.events.range((stream_id, 0)..=(stream_id, i64::MAX)).map(|(_, event)| event);
+        let events = self.events.range((stream_id, 0)..=(stream_id, i64::MAX)).map(|(_, event)| event);
         let id = row.id.to_string();
-        said.filter(|event| event.kind == EventType::ApprovalRequired).any(|event| event.data.contains(&id))
+        events.filter(|event| event.kind == EventType::ApprovalRequired).any(|event| event.data.contains(&id))
     }
 }

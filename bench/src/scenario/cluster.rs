@@ -1,15 +1,15 @@
-//! The same one-call turns on PostgreSQL: beside SQLite, with three servers beside one, and on a registry that is already full.
+//! One-call turns on PostgreSQL: compared with SQLite, three servers compared with one, and on a database with many stored calls.
 //!
-//! CPU is that of the servers alone; the database's own is told apart, since it may stand on another machine.
+//! CPU is that of the servers alone, without the database, which may run on another machine.
 
 use super::stored::{MANY, SOME, filled};
 use super::{Findings, Plan, Scenario, load};
 use crate::audit::Expected;
 use crate::load::{Bars, Child};
-use crate::stage::{Place, Stage, fleet_target, werkruf_target};
+use crate::stage::{Database, Stage, cluster_target, werkruf_target};
 
 const REPLICAS: usize = 3;
-/// What counts as flat between ten thousand calls and a million.
+/// The allowed ratio between ten thousand stored calls and a million.
 const FLAT: f64 = 1.2;
 
 pub(super) async fn run(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
@@ -20,14 +20,14 @@ pub(super) async fn run(plan: &Plan, url: &str, stage: &Stage, client: &reqwest:
         replicas(plan, url, stage, client, findings).await?;
     }
     if plan.million && plan.wants("postgres") {
-        full(plan, url, stage, client, findings).await?;
+        many_calls(plan, url, stage, client, findings).await?;
     }
     Ok(())
 }
 
 async fn beside_sqlite(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     let model = stage.model(0)?;
-    let (file, schema) = (Place::File(stage.file("beside.db")), stage.schema(url, "one"));
+    let (file, schema) = (Database::File(stage.file("beside.db")), stage.schema(url, "one"));
     let (sqlite, postgres) = (stage.werkruf(&model, &file)?, stage.werkruf(&model, &schema)?);
     let scenario = Scenario {
         name: "postgres",
@@ -41,8 +41,8 @@ async fn beside_sqlite(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::
     let targets = [&werkruf_target(&sqlite, None), &werkruf_target(&postgres, None)];
     findings.comparisons.push(scenario.run(plan.rounds, client, targets, [Some(&mut of_sqlite), Some(&mut of_postgres)]).await?);
     drop((sqlite, postgres, model));
-    findings.judge("beside.db", &file, &of_sqlite).await?;
-    findings.judge("postgres", &schema, &of_postgres).await
+    findings.audit("beside.db", &file, &of_sqlite).await?;
+    findings.audit("postgres", &schema, &of_postgres).await
 }
 
 async fn replicas(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
@@ -59,18 +59,18 @@ async fn replicas(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Clien
         calls: 1,
     };
     let (mut of_one, mut of_three) = (Expected::default(), Expected::default());
-    let targets = [&werkruf_target(&one, None), &fleet_target(&three, None)];
+    let targets = [&werkruf_target(&one, None), &cluster_target(&three, None)];
     findings.comparisons.push(scenario.run(plan.rounds, client, targets, [Some(&mut of_one), Some(&mut of_three)]).await?);
     drop((one, three, model));
-    findings.judge("1 replica", &alone, &of_one).await?;
-    findings.judge("3 replicas", &shared, &of_three).await
+    findings.audit("1 replica", &alone, &of_one).await?;
+    findings.audit("3 replicas", &shared, &of_three).await
 }
 
-async fn full(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
+async fn many_calls(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     let model = stage.model(0)?;
-    let (some_place, many_place) = (stage.schema(url, "some"), stage.schema(url, "many"));
-    let (some, mut of_some) = filled(stage, &model, &some_place, SOME).await?;
-    let (many, mut of_many) = filled(stage, &model, &many_place, MANY).await?;
+    let (some_database, many_database) = (stage.schema(url, "some"), stage.schema(url, "many"));
+    let (some, mut of_some) = filled(stage, &model, &some_database, SOME).await?;
+    let (many, mut of_many) = filled(stage, &model, &many_database, MANY).await?;
     let scenario = Scenario {
         name: "postgres",
         title: format!("one-call turn on PostgreSQL, {MANY} calls stored beside {SOME}, {} chats", plan.chats),
@@ -82,6 +82,6 @@ async fn full(plan: &Plan, url: &str, stage: &Stage, client: &reqwest::Client, f
     let targets = [&werkruf_target(&some, None), &werkruf_target(&many, None)];
     findings.comparisons.push(scenario.run(plan.rounds, client, targets, [Some(&mut of_some), Some(&mut of_many)]).await?);
     drop((some, many, model));
-    findings.judge("10k calls", &some_place, &of_some).await?;
-    findings.judge("1M calls", &many_place, &of_many).await
+    findings.audit("10k calls", &some_database, &of_some).await?;
+    findings.audit("1M calls", &many_database, &of_many).await
 }

@@ -1,4 +1,4 @@
-"""A werkruf process as an operator runs it, and the few things a client does with it."""
+"""A werkruf process as an operator runs it, and the requests that a client sends to it."""
 import json
 import os
 import pathlib
@@ -18,7 +18,7 @@ DEMO = "00000000-0000-7000-8000-000000000001"
 
 
 def until(condition, seconds=20, what="a condition"):
-    """Waits for a condition, never for a time."""
+    """Polls a condition until it holds. Checks wait for conditions and never for a fixed time."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -30,7 +30,7 @@ def until(condition, seconds=20, what="a condition"):
 
 
 def environment(model=None, env=None):
-    """What a server is started with: nothing of ours but what is named."""
+    """The environment of a server: this process's variables without OPENAI_* and WERKRUF_*, plus the ones set here."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_"))}
     plain.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
     if model:
@@ -38,7 +38,9 @@ def environment(model=None, env=None):
     return {**plain, **(env or {})}
 
 
-class House:
+class Server:
+    """One server process with a database of its own."""
+
     def __init__(self, model=None, config="", env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
         self.database = databases.make(self.folder.name)
@@ -52,7 +54,7 @@ class House:
 
     @property
     def db(self):
-        """The file, where it is one."""
+        """The database file, on SQLite."""
         return self.database.file
 
     def start(self):
@@ -65,7 +67,7 @@ class House:
                 self.url = line[line.index("http://"):].split()[0].rstrip("/")
                 break
         else:
-            raise AssertionError("serve said nothing: " + pathlib.Path(self.log.name).read_text()[-2000:])
+            raise AssertionError("serve printed no address: " + pathlib.Path(self.log.name).read_text()[-2000:])
         until(lambda: self.call("GET", "/readyz", key=None)[0] == 200, what="/readyz")
 
     def stop(self, how=signal.SIGTERM):
@@ -114,12 +116,12 @@ class House:
             return status, raw.decode(errors="replace"), headers
 
     def chat(self, message, conversation=None, headers=None, **more):
-        """JSON mode."""
+        """Sends a chat message in JSON mode."""
         body = {"message": message, **({"conversation_id": conversation} if conversation else {}), **more.pop("body", {})}
         return self.call("POST", "/api/chat", body, headers={"accept": "application/json", **(headers or {})}, **more)
 
     def stream(self, message, conversation=None, **more):
-        """The SSE events: [(id or None, event, data)]."""
+        """Sends a chat message; returns its SSE events: [(id or None, event, data)]."""
         body = {"message": message, **({"conversation_id": conversation} if conversation else {}), **more.pop("body", {})}
         with self.open("POST", "/api/chat", body, **more) as answer:
             return list(events(answer))
@@ -128,7 +130,7 @@ class House:
         return self.database.rows(sql, values)
 
     def change(self, *statements):
-        """Writes from outside, in one transaction: (sql, values) each. No server runs meanwhile."""
+        """Writes to the database in one transaction: (sql, values) each. Stop the server first."""
         self.database.change(statements)
 
     def cli(self, *arguments, stdin=None, env=None):
@@ -137,7 +139,17 @@ class House:
                               env={**base, "WERKRUF_DATABASE": self.database.url, **(env or {})}, timeout=60)
 
 
+class Replica(Server):
+    """Another server on the database of the first one."""
+
+    def __init__(self, first):
+        self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
+        self.database, self.env, self.arguments = first.database, first.env, list(first.arguments)
+        self.start()
+
+
 def events(answer):
+    """Parses an SSE body."""
     number = name = None
     data = []
     for line in answer:

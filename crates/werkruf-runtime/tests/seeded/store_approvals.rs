@@ -1,4 +1,4 @@
-//! The store of one process, where it is about people's words and about texts under way.
+//! The `Approvals` and `Streams` parts of the store of one process.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use werkruf_store::{
 };
 
 use crate::mutant::Mutant;
-use crate::store::{Store, nobody_asks};
+use crate::store::{Store, not_simulated};
 use crate::trace::short;
 
 impl Approvals for Store {
@@ -19,10 +19,10 @@ impl Approvals for Store {
     }
 
     fn approvals(&self, _: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>> {
-        let deaf = self.world.mutant == Mutant::WordIgnored && filter.turn_id.is_some();
+        let ignored = self.world.mutant == Mutant::DecisionIgnored && filter.turn_id.is_some();
         Box::pin(self.read("approvals", move |tables| {
             let mut found = tables.list_approvals(&filter, page);
-            for row in found.iter_mut().filter(|row| deaf && row.status != ApprovalStatus::Pending) {
+            for row in found.iter_mut().filter(|row| ignored && row.status != ApprovalStatus::Pending) {
                 row.status = ApprovalStatus::Approved;
             }
             found
@@ -43,20 +43,20 @@ impl Approvals for Store {
     }
 
     fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl Store {
-    /// Without the way there and the look at what was shown.
-    pub fn keep(&self, partials: &[NewPartial], now: Timestamp) -> Result<usize, StoreError> {
-        self.world.transaction(|tables| Ok(partials.iter().filter(|partial| tables.keep_partial(partial, now, Mutant::None)).count()))
+    /// Saves partial texts without delay and without comparing them with the sent text.
+    pub fn save_partials_now(&self, partials: &[NewPartial], now: Timestamp) -> Result<usize, StoreError> {
+        self.world.transaction(|tables| Ok(partials.iter().filter(|partial| tables.save_partial(partial, now, Mutant::None)).count()))
     }
 }
 
 impl Streams for Store {
-    fn read_events(&self, _: Uuid, stream_id: Uuid, after: i64, bite: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.read("bite", move |tables| tables.read_events(stream_id, after, bite)))
+    fn read_events(&self, _: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(self.read("read events", move |tables| tables.read_events(stream_id, after, limit)))
     }
 
     fn first_event(&self, _: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
@@ -67,31 +67,32 @@ impl Streams for Store {
         Box::pin(self.read("partial", move |tables| tables.partial(stream_id)))
     }
 
-    /// What is kept is what was shown and is in no row: somebody who comes back sees no text that was taken back.
+    /// Checks that a checkpoint is text that was sent and is in no row: a client that reconnects must not receive text that was reset.
     fn save_partials(&self, partials: Vec<NewPartial>, now: Timestamp) -> StoreFuture<'_, usize> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
-        self.submit(format!("keep {} texts", partials.len()), move |tables, mutant| {
-            let mut kept = 0;
+        self.submit(format!("checkpoint {} texts", partials.len()), move |tables, mutant| {
+            let mut saved = 0;
             for partial in &partials {
-                if !tables.keep_partial(partial, now, mutant) {
+                if !tables.save_partial(partial, now, mutant) {
                     continue;
                 }
-                kept += 1;
-                world.count("texts kept");
+                saved += 1;
+                world.count("texts checkpointed");
                 let message = tables.message_of(partial.turn_id).unwrap_or_default();
-                let ledger = world.ledger.lock().unwrap();
-                let shown = ledger.texts.get(&(process.name.clone(), message)).map(String::as_str).unwrap_or_default();
-                // A tool that answers for itself says its text at once.
-                if !shown.starts_with(&partial.content) && !partial.content.starts_with("said ") {
-                    let fault = format!("{:?} was kept of turn {}, where {shown:?} was shown", partial.content, short(partial.turn_id));
-                    tables.faults.push(fault);
+                let observed = world.observed.lock().unwrap();
+                let shown = observed.texts.get(&(process.name.clone(), message)).map(String::as_str).unwrap_or_default();
+                // The text of a tool that answers directly is sent at once.
+                if !shown.starts_with(&partial.content) && !partial.content.starts_with("echo ") {
+                    let violation =
+                        format!("{:?} was checkpointed for turn {}, where {shown:?} was sent", partial.content, short(partial.turn_id));
+                    tables.violations.push(violation);
                 }
             }
-            Ok(kept)
+            Ok(saved)
         })
     }
 
     fn delete_events(&self, _: Timestamp, _: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
-        nobody_asks()
+        not_simulated()
     }
 }
