@@ -106,14 +106,14 @@ async fn store_decision(
 ) -> Result<ApprovalRow, Refusal> {
     let now = engine.store.clock.now();
     match engine.store.approvals.decide(tenant_id, id, status, by, now).await?.ok_or(Refusal::UnknownApproval)? {
-        DecisionOutcome::Now(row) => {
+        DecisionOutcome::Decided(row) => {
             crash::point("decided");
             tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
             wake(engine, tenant_id, row.turn_id).await?;
             engine.store.cluster.notify();
             Ok(row)
         }
-        DecisionOutcome::Before(row) => {
+        DecisionOutcome::AlreadyDecided(row) => {
             let row = as_of_now(engine, row);
             let message = format!("this approval is {} already; a decision cannot be changed", row.status);
             Err(Refusal::Conflict { code: "already_decided", message })

@@ -261,7 +261,7 @@ impl Journal {
             Change::TokenCount(message_id, tokens) => write.counted.push((message_id, tokens)),
             Change::Summary(summary) => write.summary = Some(summary),
             Change::Turn(change) => write.turn = Some(change),
-            Change::AbandonedStep(step) => write.given_up = Some(step),
+            Change::AbandonedStep(step) => write.abandoned_step = Some(step),
             Change::Event(event) => {
                 write.events.push(NewEvent { kind: event.kind, data: event.row });
                 sent.push(event.sent);

@@ -56,9 +56,9 @@ pub struct ApprovalFilter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionOutcome {
     /// The decision is stored in the row.
-    Now(ApprovalRow),
+    Decided(ApprovalRow),
     /// An earlier decision or the expiry came first.
-    Before(ApprovalRow),
+    AlreadyDecided(ApprovalRow),
 }
 
 /// Lists, reads and decides approvals.

@@ -94,7 +94,7 @@ impl Ranking {
         self.best.truncate(self.limit);
     }
 
-    pub(crate) fn into_found(mut self) -> Listing<ArticleRow> {
+    pub(crate) fn into_listing(mut self) -> Listing<ArticleRow> {
         self.cut();
         Listing { rows: self.best.into_iter().map(|(_, article)| article).collect(), truncated: self.dropped }
     }
@@ -141,7 +141,7 @@ mod tests {
             ranking.add(usize::from(id % 50 == 0), article(id, "x", &[]));
             assert!(ranking.best.len() <= 20);
         }
-        let found = ranking.into_found();
+        let found = ranking.into_listing();
         assert_eq!(found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [50, 100]);
         assert!(found.truncated);
     }

@@ -103,15 +103,15 @@ pub enum LegacyError {
 }
 
 // Reasons for skipping a row.
-pub(crate) const THERE: &str = "already imported";
+pub(crate) const ALREADY_IMPORTED: &str = "already imported";
 pub(crate) const RUNNING: &str = "a turn is running in its conversation; import again later";
-pub(crate) const FOREIGN: &str = "another tenant has a conversation of this id";
+pub(crate) const OTHER_TENANT: &str = "another tenant has a conversation of this id";
 /// The user of a conversation without a user.
-pub(crate) const NOBODY: &str = "import";
+pub(crate) const DEFAULT_USER: &str = "import";
 pub(crate) const ASSISTANT: &str = "default";
 
 /// Conversations per transaction, which bounds how long other writers wait.
-pub(crate) const AT_ONCE: usize = 20;
+pub(crate) const BATCH: usize = 20;
 
 /// Reads the source and plans the import.
 pub(crate) async fn prepare(source: LegacySource, tenant_id: Uuid) -> Result<(plan::Plan, LegacyReport), LegacyError> {

@@ -195,9 +195,9 @@ pub trait People: Send + Sync {
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
     /// Creates a user known only by the id from a channel, with one role. The user id is a new integer, or the given one.
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
+    fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
     /// Stores the roles that a token names for a user. They count until the token expires, another token comes, or the user is imported.
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
+    fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
     /// Writes branches, roles and users in one transaction. A row with the same id is replaced; a replaced user loses the roles from a token.
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
     fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow>;

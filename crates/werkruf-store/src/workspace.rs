@@ -61,7 +61,7 @@ pub struct DateSpan {
 /// Which requests or tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkQuery {
-    pub reach: RowScope,
+    pub row_scope: RowScope,
     pub status: Option<String>,
     pub due: DateSpan,
     pub limit: u32,
@@ -89,7 +89,7 @@ pub struct WorkRow {
 /// Working times that overlap the span of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorktimeQuery {
-    pub reach: RowScope,
+    pub row_scope: RowScope,
     /// From (included) and to (excluded).
     pub from: Timestamp,
     pub to: Timestamp,
@@ -108,7 +108,7 @@ pub struct WorktimeRow {
 /// Articles by words and tags. An article without a branch is visible in every branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArticleQuery {
-    pub reach: RowScope,
+    pub row_scope: RowScope,
     pub search: Option<String>,
     pub tags: Vec<String>,
     pub limit: u32,
@@ -242,7 +242,7 @@ pub trait Workspace: Send + Sync {
     fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>>;
     fn articles(&self, tenant_id: Uuid, query: ArticleQuery) -> StoreFuture<'_, Listing<ArticleRow>>;
     /// A person within the row scope; `None` both for a person outside it and for one that does not exist.
-    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>>;
+    fn person(&self, tenant_id: Uuid, row_scope: RowScope) -> StoreFuture<'_, Option<PersonRow>>;
     /// Creates an open request; `None` when no user has the id in `responsible_id`.
     fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>>;
     /// Writes all rows in one transaction, or none when there are faults. `new_tenant_id` is used when the tenant is new.

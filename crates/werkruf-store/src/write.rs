@@ -246,7 +246,7 @@ pub struct TurnWrite {
     pub turn: Option<TurnChange>,
     /// The step of an answer that broke off after the provider had run a call: the next step has this number plus one. The
     /// abandoned step does not count as a committed step.
-    pub given_up: Option<u32>,
+    pub abandoned_step: Option<u32>,
 }
 
 impl TurnWrite {
@@ -274,7 +274,7 @@ impl TurnWrite {
             summary: None,
             events: Vec::new(),
             turn: None,
-            given_up: None,
+            abandoned_step: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{Runtime, Services};
+use werkruf_runtime::{ModelGate, Runtime, Services};
 use werkruf_store::{
     Approvals, ClientRequests, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
     StoreError, Streams, Turns,
@@ -151,7 +151,7 @@ impl App {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
-            provider,
+            gate: Arc::new(ModelGate::new(provider, config.limits.model_concurrency)),
             clock: clock.clone(),
             limits: config.limits.clone(),
         };

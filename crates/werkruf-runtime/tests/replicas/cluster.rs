@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, Registry, Runtime, Services, Setup, SubscribeOptions,
-    Subscription,
+    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelGate, Registry, Runtime, Services, Setup,
+    SubscribeOptions, Subscription,
 };
 use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, StreamKey, TurnRow};
 
@@ -76,7 +76,7 @@ impl Cluster {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
-            provider: Arc::new(Model { gate: gate.clone() }),
+            gate: Arc::new(ModelGate::new(Arc::new(Model { gate: gate.clone() }), 0)),
             clock: self.clock.clone(),
             limits: Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() },
         };
@@ -135,7 +135,7 @@ impl Replica {
             idempotency: key.map(|key| Idempotency { key: key.to_owned(), fingerprint: message.to_owned() }),
             trace_id: None,
             parts: Vec::new(),
-            brought: None,
+            client: None,
             results: Vec::new(),
             after: None,
         }

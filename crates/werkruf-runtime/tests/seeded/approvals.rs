@@ -55,9 +55,9 @@ impl Tables {
         let open = row.status == ApprovalStatus::Pending || mutant == Mutant::DecidedTwice;
         if open && (row.expires_at > now || mutant == Mutant::DecidedLate) {
             (row.status, row.decided_by, row.decided_at) = (status, Some(by.to_owned()), Some(now));
-            return Some(DecisionOutcome::Now(row.clone()));
+            return Some(DecisionOutcome::Decided(row.clone()));
         }
-        Some(DecisionOutcome::Before(row.clone()))
+        Some(DecisionOutcome::AlreadyDecided(row.clone()))
     }
 
     pub fn overdue(&self, now: Timestamp) -> bool {

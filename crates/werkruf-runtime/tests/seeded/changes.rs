@@ -199,7 +199,7 @@ impl Tables {
         } else if write.events.iter().any(|event| event.kind.settles_text()) {
             self.partials.remove(&write.turn_id);
         }
-        if let Some(step) = write.given_up {
+        if let Some(step) = write.abandoned_step {
             if self.turns.get(&write.turn_id).is_none_or(|turn| turn.step >= step || turn.finished_at.is_some()) {
                 return Err(moved("turn", write.turn_id));
             }

@@ -182,7 +182,7 @@ impl Client {
             idempotency: message.key.clone().map(|key| Idempotency { key, fingerprint: message.text.clone() }),
             trace_id: None,
             parts: Vec::new(),
-            brought: None,
+            client: None,
             results: Vec::new(),
             after: None,
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Cancel;
-use werkruf_runtime::{Assistants, Limits, Runtime, Services, Setup};
+use werkruf_runtime::{Assistants, Limits, ModelGate, Runtime, Services, Setup};
 
 use crate::model::Model;
 use crate::process::Process;
@@ -89,7 +89,7 @@ impl Cluster {
             approvals: Arc::clone(&store) as _,
             streams: Arc::clone(&store) as _,
             cluster: store,
-            provider: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
+            gate: Arc::new(ModelGate::new(Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }), 0)),
             clock: world.clock.clone(),
             limits: limits(world.faults.approval_ttl_s),
         };

@@ -120,7 +120,7 @@ fn describe(write: &TurnWrite) -> String {
     }
     out.extend(write.starts.iter().map(|start| format!(" start {}", short(start.id))));
     out.extend(write.retries.iter().map(|retry| format!(" retry {}/{}", short(retry.id), retry.attempt)));
-    out.extend(write.given_up.map(|step| format!(" abandon step {step}")));
+    out.extend(write.abandoned_step.map(|step| format!(" abandon step {step}")));
     for end in &write.ends {
         out.push_str(&format!(" end {} {} {}", short(end.id), end.status, end.error_code.as_deref().unwrap_or("")));
     }
@@ -149,7 +149,7 @@ impl Turns for Store {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         self.submit(describe(&write), move |tables, mutant| {
             let written = tables.write(&write, mutant)?;
-            if write.given_up.is_some() {
+            if write.abandoned_step.is_some() {
                 world.count("abandoned responses with provider items");
             }
             if write.events.iter().any(|event| event.kind.settles_text())
@@ -344,10 +344,10 @@ impl People for Store {
     fn user_by_external_id(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<UserRow>> {
         not_simulated()
     }
-    fn make_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {
+    fn create_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {
         not_simulated()
     }
-    fn hold_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> StoreFuture<'_, ()> {
+    fn put_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> StoreFuture<'_, ()> {
         not_simulated()
     }
     fn put_people(&self, _: Uuid, _: PeopleBatch) -> StoreFuture<'_, ()> {

@@ -235,7 +235,7 @@ impl Comparison {
         let attempt = u32::try_from(self.below(3)).unwrap();
         self.change_approvals(&mut write, call);
         if self.below(8) == 0 {
-            write.given_up = Some(u32::try_from(self.below(4)).unwrap());
+            write.abandoned_step = Some(u32::try_from(self.below(4)).unwrap());
         }
         match (self.below(8), call) {
             (0 | 1, _) => write.calls.push(self.call(turn.turn_id, turn.conversation_id)),

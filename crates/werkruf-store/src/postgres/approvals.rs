@@ -86,7 +86,7 @@ impl PostgresStore {
         crash::point("before_decision");
         first(&rows, |columns| {
             let row = approval(columns)?;
-            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Now(row) } else { DecisionOutcome::Before(row) })
+            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Decided(row) } else { DecisionOutcome::AlreadyDecided(row) })
         })
     }
 }

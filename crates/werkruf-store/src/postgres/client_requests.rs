@@ -66,8 +66,8 @@ impl ClientRequests for PostgresStore {
     }
 
     fn withdraw_client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, bool> {
-        let sql = "UPDATE turns SET client = jsonb_set(client::jsonb, '{door,deleted}', 'true')::json
-                   WHERE tenant_id = $1 AND id = $2 AND json_typeof(client -> 'door') = 'object' RETURNING true";
+        let sql = "UPDATE turns SET client = jsonb_set(client::jsonb, '{endpoint,deleted}', 'true')::json
+                   WHERE tenant_id = $1 AND id = $2 AND json_typeof(client -> 'endpoint') = 'object' RETURNING true";
         Box::pin(async move { Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?.len() == 1) })
     }
 }

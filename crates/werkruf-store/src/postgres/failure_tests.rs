@@ -140,8 +140,8 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
         world.store.write(write).await.unwrap();
         let decide = || world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now);
         let decided = cut(&proxy, at, decide()).await;
-        assert!(matches!(decided, Some(DecisionOutcome::Now(_))), "{at:?}: {decided:?}");
-        assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::Before(_))), "a second decision finds the first");
+        assert!(matches!(decided, Some(DecisionOutcome::Decided(_))), "{at:?}: {decided:?}");
+        assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::AlreadyDecided(_))), "a second decision finds the first");
     }
 }
 

@@ -20,7 +20,7 @@ use super::turn_documents::{Call, document};
 use crate::legacy::call::PlannedCall;
 use crate::legacy::message::Draft;
 use crate::legacy::plan::{Plan, PlannedConversation};
-use crate::legacy::{ASSISTANT, AT_ONCE, FOREIGN, NOBODY, RUNNING, THERE, ids, prepare};
+use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, BATCH, DEFAULT_USER, OTHER_TENANT, RUNNING, ids, prepare};
 use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, StoreError};
 
 impl Legacy for PostgresStore {
@@ -29,7 +29,7 @@ impl Legacy for PostgresStore {
             let LegacyImport { source, tenant_id, user_id, dry_run } = request;
             let (plan, mut report) = prepare(source, tenant_id).await?;
             let import = Arc::new(Import { plan, tenant_id, user_id, dry_run });
-            for from in (0..import.plan.conversations.len()).step_by(AT_ONCE) {
+            for from in (0..import.plan.conversations.len()).step_by(BATCH) {
                 report = self.import_batch(&import, report, Some(from)).await?;
             }
             Ok(self.import_batch(&import, report, None).await?)
@@ -48,7 +48,7 @@ impl PostgresStore {
             Box::pin(async move {
                 match from {
                     Some(from) => {
-                        for planned in import.plan.conversations.iter().skip(from).take(AT_ONCE) {
+                        for planned in import.plan.conversations.iter().skip(from).take(BATCH) {
                             import.conversation(transaction, planned, &mut report).await?;
                         }
                     }
@@ -88,7 +88,7 @@ impl Import {
             let stored = "SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
             let is_stored = !t.query(stored, &[p(&self.tenant_id), p(&planned.id), p(id)]).await?.is_empty();
             match (&open, is_stored) {
-                (_, true) => skip_message(report, draft, THERE),
+                (_, true) => skip_message(report, draft, ALREADY_IMPORTED),
                 (Open::No(reason), false) => skip_message(report, draft, reason),
                 (Open::Yes { .. }, false) => {
                     if !self.dry_run {
@@ -117,7 +117,7 @@ impl Import {
 
     /// A call outside any conversation, with a turn of its own.
     async fn loose(&self, t: &Transaction, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), Fault> {
-        let user_id = self.user_id.clone().unwrap_or_else(|| NOBODY.to_owned());
+        let user_id = self.user_id.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
         self.call(t, call, &user_id, call.row.created_at, report).await
     }
 
@@ -132,11 +132,11 @@ impl Import {
         };
         match first(&stored, |columns| Ok((columns.id()?, columns.text()?)))? {
             Some((tenant, _)) if tenant != self.tenant_id => {
-                skip(report, FOREIGN);
-                Ok(Open::No(FOREIGN))
+                skip(report, OTHER_TENANT);
+                Ok(Open::No(OTHER_TENANT))
             }
             Some((_, user_id)) => {
-                skip(report, THERE);
+                skip(report, ALREADY_IMPORTED);
                 // Locked, so that no turn starts while the history grows.
                 let sql = "SELECT owner IS NOT NULL FROM leases WHERE tenant_id = $1 AND conversation_id = $2 FOR UPDATE";
                 let held = t.query(sql, &[p(&self.tenant_id), p(&planned.id)]).await?;
@@ -185,7 +185,7 @@ impl Import {
             None => None,
         };
         let known = known.map(|id| id.to_string());
-        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| NOBODY.to_owned()))
+        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| DEFAULT_USER.to_owned()))
     }
 
     async fn message(&self, t: &Transaction, conversation: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), Fault> {
@@ -233,7 +233,7 @@ impl Import {
     ) -> Result<(), Fault> {
         let stored = "SELECT 1 FROM tool_calls WHERE tenant_id = $1 AND id = $2";
         if !t.query(stored, &[p(&self.tenant_id), p(&call.row.id)]).await?.is_empty() {
-            report.skip(&call.origin.table, &call.origin.id, THERE);
+            report.skip(&call.origin.table, &call.origin.id, ALREADY_IMPORTED);
             return Ok(());
         }
         report.wrote("tool_calls");

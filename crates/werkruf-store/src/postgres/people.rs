@@ -67,7 +67,7 @@ impl People for PostgresStore {
         })
     }
 
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
+    fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
         Box::pin(async move {
             let external_id = clean_or_null(external_id.as_deref()).map(|text| text.into_owned());
             let guest = Arc::new(write::Guest { tenant_id, user_id, external_id, role: clean(&role).into_owned() });
@@ -79,7 +79,7 @@ impl People for PostgresStore {
         })
     }
 
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
+    fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let text = roles.as_ref().map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
             let (text, until) = (text.as_deref().map(clean_json), ms_or_null(roles.map(|roles| roles.until)));
@@ -168,7 +168,7 @@ pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
 fn principal(c: &mut Columns<'_>, tenant_id: Uuid, user_id: String) -> Result<Principal, StoreError> {
     let name = format!("{} {}", c.text()?, c.text()?).trim().to_owned();
     let (branch_id, locale, time_zone, tenant_slug) = (c.int_or_null()?, c.text()?, c.text()?, c.text()?);
-    let roles = c.word(|text| serde_json::from_str(text).ok())?;
-    let permissions = c.word(|text| serde_json::from_str(text).ok())?;
+    let roles = c.parsed(|text| serde_json::from_str(text).ok())?;
+    let permissions = c.parsed(|text| serde_json::from_str(text).ok())?;
     Ok(Principal { tenant_id, tenant_slug, user_id, name, roles, branch_id, locale, time_zone, permissions })
 }

@@ -38,11 +38,11 @@ impl Guest {
     /// A user with the number or the external id is returned unchanged.
     pub(super) async fn make(&self, transaction: &Transaction) -> Result<UserRow, Fault> {
         let Self { tenant_id, user_id, external_id, role } = self;
-        make_guest(transaction, *tenant_id, *user_id, external_id.as_deref(), role).await
+        create_guest(transaction, *tenant_id, *user_id, external_id.as_deref(), role).await
     }
 }
 
-async fn make_guest(
+async fn create_guest(
     transaction: &Transaction,
     tenant_id: Uuid,
     user_id: Option<i64>,

@@ -89,7 +89,7 @@ impl<'r> Columns<'r> {
     }
 
     /// Text that `parse` understands.
-    pub(super) fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub(super) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.text()?;
         parse(&text).ok_or_else(|| self.broken("known value"))
     }

@@ -129,7 +129,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
                 .map(|sum| Summary { until: sum.until, text: &sum.text }),
             events: write.events.iter().map(Event::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
-            abandoned_step: write.given_up,
+            abandoned_step: write.abandoned_step,
         }
     }
 }

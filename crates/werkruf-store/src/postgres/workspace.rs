@@ -36,7 +36,7 @@ impl Workspace for PostgresStore {
 
     fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>> {
         Box::pin(async move {
-            let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+            let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
             let limit = i64::from(query.limit) + 1;
             let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&query.from), p(&query.to), p(&limit)];
             let rows = self.query(DbRole::Tenant(tenant_id), WORKTIMES.of(bound), &values).await?;
@@ -65,7 +65,7 @@ impl Workspace for PostgresStore {
                     email: columns.text_or_null()?,
                     branch_id: columns.int_or_null()?,
                     branch: columns.text_or_null()?,
-                    roles: columns.word(|text| serde_json::from_str(text).ok())?,
+                    roles: columns.parsed(|text| serde_json::from_str(text).ok())?,
                 })
             })
         })
@@ -116,7 +116,7 @@ impl Statements {
 
 // Every statement takes every parameter, also where its scope needs fewer: `$2` and `$3` always have their type.
 macro_rules! requests {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT q.id, q.title, q.status, q.due_date::text,
                coalesce(trim(asker.first_name || ' ' || asker.last_name), '#' || q.requester_id),
@@ -125,7 +125,7 @@ macro_rules! requests {
                LEFT JOIN users AS asker ON asker.tenant_id = q.tenant_id AND asker.id = q.requester_id
                LEFT JOIN users AS doer ON doer.tenant_id = q.tenant_id AND doer.id = q.responsible_id
              WHERE q.tenant_id = $1 AND ",
-            $reach,
+            $row_scope,
             " AND ($4 IS NULL OR q.status = $4) AND ($5 IS NULL OR q.due_date >= $5) AND ($6 IS NULL OR q.due_date <= $6)
              ORDER BY q.created_at DESC NULLS LAST, q.id DESC LIMIT $7"
         )
@@ -140,13 +140,13 @@ const REQUESTS: Statements = Statements {
 };
 
 macro_rules! tasks {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT q.id, q.title, q.status, q.due_date::text,
                coalesce(trim(holder.first_name || ' ' || holder.last_name), '#' || q.user_id), NULL::text
              FROM tasks AS q LEFT JOIN users AS holder ON holder.tenant_id = q.tenant_id AND holder.id = q.user_id
              WHERE q.tenant_id = $1 AND ",
-            $reach,
+            $row_scope,
             " AND ($4 IS NULL OR q.status = $4) AND ($5 IS NULL OR q.due_date >= $5) AND ($6 IS NULL OR q.due_date <= $6)
              ORDER BY q.created_at DESC NULLS LAST, q.id DESC LIMIT $7"
         )
@@ -159,10 +159,10 @@ const TASKS: Statements = Statements {
 };
 
 macro_rules! worktimes {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT id, user_id, started_at, ended_at FROM worktimes WHERE tenant_id = $1 AND ",
-            $reach,
+            $row_scope,
             " AND started_at < $5 AND (ended_at IS NULL OR ended_at > $4) ORDER BY started_at, id LIMIT $6"
         )
     };
@@ -251,7 +251,7 @@ fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
 
 impl PostgresStore {
     async fn work(&self, table: &Statements, tenant_id: Uuid, query: WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
-        let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+        let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
         let (status, limit) = (clean_or_null(query.status.as_deref()), i64::from(query.limit) + 1);
         let (from, to) = (query.due.from, query.due.to);
         let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&status), p(&from), p(&to), p(&limit)];
@@ -260,8 +260,8 @@ impl PostgresStore {
     }
 
     async fn find_articles(&self, tenant_id: Uuid, query: ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {
-        let (every_branch, limit) = (query.reach.grant == Scope::All, i64::from(MOST_ARTICLES) + 1);
-        let values = [p(&tenant_id), p(&every_branch), p(&query.reach.caller_branch), p(&limit)];
+        let (every_branch, limit) = (query.row_scope.grant == Scope::All, i64::from(MOST_ARTICLES) + 1);
+        let values = [p(&tenant_id), p(&every_branch), p(&query.row_scope.caller_branch), p(&limit)];
         let rows = self.query(DbRole::Tenant(tenant_id), ARTICLES, &values).await?;
         // Ranking thousands of texts takes a while: not on a thread that serves requests.
         let ranking = tokio::task::spawn_blocking(move || rank(&rows, &query));
@@ -276,13 +276,13 @@ fn rank(rows: &[tokio_postgres::Row], query: &ArticleQuery) -> Result<Listing<Ar
     for row in rows.iter().take(most) {
         let mut columns = Columns::new(row);
         let (id, title, content) = (columns.int()?, columns.text()?, columns.text()?);
-        let tags = columns.word(|text| serde_json::from_str(text).ok())?;
+        let tags = columns.parsed(|text| serde_json::from_str(text).ok())?;
         let article = ArticleRow { id, title, content, tags };
         if let Some(matches) = wanted.matches(&article) {
             ranking.add(matches, article);
         }
     }
-    let mut found = ranking.into_found();
+    let mut found = ranking.into_listing();
     found.truncated |= rows.len() > most;
     Ok(found)
 }

@@ -93,7 +93,7 @@ fn decide(
         )?
         .execute(params![tenant, id, status.as_str(), by, Stamp::from(now)])?;
     crash::point("before_decision");
-    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Now(row) } else { DecisionOutcome::Before(row) }))
+    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Decided(row) } else { DecisionOutcome::AlreadyDecided(row) }))
 }
 
 fn due(c: &Connection, now: Timestamp) -> Result<bool, StoreError> {

@@ -66,8 +66,8 @@ impl ClientRequests for SqliteStore {
     fn withdraw_client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let mut statement = c.prepare_cached(
-                "UPDATE turns SET client = json_set(client, '$.door.deleted', json('true'))
-                 WHERE tenant_id = ?1 AND id = ?2 AND json_type(client, '$.door') = 'object'",
+                "UPDATE turns SET client = json_set(client, '$.endpoint.deleted', json('true'))
+                 WHERE tenant_id = ?1 AND id = ?2 AND json_type(client, '$.endpoint') = 'object'",
             )?;
             Ok(statement.execute(params![Id::from(tenant_id), Id::from(turn_id)])? == 1)
         }))

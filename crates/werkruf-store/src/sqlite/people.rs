@@ -59,12 +59,12 @@ impl People for SqliteStore {
         Box::pin(self.readers.look_up(move |c| by_external_id(c, &Id::from(tenant_id), &external_id)))
     }
 
-    fn make_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
-        Box::pin(self.about_people(move |c| write::make_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
+    fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
+        Box::pin(self.about_people(move |c| write::create_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
     }
 
-    fn hold_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
-        Box::pin(self.about_people(move |c| write::hold_token_roles(c, &Id::from(tenant_id), user_id, roles.as_ref())))
+    fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
+        Box::pin(self.about_people(move |c| write::put_token_roles(c, &Id::from(tenant_id), user_id, roles.as_ref())))
     }
 
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
@@ -201,7 +201,7 @@ fn principal(
     )?;
     principal.permissions = all(&mut permissions, params![tenant, number, now], |columns| {
         let (entity, entity_type) = (columns.text()?, columns.text()?);
-        Ok(Permission { entity, entity_type, access: columns.word(Access::parse)?, scope: columns.word(Scope::parse)? })
+        Ok(Permission { entity, entity_type, access: columns.parsed(Access::parse)?, scope: columns.parsed(Scope::parse)? })
     })?;
     Ok(Some((principal, until)))
 }

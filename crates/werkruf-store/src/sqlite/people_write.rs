@@ -22,7 +22,7 @@ pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp
 }
 
 /// A user with this id or external id is returned unchanged.
-pub(super) fn make_guest(
+pub(super) fn create_guest(
     c: &Connection,
     tenant: &Id,
     user_id: Option<i64>,
@@ -56,7 +56,7 @@ pub(super) fn make_guest(
 }
 
 /// Stores the roles of a token. They count until the token expires, another token replaces them, or [`put`] writes the user.
-pub(super) fn hold_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: Option<&TokenRoles>) -> Result<(), StoreError> {
+pub(super) fn put_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: Option<&TokenRoles>) -> Result<(), StoreError> {
     let text = roles.map(serde_json::to_string).transpose().map_err(|error| StoreError::Broken(error.to_string()))?;
     let mut statement = c.prepare_cached("UPDATE users SET token_roles = ?3, token_roles_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?;
     match statement.execute(params![tenant, user_id, text, stamp_or_null(roles.map(|roles| roles.until))])? {

@@ -102,7 +102,7 @@ impl<'r> Columns<'r> {
     }
 
     /// A text with a fixed set of values.
-    pub(super) fn word<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub(super) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.str()?;
         parse(text).ok_or_else(|| self.broken("known value"))
     }

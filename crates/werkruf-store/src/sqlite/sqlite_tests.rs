@@ -309,7 +309,7 @@ async fn the_cache_does_not_outlive_a_token() {
         "users": [{"id": 1, "first_name": "A", "last_name": "B", "locale": "de-DE", "role_ids": [1]}]});
     store.put_people(tenant, serde_json::from_value(people).unwrap()).await.unwrap();
     let until = Timestamp::from_second(2000).unwrap();
-    store.hold_token_roles(tenant, 1, Some(TokenRoles { names: vec!["admin".to_owned()], only: false, until })).await.unwrap();
+    store.put_token_roles(tenant, 1, Some(TokenRoles { names: vec!["admin".to_owned()], only: false, until })).await.unwrap();
     for (now, role) in [(1000, "admin"), (1000, "admin"), (1999, "admin"), (2000, "guest"), (2001, "guest")] {
         second.store(now, Ordering::SeqCst);
         let who = store.principal(tenant, "1".to_owned()).await.unwrap().unwrap();

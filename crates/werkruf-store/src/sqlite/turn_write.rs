@@ -61,7 +61,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         Some(change) => change_turn(c, &context, write.turn_id, change)?,
         None => cancel_requested(c, &context)?,
     };
-    if let Some(step) = write.given_up {
+    if let Some(step) = write.abandoned_step {
         abandon_step(c, &context, write.turn_id, step)?;
     }
     if write.turn.is_none() && write.events.iter().any(|event| event.kind.settles_text()) {

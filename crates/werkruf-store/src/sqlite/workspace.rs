@@ -37,8 +37,8 @@ impl Workspace for SqliteStore {
         Box::pin(self.readers.list(move |c| articles(c, tenant_id, &query)))
     }
 
-    fn person(&self, tenant_id: Uuid, reach: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
-        Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &reach, self.clock.now())))
+    fn person(&self, tenant_id: Uuid, row_scope: RowScope) -> StoreFuture<'_, Option<PersonRow>> {
+        Box::pin(self.readers.look_up(move |c| person(c, tenant_id, &row_scope, self.clock.now())))
     }
 
     fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
@@ -73,7 +73,7 @@ impl Statements {
 }
 
 macro_rules! requests {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT q.id, q.title, q.status, q.due_date,
                coalesce(trim(asker.first_name || ' ' || asker.last_name), '#' || q.requester_id),
@@ -82,7 +82,7 @@ macro_rules! requests {
                LEFT JOIN users AS asker ON asker.tenant_id = q.tenant_id AND asker.id = q.requester_id
                LEFT JOIN users AS doer ON doer.tenant_id = q.tenant_id AND doer.id = q.responsible_id
              WHERE q.tenant_id = ?1 AND ",
-            $reach,
+            $row_scope,
             " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
              ORDER BY q.created_at DESC, q.id DESC LIMIT ?7"
         )
@@ -126,13 +126,13 @@ fn create_request(c: &Connection, tenant: &Id, draft: &RequestDraft, now: Timest
 }
 
 macro_rules! tasks {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT q.id, q.title, q.status, q.due_date,
                coalesce(trim(holder.first_name || ' ' || holder.last_name), '#' || q.user_id), NULL
              FROM tasks AS q LEFT JOIN users AS holder ON holder.tenant_id = q.tenant_id AND holder.id = q.user_id
              WHERE q.tenant_id = ?1 AND ",
-            $reach,
+            $row_scope,
             " AND (?4 IS NULL OR q.status = ?4) AND (?5 IS NULL OR q.due_date >= ?5) AND (?6 IS NULL OR q.due_date <= ?6)
              ORDER BY q.created_at DESC, q.id DESC LIMIT ?7"
         )
@@ -143,10 +143,10 @@ const TASKS: Statements =
     Statements { by_person: tasks!("q.user_id = ?2 AND (?3 IS NULL OR q.branch_id = ?3)"), by_branch: tasks!("q.branch_id = ?3") };
 
 macro_rules! worktimes {
-    ($reach:literal) => {
+    ($row_scope:literal) => {
         concat!(
             "SELECT id, user_id, started_at, ended_at FROM worktimes WHERE tenant_id = ?1 AND ",
-            $reach,
+            $row_scope,
             " AND started_at < ?5 AND (ended_at IS NULL OR ended_at > ?4) ORDER BY started_at, id LIMIT ?6"
         )
     };
@@ -186,7 +186,7 @@ fn truncate<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
 }
 
 fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
-    let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+    let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
     let day = |date: Option<Date>| date.map(|date| date.to_string());
     let mut statement = c.prepare_cached(table.of(bound))?;
     let rows = all(
@@ -222,7 +222,7 @@ fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
 }
 
 fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Listing<WorktimeRow>, StoreError> {
-    let Some(bound) = query.reach.bound() else { return Ok(nothing()) };
+    let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
     let mut statement = c.prepare_cached(WORKTIMES.of(bound))?;
     let rows = all(
         &mut statement,
@@ -246,8 +246,8 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Lis
     let wanted = Wanted::new(query.search.as_deref(), &query.tags);
     let mut ranking = Ranking::new(query.limit);
     let mut statement = c.prepare_cached(ARTICLES)?;
-    let every_branch = query.reach.grant == Scope::All;
-    let mut rows = statement.query(params![Id::from(tenant_id), every_branch, query.reach.caller_branch, MOST_ARTICLES + 1])?;
+    let every_branch = query.row_scope.grant == Scope::All;
+    let mut rows = statement.query(params![Id::from(tenant_id), every_branch, query.row_scope.caller_branch, MOST_ARTICLES + 1])?;
     let mut scanned = 0;
     while let Some(row) = rows.next()? {
         scanned += 1;
@@ -256,19 +256,19 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Lis
         }
         let mut columns = Columns::new(row);
         let (id, title, content) = (columns.int()?, columns.text()?, columns.text()?);
-        let tags = columns.word(|text| serde_json::from_str(text).ok())?;
+        let tags = columns.parsed(|text| serde_json::from_str(text).ok())?;
         let article = ArticleRow { id, title, content, tags };
         if let Some(matches) = wanted.matches(&article) {
             ranking.add(matches, article);
         }
     }
-    let mut found = ranking.into_found();
+    let mut found = ranking.into_listing();
     found.truncated |= scanned > MOST_ARTICLES;
     Ok(found)
 }
 
-fn person(c: &Connection, tenant_id: Uuid, reach: &RowScope, now: Timestamp) -> Result<Option<PersonRow>, StoreError> {
-    let Some(Bound { person: Some(id), branch }) = reach.bound() else { return Ok(None) };
+fn person(c: &Connection, tenant_id: Uuid, row_scope: &RowScope, now: Timestamp) -> Result<Option<PersonRow>, StoreError> {
+    let Some(Bound { person: Some(id), branch }) = row_scope.bound() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
     let snapshot = c.unchecked_transaction()?;
     let found = first(&mut *snapshot.prepare_cached(PERSON)?, params![tenant, id, branch], |columns| {

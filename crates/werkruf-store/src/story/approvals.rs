@@ -46,7 +46,7 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     world.later(10);
     let (tenant, by) = (world.tenant, "2".to_owned());
     let decided = world.store.decide(tenant, approval.id, ApprovalStatus::Approved, by.clone(), world.now).await.unwrap();
-    let Some(DecisionOutcome::Now(row)) = decided else { panic!("not decided: {decided:?}") };
+    let Some(DecisionOutcome::Decided(row)) = decided else { panic!("not decided: {decided:?}") };
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
     assert_eq!(
@@ -54,7 +54,7 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
         (&approval.arguments, &approval.arguments_digest, &approval.approver_roles)
     );
     let again = world.store.decide(tenant, approval.id, ApprovalStatus::Denied, by, world.now).await.unwrap();
-    assert_eq!(again, Some(DecisionOutcome::Before(row)), "a decision is final");
+    assert_eq!(again, Some(DecisionOutcome::AlreadyDecided(row)), "a decision is final");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
     assert_eq!(found.iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>(), [(running.turn, TurnStatus::AwaitingApproval)]);
@@ -79,7 +79,7 @@ pub(crate) async fn an_expired_approval_cannot_be_decided<S: Store>(mut world: W
     world.later(3_600_000);
     let late = world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now).await.unwrap();
     assert!(
-        matches!(late, Some(DecisionOutcome::Before(row)) if row.status == ApprovalStatus::Pending),
+        matches!(late, Some(DecisionOutcome::AlreadyDecided(row)) if row.status == ApprovalStatus::Pending),
         "expired, even before the expiry is stored"
     );
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 1);

@@ -66,14 +66,14 @@ pub(crate) async fn a_conversation_is_found_by_its_transcript_digest<S: Store>(w
 
 pub(crate) async fn a_withdrawn_client_request_is_marked_and_kept<S: Store>(world: World<S>) {
     let mut open = world.opening(world.new_conversation(), "hello");
-    open.client = Some(r#"{"door":{"responses":{"model":"m"}}}"#.to_owned());
+    open.client = Some(r#"{"endpoint":{"responses":{"model":"m"}}}"#.to_owned());
     let running = world.begin(open).await;
     let tenant = world.tenant;
     assert!(!world.store.withdraw_client_request(world.id(), running.turn).await.unwrap(), "another tenant's");
     assert!(world.store.withdraw_client_request(tenant, running.turn).await.unwrap());
     let request = world.store.client_request(tenant, running.turn).await.unwrap().unwrap();
     let request: serde_json::Value = serde_json::from_str(&request).unwrap();
-    assert_eq!(request, serde_json::json!({"door": {"responses": {"model": "m"}, "deleted": true}}));
+    assert_eq!(request, serde_json::json!({"endpoint": {"responses": {"model": "m"}, "deleted": true}}));
     let plain = with_client_calls(&world, "a").await;
     assert!(!world.store.withdraw_client_request(tenant, plain.turn).await.unwrap(), "its API has no deletion");
 }

@@ -68,7 +68,7 @@ pub(crate) async fn a_guest_is_created_once<S: Store>(world: World<S>) {
     world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
     world.store.put_people(world.tenant, people()).await.unwrap();
     let make = async |id, external: Option<&str>, role: &str| {
-        world.store.make_guest(world.tenant, id, external.map(str::to_owned), role.to_owned()).await
+        world.store.create_guest(world.tenant, id, external.map(str::to_owned), role.to_owned()).await
     };
     let guest = make(None, Some("sub-9"), "guest").await.unwrap();
     assert_eq!(guest.id, 4);
@@ -88,7 +88,7 @@ pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world
     let until = world.now + SignedDuration::from_hours(1);
     let token = |names: &[&str], only| Some(TokenRoles { names: names.iter().map(|name| (*name).to_owned()).collect(), only, until });
     let held = async |roles: Option<TokenRoles>| {
-        world.store.hold_token_roles(world.tenant, 1, roles.clone()).await.unwrap();
+        world.store.put_token_roles(world.tenant, 1, roles.clone()).await.unwrap();
         assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, roles);
         let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
         who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>()
@@ -103,7 +103,7 @@ pub(crate) async fn a_token_decides_the_roles_until_the_next_one<S: Store>(world
     assert_eq!(held(token(&[], true)).await, Vec::<String>::new(), "none at all");
     assert_eq!(held(None).await, ["employee", "lead"], "the stored roles were not changed");
     assert_eq!(world.store.principal(world.tenant, "2".to_owned()).await.unwrap().unwrap().roles.len(), 1, "another user");
-    let unknown = world.store.hold_token_roles(world.tenant, 99, None).await;
+    let unknown = world.store.put_token_roles(world.tenant, 99, None).await;
     assert!(matches!(unknown, Err(StoreError::Moved { what: "user", .. })));
 }
 
@@ -112,7 +112,7 @@ pub(crate) async fn token_roles_end_with_the_token<S: Store>(world: World<S>) {
     world.store.put_people(world.tenant, people()).await.unwrap();
     let held = async |only, until| {
         let token = TokenRoles { names: vec!["guest".to_owned()], only, until };
-        world.store.hold_token_roles(world.tenant, 1, Some(token)).await.unwrap();
+        world.store.put_token_roles(world.tenant, 1, Some(token)).await.unwrap();
         let who = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
         (who.roles.iter().map(|role| role.name.clone()).collect::<Vec<_>>(), who.permissions.len())
     };
@@ -128,7 +128,7 @@ pub(crate) async fn importing_a_user_ends_token_roles<S: Store>(world: World<S>)
     world.store.put_people(world.tenant, people()).await.unwrap();
     let hold = async || {
         let token = TokenRoles { names: vec!["lead".to_owned()], only: false, until: world.now + SignedDuration::from_hours(1) };
-        world.store.hold_token_roles(world.tenant, 1, Some(token)).await.unwrap();
+        world.store.put_token_roles(world.tenant, 1, Some(token)).await.unwrap();
         assert!(world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap().has_role("lead"));
     };
     let roles = async || {

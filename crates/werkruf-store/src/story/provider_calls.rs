@@ -40,7 +40,7 @@ pub(crate) async fn a_provider_call_ends_with_its_latest_update<S: Store>(world:
 pub(crate) async fn an_abandoned_step_is_no_committed_step<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let mut write = world.to_write(&running);
-    write.given_up = Some(1);
+    write.abandoned_step = Some(1);
     world.store.write(write.clone()).await.unwrap();
     let turn = world.store.turn(world.tenant, running.turn).await.unwrap().unwrap();
     assert_eq!((turn.step, turn.stalled), (1, 0));

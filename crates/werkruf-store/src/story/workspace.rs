@@ -48,7 +48,7 @@ async fn import_sample<S: Store>(world: &World<S>) {
     assert_eq!(report.written.get("requests"), Some(&5));
 }
 
-fn reach(caller: i64, grant: Scope, target: Target) -> RowScope {
+fn row_scope(caller: i64, grant: Scope, target: Target) -> RowScope {
     let caller_branch = match caller {
         1 | 2 => Some(1),
         3 => Some(2),
@@ -57,19 +57,19 @@ fn reach(caller: i64, grant: Scope, target: Target) -> RowScope {
     RowScope { caller, caller_branch, grant, target }
 }
 
-async fn requests<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
-    let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
+async fn requests<S: Store>(world: &World<S>, tenant: Uuid, row_scope: RowScope) -> Vec<i64> {
+    let query = WorkQuery { row_scope, status: None, due: DateSpan::default(), limit: 20 };
     world.store.requests(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
 }
 
-async fn tasks<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
-    let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 20 };
+async fn tasks<S: Store>(world: &World<S>, tenant: Uuid, row_scope: RowScope) -> Vec<i64> {
+    let query = WorkQuery { row_scope, status: None, due: DateSpan::default(), limit: 20 };
     world.store.tasks(tenant, query).await.unwrap().rows.iter().map(|row| row.id).collect()
 }
 
-async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, reach: RowScope) -> Vec<i64> {
+async fn worktimes<S: Store>(world: &World<S>, tenant: Uuid, row_scope: RowScope) -> Vec<i64> {
     let (from, to) = ("2026-11-15T00:00:00Z".parse().unwrap(), "2026-11-16T00:00:00Z".parse().unwrap());
-    let found = world.store.worktimes(tenant, WorktimeQuery { reach, from, to, limit: 20 }).await.unwrap();
+    let found = world.store.worktimes(tenant, WorktimeQuery { row_scope, from, to, limit: 20 }).await.unwrap();
     found.rows.iter().map(|row| row.id).collect()
 }
 
@@ -104,24 +104,24 @@ pub(crate) async fn a_row_scope_never_returns_more_than_its_grant<S: Store>(worl
     ];
     let elsewhere = world.id();
     for (caller, grant, target, wanted_requests, wanted_rows, person) in cases {
-        let reach = reach(*caller, *grant, *target);
+        let row_scope = row_scope(*caller, *grant, *target);
         let mut oldest_first = wanted_rows.to_vec();
         oldest_first.reverse();
-        assert_eq!(requests(&world, world.tenant, reach.clone()).await, *wanted_requests, "requests {reach:?}");
-        assert_eq!(tasks(&world, world.tenant, reach.clone()).await, *wanted_rows, "tasks {reach:?}");
-        assert_eq!(worktimes(&world, world.tenant, reach.clone()).await, oldest_first, "worktimes {reach:?}");
-        let found = world.store.person(world.tenant, reach.clone()).await.unwrap();
-        assert_eq!(found.map(|row| row.id), *person, "person {reach:?}");
-        assert_eq!(requests(&world, elsewhere, reach.clone()).await, [0_i64; 0], "another tenant's");
-        assert_eq!(world.store.person(elsewhere, reach).await.unwrap(), None, "another tenant's");
+        assert_eq!(requests(&world, world.tenant, row_scope.clone()).await, *wanted_requests, "requests {row_scope:?}");
+        assert_eq!(tasks(&world, world.tenant, row_scope.clone()).await, *wanted_rows, "tasks {row_scope:?}");
+        assert_eq!(worktimes(&world, world.tenant, row_scope.clone()).await, oldest_first, "worktimes {row_scope:?}");
+        let found = world.store.person(world.tenant, row_scope.clone()).await.unwrap();
+        assert_eq!(found.map(|row| row.id), *person, "person {row_scope:?}");
+        assert_eq!(requests(&world, elsewhere, row_scope.clone()).await, [0_i64; 0], "another tenant's");
+        assert_eq!(world.store.person(elsewhere, row_scope).await.unwrap(), None, "another tenant's");
     }
 }
 
 pub(crate) async fn work_is_filtered_ordered_and_limited<S: Store>(world: World<S>) {
     import_sample(&world).await;
-    let all = reach(1, Scope::All, Target::Branch(2));
+    let all = row_scope(1, Scope::All, Target::Branch(2));
     let find = async |status: Option<&str>, from: Option<Date>, to: Option<Date>, limit: u32| {
-        let query = WorkQuery { reach: all.clone(), status: status.map(str::to_owned), due: DateSpan { from, to }, limit };
+        let query = WorkQuery { row_scope: all.clone(), status: status.map(str::to_owned), due: DateSpan { from, to }, limit };
         let found = world.store.requests(world.tenant, query).await.unwrap();
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
@@ -131,11 +131,12 @@ pub(crate) async fn work_is_filtered_ordered_and_limited<S: Store>(world: World<
     assert_eq!(find(None, Some(day.tomorrow().unwrap()), None, 20).await, (vec![2], false));
     assert_eq!(find(None, None, None, 2).await, (vec![5, 4], true));
     assert_eq!(find(None, None, None, 3).await, (vec![5, 4, 2], false));
-    let query = WorkQuery { reach: reach(3, Scope::Own, Target::Own), status: Some("done".to_owned()), due: DateSpan::default(), limit: 1 };
+    let query =
+        WorkQuery { row_scope: row_scope(3, Scope::Own, Target::Own), status: Some("done".to_owned()), due: DateSpan::default(), limit: 1 };
     let row = world.store.requests(world.tenant, query).await.unwrap().rows.remove(0);
     assert_eq!((row.requester.as_str(), row.responsible.as_deref()), ("Ida Test", Some("Eva Test")));
     assert_eq!(row.due_date, Some(date(2026, 11, 16)));
-    let person = world.store.person(world.tenant, reach(1, Scope::Own, Target::Own)).await.unwrap().unwrap();
+    let person = world.store.person(world.tenant, row_scope(1, Scope::Own, Target::Own)).await.unwrap().unwrap();
     assert_eq!((person.first_name.as_str(), person.branch.as_deref(), person.roles), ("Ida", Some("Berlin"), vec!["employee".to_owned()]));
 }
 
@@ -144,7 +145,8 @@ pub(crate) async fn worktimes_are_those_that_overlap<S: Store>(world: World<S>) 
     let running = json!({"tenant": "acme", "worktimes": [{"id": 9, "user_id": 1, "branch_id": 1, "started_at": "2026-11-15T20:00:00Z"}]});
     world.store.import(batch(&running), world.id(), world.now).await.unwrap().unwrap();
     let find = async |from: &str, to: &str, limit: u32| {
-        let query = WorktimeQuery { reach: reach(1, Scope::Own, Target::Own), from: from.parse().unwrap(), to: to.parse().unwrap(), limit };
+        let query =
+            WorktimeQuery { row_scope: row_scope(1, Scope::Own, Target::Own), from: from.parse().unwrap(), to: to.parse().unwrap(), limit };
         let found = world.store.worktimes(world.tenant, query).await.unwrap();
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
@@ -158,7 +160,7 @@ pub(crate) async fn articles_are_found_by_words_tags_and_branch<S: Store>(world:
     import_sample(&world).await;
     let find = async |caller: i64, grant: Scope, search: Option<&str>, tags: &[&str], limit: u32| {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        let query = ArticleQuery { reach: reach(caller, grant, Target::Own), search: search.map(str::to_owned), tags, limit };
+        let query = ArticleQuery { row_scope: row_scope(caller, grant, Target::Own), search: search.map(str::to_owned), tags, limit };
         let found = world.store.articles(world.tenant, query).await.unwrap();
         (found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), found.truncated)
     };
@@ -190,12 +192,12 @@ pub(crate) async fn an_import_replaces_what_it_names_and_nothing_else<S: Store>(
     assert_eq!(report.written, [("requests".to_owned(), 1), ("users".to_owned(), 1)].into_iter().collect());
     let ida = world.store.principal(world.tenant, "1".to_owned()).await.unwrap().unwrap();
     assert_eq!((ida.name.as_str(), ida.branch_id, ida.has_role("employee"), ida.has_role("lead")), ("Ida Neu", Some(2), false, true));
-    let own = WorkQuery { reach: reach(1, Scope::Own, Target::Own), status: None, due: DateSpan::default(), limit: 20 };
+    let own = WorkQuery { row_scope: row_scope(1, Scope::Own, Target::Own), status: None, due: DateSpan::default(), limit: 20 };
     let rows = world.store.requests(world.tenant, own).await.unwrap().rows;
     let first = rows.iter().find(|row| row.id == 1).unwrap();
     assert_eq!((first.title.as_str(), first.status.as_str(), first.due_date), ("new title", "done", None));
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [3, 2, 1], "it keeps its creation time");
-    assert_eq!(tasks(&world, world.tenant, reach(1, Scope::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
+    assert_eq!(tasks(&world, world.tenant, row_scope(1, Scope::Own, Target::Own)).await, [2, 1], "a missing list changes nothing");
 
     change["tenant"] = json!("beta");
     change["users"][0]["branch_id"] = Value::Null;
@@ -273,7 +275,7 @@ pub(crate) async fn a_batch_with_faults_reports_all_and_writes_nothing<S: Store>
         assert!(line.contains(field) || fault.path.contains("role_ids"), "{fault:?} is not in {line}");
     }
     assert_eq!(world.store.tenants().await.unwrap(), [], "nothing was written");
-    assert_eq!(requests(&world, world.tenant, reach(1, Scope::All, Target::Branch(2))).await, [0_i64; 0]);
+    assert_eq!(requests(&world, world.tenant, row_scope(1, Scope::All, Target::Branch(2))).await, [0_i64; 0]);
     for (name, expected) in [("", 1), ("Two Words", 1), ("00000000-0000-7000-8000-0000000000ff", 1), ("fine-name", 0)] {
         let batch = WorkspaceBatch { tenant: name.to_owned(), ..WorkspaceBatch::default() };
         let refused = world.store.import(batch, world.id(), world.now).await.unwrap().err().unwrap_or_default();

@@ -37,7 +37,7 @@ struct Body {
 pub struct Caller {
     pub tenant_id: Uuid,
     pub today: Date,
-    pub words: Texts,
+    pub texts: Texts,
 }
 
 impl Flights {
@@ -45,12 +45,12 @@ impl Flights {
     pub async fn seats_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
         let request = read(body, 5, caller)?;
         let found = self.search_one("seatsaero", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
-        let (found, sandbox) = found.map_err(|error| failure(error, &caller.words))?;
+        let (found, sandbox) = found.map_err(|error| failure(error, &caller.texts))?;
         let (awards, back) = (choose::awards(found.awards, &request), choose::awards(found.awards_return, &request));
-        let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, &caller.words);
+        let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, &caller.texts);
         if sandbox {
             output["sandbox"] = json!(true);
-            output["notice"] = json!(caller.words.text("flights-sandbox", &[]));
+            output["notice"] = json!(caller.texts.text("flights-sandbox", &[]));
         }
         Ok(output)
     }
@@ -62,8 +62,8 @@ impl Flights {
         match found {
             Ok((found, false)) => Ok(legacy::amadeus_result(&found, request.max_results)),
             // Sandbox flights have no offers as received from Amadeus.
-            Ok((_, true)) => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.words)),
-            Err(error) => Err(failure(error, &caller.words)),
+            Ok((_, true)) => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.texts)),
+            Err(error) => Err(failure(error, &caller.texts)),
         }
     }
 }
@@ -89,7 +89,7 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
         constraints: body.non_stop.map(|direct| Constraints { nonstop_only: Some(direct), ..Constraints::default() }),
         ..Args::default()
     };
-    match Request::read(args, caller.today, &caller.words)? {
+    match Request::read(args, caller.today, &caller.texts)? {
         ParsedRequest::Complete(request) => Ok(*request),
         ParsedRequest::Incomplete { missing, .. } => {
             let names: Vec<&str> = missing.iter().map(|name| if *name == "depart_date" { "departureDate" } else { *name }).collect();

@@ -129,7 +129,7 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
         idempotency: body::idempotency(headers, "", &raw)?,
         trace_id: context::trace_id(headers, None, None)?,
         parts: Vec::new(),
-        brought: None,
+        client: None,
         results: Vec::new(),
         after: None,
     };

@@ -71,7 +71,7 @@ async fn read(
     let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
     let zone = TimeZone::get(&principal.time_zone).unwrap_or(TimeZone::UTC);
     let today = api.app.clock.now().to_zoned(zone).date();
-    let caller = FlightCaller { tenant_id: principal.tenant_id, today, words: Texts::of(&locale) };
+    let caller = FlightCaller { tenant_id: principal.tenant_id, today, texts: Texts::of(&locale) };
     let request = match body::bytes(body).await {
         Ok(raw) => body::json::<Value>(&raw),
         Err(error) => Err(error),

@@ -183,7 +183,7 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser) -> Re
         (stored, named) => stored.is_none() && named.is_none(),
     };
     if !up_to_date {
-        app.people().hold_token_roles(tenant_id, user.id, token.roles.clone()).await?;
+        app.people().put_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
     // Fetching keys takes time. A token that expired meanwhile would get the rights of the stored roles.
@@ -261,7 +261,7 @@ async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option
         UnknownUsers::Refuse => Err(unknown_user()),
         UnknownUsers::Guest => {
             let role = app.config.auth.guest_role.clone();
-            match app.people().make_guest(tenant_id, number, external, role).await {
+            match app.people().create_guest(tenant_id, number, external, role).await {
                 Err(StoreError::Moved { what: "role", id }) => {
                     tracing::error!(role = id, %tenant_id, "the tenant has no such role for guests");
                     Err(unknown_user())

@@ -58,7 +58,7 @@ pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequ
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
         options: model_options(&body),
-        echo: json!({"door": "chat", "request": pick(&body, &STORED_FIELDS)}),
+        echo: json!({"api": "chat", "request": pick(&body, &STORED_FIELDS)}),
         raw,
     };
     Ok((request, response_options))

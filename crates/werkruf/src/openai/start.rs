@@ -249,7 +249,7 @@ fn inbound_message(
         idempotency,
         trace_id: context::trace_id(headers, None, None)?,
         parts,
-        brought: Some(Arc::new(client_request)),
+        client: Some(Arc::new(client_request)),
         results,
         after,
     };
@@ -269,8 +269,8 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
         max_output_tokens: request.max_output_tokens,
         options: request.options,
         server_tools: server_tools(headers),
-        seen: digest,
-        door: request.echo,
+        transcript_digest: digest,
+        endpoint: request.echo,
     }
 }
 

@@ -45,18 +45,18 @@ async fn there_is_work_today_at_every_first_start() {
             let local_now = now.to_zoned(zone_of(&people, user).unwrap());
             let own = RowScope { caller: user, caller_branch: None, grant: Scope::Own, target: Target::Own };
             let today = DateSpan { from: Some(local_now.date()), to: Some(local_now.date()) };
-            let query = WorkQuery { reach: own.clone(), status: Some("open".to_owned()), due: today, limit: 50 };
+            let query = WorkQuery { row_scope: own.clone(), status: Some("open".to_owned()), due: today, limit: 50 };
             assert!(!store.requests(DEMO_ID, query.clone()).await.unwrap().rows.is_empty(), "{start}: {user} has no request");
             assert!(!store.tasks(DEMO_ID, query).await.unwrap().rows.is_empty(), "{start}: {user} has no task");
             let from = local_now.start_of_day().unwrap().timestamp();
             let to = local_now.tomorrow().unwrap().start_of_day().unwrap().timestamp();
-            let worked = store.worktimes(DEMO_ID, WorktimeQuery { reach: own, from, to, limit: 50 }).await.unwrap().rows;
+            let worked = store.worktimes(DEMO_ID, WorktimeQuery { row_scope: own, from, to, limit: 50 }).await.unwrap().rows;
             assert_eq!(worked.len(), 1, "{start}: {user}");
             assert!(worked[0].started_at >= from && worked[0].ended_at.unwrap_or(now) <= now, "{start}: {user} worked in the future");
             assert_eq!(worked[0].ended_at.is_none(), user == 3, "{start}: only Clara is still working");
         }
         let guest = RowScope { caller: 5, caller_branch: Some(2), grant: Scope::Own, target: Target::Own };
-        let query = WorkQuery { reach: guest, status: None, due: DateSpan::default(), limit: 50 };
+        let query = WorkQuery { row_scope: guest, status: None, due: DateSpan::default(), limit: 50 };
         assert!(store.requests(DEMO_ID, query).await.unwrap().rows.is_empty(), "Eva is a guest");
     }
 }
@@ -77,7 +77,7 @@ async fn each_language_finds_its_articles() {
         (2, "holidays", vec![8, 7]),
     ] {
         let reach = RowScope { caller: 3, caller_branch: Some(branch), grant: Scope::Own, target: Target::Own };
-        let query = ArticleQuery { reach, search: Some(search.to_owned()), tags: Vec::new(), limit: 10 };
+        let query = ArticleQuery { row_scope: reach, search: Some(search.to_owned()), tags: Vec::new(), limit: 10 };
         let found = store.articles(DEMO_ID, query).await.unwrap();
         assert_eq!(found.rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{search} in {branch}");
     }

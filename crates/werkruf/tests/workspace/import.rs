@@ -23,7 +23,7 @@ fn office(tenant: &str) -> Value {
 
 async fn titles(server: &TestServer, tenant: Uuid) -> Vec<String> {
     let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
-    let query = WorkQuery { reach, status: None, due: DateSpan::default(), limit: 50 };
+    let query = WorkQuery { row_scope: reach, status: None, due: DateSpan::default(), limit: 50 };
     server.app.store.requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
 }
 

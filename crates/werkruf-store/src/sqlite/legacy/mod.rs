@@ -14,7 +14,7 @@ use std::sync::Arc;
 use werkruf_contract::BoxFuture;
 
 use super::SqliteStore;
-use crate::legacy::{AT_ONCE, prepare};
+use crate::legacy::{BATCH, prepare};
 use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource};
 use write::Writing;
 
@@ -35,10 +35,10 @@ impl SqliteStore {
         let (plan, mut report) = prepare(source, tenant_id).await?;
         let plan = Arc::new(plan);
         let writing = Writing { tenant_id, user_id, dry_run };
-        for from in (0..plan.conversations.len()).step_by(AT_ONCE) {
+        for from in (0..plan.conversations.len()).step_by(BATCH) {
             let (plan, writing, mut so_far) = (Arc::clone(&plan), writing.clone(), report);
             let work = move |c: &rusqlite::Connection| {
-                for planned in plan.conversations.iter().skip(from).take(AT_ONCE) {
+                for planned in plan.conversations.iter().skip(from).take(BATCH) {
                     writing.conversation(c, planned, &mut so_far)?;
                 }
                 Ok(so_far)

@@ -9,7 +9,7 @@ use crate::legacy::call::PlannedCall;
 use crate::legacy::ids;
 use crate::legacy::message::Draft;
 use crate::legacy::plan::PlannedConversation;
-use crate::legacy::{ASSISTANT, FOREIGN, NOBODY, RUNNING, THERE};
+use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, DEFAULT_USER, OTHER_TENANT, RUNNING};
 use crate::sqlite::history::make_lease;
 use crate::sqlite::insert;
 use crate::sqlite::row::first;
@@ -38,7 +38,7 @@ impl Writing {
         for (id, draft) in &planned.messages {
             let exists_already = exists(c, "SELECT 1 FROM messages WHERE conversation_id = ?1 AND id = ?2", planned.id, *id)?;
             match (&open, exists_already) {
-                (_, true) => skip_message(report, draft, THERE),
+                (_, true) => skip_message(report, draft, ALREADY_IMPORTED),
                 (Open::No(reason), false) => skip_message(report, draft, reason),
                 (Open::Yes { .. }, false) => {
                     if !self.dry_run {
@@ -68,7 +68,7 @@ impl Writing {
 
     /// Writes a call without a conversation, with its own turn.
     pub(super) fn loose(&self, c: &Connection, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), StoreError> {
-        let user_id = self.user_id.clone().unwrap_or_else(|| NOBODY.to_owned());
+        let user_id = self.user_id.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
         self.call(c, call, &user_id, call.row.created_at, report)
     }
 
@@ -83,11 +83,11 @@ impl Writing {
         };
         match existing {
             Some((tenant, _)) if tenant != self.tenant_id => {
-                skip(report, FOREIGN);
-                Ok(Open::No(FOREIGN))
+                skip(report, OTHER_TENANT);
+                Ok(Open::No(OTHER_TENANT))
             }
             Some((_, user_id)) => {
-                skip(report, THERE);
+                skip(report, ALREADY_IMPORTED);
                 let sql = "SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NOT NULL";
                 Ok(if exists(c, sql, self.tenant_id, planned.id)? { Open::No(RUNNING) } else { Open::Yes { user_id } })
             }
@@ -130,7 +130,7 @@ impl Writing {
             None => None,
         };
         let known = known.map(|id| id.to_string());
-        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| NOBODY.to_owned()))
+        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| DEFAULT_USER.to_owned()))
     }
 
     fn message(&self, c: &Connection, home: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), StoreError> {
@@ -173,7 +173,7 @@ impl Writing {
         report: &mut LegacyReport,
     ) -> Result<(), StoreError> {
         if exists(c, "SELECT 1 FROM tool_calls WHERE tenant_id = ?1 AND id = ?2", self.tenant_id, call.row.id)? {
-            report.skip(&call.origin.table, &call.origin.id, THERE);
+            report.skip(&call.origin.table, &call.origin.id, ALREADY_IMPORTED);
             return Ok(());
         }
         report.wrote("tool_calls");

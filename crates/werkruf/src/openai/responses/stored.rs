@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::identity::Identity;
 use crate::openai::client_events::TurnAnswer;
 
-/// What the Responses API stores with a turn, in the field `door` of the client request.
+/// What the Responses API stores with a turn, in the field `endpoint` of the client request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredRequest {
     pub(crate) responses: RequestEcho,
@@ -50,7 +50,7 @@ impl StoredResponse {
         let Some(conversation_id) = turn.conversation_id else { return Ok(None) };
         let Some(client_request) = app.clients().client_request(identity.tenant_id, turn_id).await? else { return Ok(None) };
         let client_request: ClientRequest = read(&client_request)?;
-        let Ok(StoredRequest { responses: echo, deleted }) = StoredRequest::deserialize(&client_request.door) else { return Ok(None) };
+        let Ok(StoredRequest { responses: echo, deleted }) = StoredRequest::deserialize(&client_request.endpoint) else { return Ok(None) };
         if deleted || !echo.store {
             return Ok(None);
         }
