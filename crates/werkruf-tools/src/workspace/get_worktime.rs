@@ -76,7 +76,7 @@ impl Tool for GetWorktime {
         let target = row_scope.target;
         let too_long = || Failure::validation("invalid_arguments", texts.text("worktime-too-long", &[]));
         let (from, to) = bounds(days, &zone).ok_or_else(too_long)?;
-        let query = WorktimeQuery { row_scope: row_scope, from, to, limit: MAX_ROWS };
+        let query = WorktimeQuery { row_scope, from, to, limit: MAX_ROWS };
         let found = self.0.workspace.worktimes(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
         if found.truncated {
             return Err(too_long());

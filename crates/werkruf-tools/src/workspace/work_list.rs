@@ -65,7 +65,7 @@ pub(super) async fn list(
     let row_scope = access.row_scope(&invocation, invocation.grant, filter.owner).await?;
     let target = row_scope.target;
     let due = DateSpan { from: days.map(|days| days.from), to: days.map(|days| days.to) };
-    let query = WorkQuery { row_scope: row_scope, status: filter.status.map(str::to_owned), due, limit: MAX_ROWS };
+    let query = WorkQuery { row_scope, status: filter.status.map(str::to_owned), due, limit: MAX_ROWS };
     let tenant_id = invocation.principal.tenant_id;
     let found = match table {
         Table::Requests => access.workspace.requests(tenant_id, query).await,
