@@ -66,8 +66,7 @@ impl Tool for GetCerebroArticles {
         let limit = args.limit.unwrap_or(DEFAULT_ARTICLES).0.clamp(1, MAX_ARTICLES);
         let search = args.search_term.filter(|term| !term.trim().is_empty());
         let tags = args.tags.unwrap_or_default();
-        let query =
-            ArticleQuery { row_scope, search: search.clone(), tags: tags.clone(), limit: u32::try_from(limit).unwrap_or(1) };
+        let query = ArticleQuery { row_scope, search: search.clone(), tags: tags.clone(), limit: u32::try_from(limit).unwrap_or(1) };
         let found = self.0.workspace.articles(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
         let message = message(&texts(&invocation), search.as_deref(), &tags, &found);
         let truncated = found.truncated;
