@@ -10,6 +10,7 @@ mod context;
 mod error;
 mod event;
 mod hex;
+mod models;
 mod outcome;
 mod principal;
 mod schema;
@@ -27,6 +28,7 @@ pub use event::{
     EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,
 };
 pub use hex::hex;
+pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope};
 pub use schema::{Shape, parameters_of, strict};

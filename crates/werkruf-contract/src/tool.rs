@@ -18,6 +18,7 @@ use crate::cancel::{Cancel, Deadline};
 use crate::check::Violation;
 use crate::context::ToolContext;
 use crate::error::Failure;
+use crate::models::Models;
 use crate::principal::{Need, Principal, Scope};
 use crate::{Effect, parameters_of};
 
@@ -123,6 +124,8 @@ pub struct Invocation {
     pub attempt: u32,
     /// The same for all attempts of one call.
     pub idempotency_key: String,
+    /// The models that the call may use, in the name of its user.
+    pub models: Arc<dyn Models>,
 }
 
 /// The result of a successful tool call.

@@ -49,7 +49,7 @@ pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;
-pub use web_search::{Citation, WebSearch, WebSearchRequest, WebSearchResult};
+pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
 
 use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;

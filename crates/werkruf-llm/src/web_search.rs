@@ -3,7 +3,7 @@
 //! Only a finished `web_search_call` in the response proves that a search took place.
 
 use serde_json::{Map, Value, json};
-use werkruf_contract::Deadline;
+use werkruf_contract::{Citation, Deadline};
 
 use crate::encoding::is_reasoning_model;
 use crate::server::Server;
@@ -37,16 +37,6 @@ pub struct WebSearchResult {
     pub searches: u32,
     pub citations: Vec<Citation>,
     pub usage: Option<TokenUsage>,
-}
-
-/// The source of a part of the text. The indexes count characters and are within the text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Citation {
-    pub url: String,
-    pub title: String,
-    pub start_index: usize,
-    pub end_index: usize,
-    pub cited_text: String,
 }
 
 impl WebSearch {

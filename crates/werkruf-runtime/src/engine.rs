@@ -13,7 +13,7 @@ use crate::call::{InFlight, TurnScope, TurnServices};
 use crate::journal::{Journal, JournalOwner, JournalStore};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
-use crate::model::ModelGate;
+use crate::model::ModelAccounts;
 use crate::rate_limit::RateLimits;
 use crate::request::{Caller, Refusal};
 use crate::setup::Setup;
@@ -29,7 +29,7 @@ pub struct Services {
     pub clients: Arc<dyn ClientRequests>,
     pub streams: Arc<dyn Streams>,
     pub cluster: Arc<dyn Cluster>,
-    pub gate: Arc<ModelGate>,
+    pub models: ModelAccounts,
     pub clock: Clock,
     pub limits: Limits,
 }
@@ -70,7 +70,7 @@ impl Engine {
             people: Arc::clone(&store.people),
             records: Arc::clone(&store.records),
             cluster: Arc::clone(&store.cluster),
-            gate: Arc::clone(&store.gate),
+            models: store.models.clone(),
             wakeup: wakeup.clone(),
             tasks: tasks.clone(),
             in_flight: InFlight::default(),

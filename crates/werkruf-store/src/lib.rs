@@ -32,6 +32,7 @@ mod streams;
 #[cfg(test)]
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
+mod usage;
 mod workspace;
 mod workspace_check;
 mod workspace_file;
@@ -58,6 +59,7 @@ pub use rows::{
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
 pub use streams::{DeletedEvents, NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub use usage::{UsageOwner, UsageRows};
 pub use workspace::{
     ArticleQuery, ArticleRow, DateSpan, ImportFault, ImportReport, Listing, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow,
     RequestDraft, RowScope, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
@@ -94,6 +96,7 @@ pub trait Store:
     + Knowledge
     + ProviderAccounts
     + Retention
+    + UsageRows
     + std::fmt::Debug
     + 'static
 {
@@ -114,6 +117,7 @@ impl<S> Store for S where
         + Knowledge
         + ProviderAccounts
         + Retention
+        + UsageRows
         + std::fmt::Debug
         + 'static
 {

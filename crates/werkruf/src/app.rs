@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{ModelGate, Runtime, Services};
+use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Approvals, ClientRequests, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
     StoreError, Streams, Turns,
@@ -137,9 +137,11 @@ impl App {
         // Only Amadeus has a token that is stored, and the token is stored sealed.
         let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
         let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
-        let knowledge = Arc::new(knowledge::base(&config, &client, store.clone(), &clock)?);
-        let ask_gpt = Arc::new(knowledge::ask_gpt(&config, &client, &provider)?);
-        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge), ask_gpt };
+        let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
+        let prices = Arc::clone(&config.prices);
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
+        let knowledge = Arc::new(knowledge::base(&config, Arc::new(models.clone()), store.clone(), &clock));
+        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge) };
         let setup = setup::build(&config, &client, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
@@ -151,7 +153,7 @@ impl App {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
-            gate: Arc::new(ModelGate::new(provider, config.limits.model_concurrency)),
+            models,
             clock: clock.clone(),
             limits: config.limits.clone(),
         };

@@ -8,11 +8,11 @@ use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_store::knowledge::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
-    UnembeddedChunk, UsageOwner,
+    UnembeddedChunk,
 };
 use werkruf_store::{
-    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, NewUsage, PersonRow, ProviderAccount, ProviderAccounts, RequestDraft,
-    RowScope, SealedToken, StoreError, StoreFuture, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, PersonRow, ProviderAccount, ProviderAccounts, RequestDraft, RowScope,
+    SealedToken, StoreError, StoreFuture, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -106,14 +106,6 @@ impl Knowledge for ClosedWorkspace {
     }
 
     fn put_vectors(&self, _: String, _: Vec<NewVector>) -> StoreFuture<'_, u64> {
-        closed()
-    }
-
-    fn bill(&self, _: UsageOwner, _: NewUsage, _: Timestamp) -> StoreFuture<'_, ()> {
-        closed()
-    }
-
-    fn delete_usage(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, ()> {
         closed()
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_llm::{ChatProvider, ConfigError, Provider, ResponsesProvider, ServerConfig};
+use werkruf_llm::{ChatProvider, ConfigError, Embeddings, Provider, ResponsesProvider, ServerConfig, WebSearch};
+use werkruf_runtime::ModelProviders;
 
 use crate::app::StartError;
 use crate::config::{Config, ModelApi, ModelConfig, ModelServer};
@@ -27,6 +28,34 @@ pub async fn build_with(config: &Config, client: &reqwest::Client, planner: &Pla
         ModelApi::Responses => ResponsesProvider::new(server).map(|provider| Arc::new(provider) as _),
     };
     provider.map_err(|error| StartError::Model(error.to_string()))
+}
+
+/// Everything behind the model gate: the given chat provider, its web search, and the embedding model.
+pub(crate) fn providers(config: &Config, client: &reqwest::Client, chat: Arc<dyn Provider>) -> Result<ModelProviders, StartError> {
+    let failed = |error: ConfigError| StartError::Model(error.to_string());
+    let web_search = match &config.model {
+        ModelConfig::Offline => None,
+        ModelConfig::Server(model) => {
+            let name = model.model.as_deref().unwrap_or_else(|| chat.default_model());
+            Some(WebSearch::new(server(config, model, name, client)).map_err(failed)?)
+        }
+    };
+    let embeddings = config.embedding.as_ref().map(|server| {
+        let limit = Duration::from_millis(config.limits.model_first_byte_ms);
+        Embeddings::new(ServerConfig {
+            name: host_name(&server.base_url),
+            base_url: server.base_url.clone(),
+            api_key: server.api_key.clone(),
+            model: server.model.clone(),
+            headers: Vec::new(),
+            max_output_tokens: 1,
+            first_byte: limit,
+            idle: limit,
+            record: None,
+            client: client.clone(),
+        })
+    });
+    Ok(ModelProviders { chat, web_search, embeddings: embeddings.transpose().map_err(failed)? })
 }
 
 /// One line for users: which model answers, and whether it costs money.

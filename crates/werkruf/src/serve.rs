@@ -95,7 +95,7 @@ fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
     let (knowledge, stopped) = (Arc::clone(&app.knowledge), stop.clone());
     app.tasks.spawn(async move {
         tokio::select! {
-            () = embedder.watch(knowledge.store()) => {}
+            () = embedder.run(knowledge.store()) => {}
             () = stopped.cancelled() => {}
         }
     });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
-use werkruf_tools::{Flights, HttpTool, KnowledgeBase, Oracle, flight_tools, knowledge_tools, test_tools, workspace_tools};
+use werkruf_tools::{Flights, HttpTool, KnowledgeBase, flight_tools, knowledge_tools, test_tools, workspace_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags};
 use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
@@ -18,7 +18,6 @@ pub(crate) struct ToolModules {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
-    pub(crate) ask_gpt: Arc<Oracle>,
 }
 
 impl ToolModules {
@@ -26,7 +25,7 @@ impl ToolModules {
     fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
         let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
         let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge), ask_gpt: Arc::default() }
+        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge) }
     }
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn build(
     let mut registry = Registry::default();
     let workspace = workspace_tools(Arc::clone(&modules.workspace), clock.clone());
     let flights = flight_tools(Arc::clone(&modules.flights), clock.clone());
-    for tool in workspace.into_iter().chain(flights).chain(knowledge_tools(&modules.knowledge, &modules.ask_gpt)) {
+    for tool in workspace.into_iter().chain(flights).chain(knowledge_tools(&modules.knowledge)) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }

@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
-use werkruf_contract::{CallStatus, Cancel, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_contract::{CallStatus, Cancel, Failure, Invocation, Models, Reply, ToolErrorType, Uuid};
 use werkruf_llm::overdue;
-use werkruf_store::{CallRetry, StoreError, crash};
+use werkruf_store::{CallRetry, StoreError, UsageOwner, crash};
 
 use super::batch::Execution;
 use super::outcome::{CallOutcome, Success, canceled};
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
+use crate::model::{ModelAccess, ModelAccounts};
 use crate::timer;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Sends until the call succeeded, may not be sent again, or its time is up. The row is `running` already.
-pub(super) async fn attempt(scope: &TurnScope, execution: &Execution) -> Result<CallOutcome, StoreError> {
+pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Result<CallOutcome, StoreError> {
     let spec = execution.entry.spec();
     let mut attempt = execution.attempt;
     let mut started_at = scope.clock.now();
@@ -55,7 +56,7 @@ pub(super) async fn attempt(scope: &TurnScope, execution: &Execution) -> Result<
 }
 
 /// One attempt, in a task of its own, so that a tool that blocks or panics harms nothing else.
-async fn send(scope: &TurnScope, execution: &Execution, attempt: u32) -> Result<Success, (Failure, CallStatus)> {
+async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Result<Success, (Failure, CallStatus)> {
     let spec = execution.entry.spec();
     let limit = spec.timeout.min(scope.limits.tool());
     let deadline = timer::after(limit).earlier(execution.deadline);
@@ -81,6 +82,7 @@ async fn send(scope: &TurnScope, execution: &Execution, attempt: u32) -> Result<
         conversation_id: scope.conversation_id,
         attempt,
         idempotency_key: execution.idempotency_key.clone(),
+        models: models(scope, execution.job_id),
     };
     scope.require_lease().await;
     crash::point("before_send");
@@ -106,6 +108,19 @@ async fn send(scope: &TurnScope, execution: &Execution, attempt: u32) -> Result<
         };
         (failure, status)
     })
+}
+
+/// Model access for a call. The usage of its requests is committed with the turn.
+fn models(scope: &Arc<TurnScope>, job_id: Uuid) -> Arc<dyn Models> {
+    let owner = UsageOwner {
+        tenant_id: scope.tenant_id(),
+        user_id: scope.caller.principal.user_id.clone(),
+        conversation_id: scope.conversation_id,
+        turn_id: Some(scope.turn_id),
+    };
+    let accounts = ModelAccounts { prices: Arc::clone(&scope.setup.prices), ..scope.models.clone() };
+    let journal = Arc::clone(scope);
+    Arc::new(ModelAccess::for_call(accounts, owner, job_id, scope.caller.key_id, move |usage| journal.journal.stage(usage)))
 }
 
 fn join_failure(error: &tokio::task::JoinError) -> Failure {

@@ -11,7 +11,7 @@ use super::in_flight::InFlight;
 use crate::journal::Journal;
 use crate::lease::{RunningTurn, Wakeup};
 use crate::limits::Limits;
-use crate::model::ModelGate;
+use crate::model::ModelAccounts;
 use crate::request::Caller;
 use crate::setup::Setup;
 
@@ -22,7 +22,7 @@ pub(crate) struct TurnServices {
     pub(crate) people: Arc<dyn People>,
     pub(crate) records: Arc<dyn Records>,
     pub(crate) cluster: Arc<dyn Cluster>,
-    pub(crate) gate: Arc<ModelGate>,
+    pub(crate) models: ModelAccounts,
     pub(crate) wakeup: Wakeup,
     pub(crate) tasks: TaskTracker,
     pub(crate) in_flight: InFlight,

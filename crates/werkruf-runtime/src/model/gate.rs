@@ -1,58 +1,84 @@
-//! Admits requests to model providers, one by one: `admit → send → settle`.
+//! The only way to the model providers: `admit → send → settle`.
 //!
-//! The gate bounds how many requests are in progress. [`Meter`](super::usage::Meter) settles a request into its usage row.
+//! The gate bounds how many requests are in progress, whoever makes them: turns, summaries, tools, searches. [`Meter`] settles a request into its
+//! usage row. A turn stages the row in its journal; a request outside a turn writes it by itself ([`ModelAccess`]).
+//!
+//! [`Meter`]: super::usage::Meter
+//! [`ModelAccess`]: super::access::ModelAccess
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use werkruf_llm::{AnswerStream, ModelError, ModelRequest, Provider};
+use werkruf_contract::Deadline;
+use werkruf_llm::{AnswerStream, Embedded, Embeddings, ModelError, ModelRequest, Provider, WebSearch, WebSearchRequest, WebSearchResult};
 
-/// The only way to the model providers.
+/// The providers behind the gate.
+pub struct ModelProviders {
+    /// Answers turns: a language model, or the offline planner.
+    pub chat: Arc<dyn Provider>,
+    /// The same provider's web search, where a language model is configured.
+    pub web_search: Option<WebSearch>,
+    pub embeddings: Option<Embeddings>,
+}
+
+/// See the module's documentation.
 pub struct ModelGate {
-    provider: Arc<dyn Provider>,
+    providers: ModelProviders,
     /// Requests in progress, where they are limited.
     slots: Option<Arc<Semaphore>>,
 }
 
 impl ModelGate {
     /// A gate that lets this many requests be in progress; 0 means no limit.
-    pub fn new(provider: Arc<dyn Provider>, concurrency: usize) -> Self {
-        Self { provider, slots: (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency))) }
+    pub fn new(providers: ModelProviders, concurrency: usize) -> Self {
+        Self { providers, slots: (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency))) }
     }
 
-    pub(crate) fn provider_name(&self) -> &str {
-        self.provider.name()
+    pub(crate) fn chat_provider(&self) -> &dyn Provider {
+        &*self.providers.chat
     }
 
-    pub(crate) fn default_model(&self) -> &str {
-        self.provider.default_model()
+    pub(super) const fn web_search(&self) -> Option<&WebSearch> {
+        self.providers.web_search.as_ref()
     }
 
-    /// Whether the provider can write free text; the offline planner cannot.
-    pub(crate) fn writes_text(&self) -> bool {
-        self.provider.writes_text()
+    pub(super) const fn embeddings(&self) -> Option<&Embeddings> {
+        self.providers.embeddings.as_ref()
     }
 
     /// Waits until a request may be sent.
-    pub(crate) async fn admit(&self) -> Admission {
+    pub(crate) async fn admit(&self) -> Admission<'_> {
         let slot = match &self.slots {
             // The semaphore is never closed, so this cannot fail.
             Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
             None => None,
         };
-        Admission { provider: Arc::clone(&self.provider), _slot: slot }
+        Admission { providers: &self.providers, _slot: slot }
     }
 }
 
 /// The permission to send one request. Held until its answer is complete.
-pub(crate) struct Admission {
-    provider: Arc<dyn Provider>,
+pub(crate) struct Admission<'a> {
+    providers: &'a ModelProviders,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
-impl Admission {
+impl Admission<'_> {
     /// Sends once. Resolves when the head of the answer has arrived.
     pub(crate) async fn send(&self, request: ModelRequest) -> Result<AnswerStream, ModelError> {
-        self.provider.stream(request).await
+        self.providers.chat.stream(request).await
+    }
+
+    pub(super) async fn search_web(
+        &self,
+        web_search: &WebSearch,
+        request: &WebSearchRequest,
+        deadline: Deadline,
+    ) -> Result<WebSearchResult, ModelError> {
+        web_search.search(request, deadline).await
+    }
+
+    pub(super) async fn embed(&self, embeddings: &Embeddings, texts: &[String], deadline: Deadline) -> Result<Embedded, ModelError> {
+        embeddings.embed(texts, deadline).await
     }
 }

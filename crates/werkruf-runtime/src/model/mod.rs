@@ -1,10 +1,13 @@
 //! The model gate: every request to a provider passes it.
 
+mod access;
 mod gate;
 mod retry;
 mod usage;
 
+pub(crate) use access::ModelAccess;
+pub use access::ModelAccounts;
 pub(crate) use gate::Admission;
-pub use gate::ModelGate;
+pub use gate::{ModelGate, ModelProviders};
 pub(crate) use retry::{MAX_SENDS, RetryPause, pause_before_retry};
 pub(crate) use usage::{Meter, Settlement, estimated_tokens};

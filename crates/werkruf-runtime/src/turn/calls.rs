@@ -10,8 +10,7 @@ use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
 use werkruf_store::{StoreError, TurnChange};
 
 use super::end::assistant_message;
-use super::state::{Limit, Stop, Turn, text_tokens};
-use super::steps::REPEATS;
+use super::state::{Limit, REPEATS, Stop, Turn, text_tokens};
 use crate::call::{Arguments, CallBatch, CallRequest, ResultMessage, TurnScope, announce, await_approvals, result_message};
 use crate::journal::CommitPoint;
 

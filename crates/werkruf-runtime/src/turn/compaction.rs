@@ -83,7 +83,7 @@ impl Turn {
     }
 
     fn summarises(&self) -> bool {
-        self.assistant.compaction == Compaction::Summary && self.scope.gate.writes_text()
+        self.assistant.compaction == Compaction::Summary && self.scope.models.gate.chat_provider().writes_text()
     }
 
     /// A summary of everything that is left out so that the rest takes half of the window, and the index of the first message that stays. `None`

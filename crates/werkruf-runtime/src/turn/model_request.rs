@@ -111,8 +111,8 @@ impl TurnRequest<'_> {
     }
 
     /// Passes the model gate and sends once. The admission is held until the answer is complete.
-    async fn open(&self) -> Result<(AnswerStream, Admission), ModelError> {
-        let admission = self.scope.gate.admit().await;
+    async fn open(&self) -> Result<(AnswerStream, Admission<'_>), ModelError> {
+        let admission = self.scope.models.gate.admit().await;
         self.scope.require_lease().await;
         crash::point("before_request");
         let stream = admission.send(self.request.clone()).await?;
@@ -217,9 +217,10 @@ impl TurnRequest<'_> {
 
     fn settle(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
         let (scope, request) = (self.scope, &self.request);
+        let provider = scope.models.gate.chat_provider();
         let meter = Meter {
-            provider: scope.gate.provider_name(),
-            model: request.model.as_deref().unwrap_or_else(|| scope.gate.default_model()),
+            provider: provider.name(),
+            model: request.model.as_deref().unwrap_or_else(|| provider.default_model()),
             operation: "chat",
             sent_bytes: request.system.len() + request.messages.iter().map(text_bytes).sum::<usize>(),
             call_id: None,

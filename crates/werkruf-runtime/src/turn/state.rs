@@ -17,6 +17,9 @@ use crate::client_request::ClientRequest;
 use crate::engine::Engine;
 use crate::registry::Offer;
 
+/// How often the same call may come in one turn, and how often in a row a model may get its calls wrong.
+pub(super) const REPEATS: u32 = 3;
+
 /// Why a turn stops before its answer.
 #[derive(Debug)]
 pub(crate) enum Stop {

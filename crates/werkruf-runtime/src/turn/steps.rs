@@ -10,14 +10,12 @@ use werkruf_store::crash;
 
 use super::calls::StepResult;
 use super::model_request::TurnRequest;
-use super::state::{Limit, Reply, Stop, Turn};
+use super::state::{Limit, REPEATS, Reply, Stop, Turn};
 use crate::call::FinishedCall;
 use crate::client_request::ClientChoice;
 use crate::stored::object;
 use crate::timer;
 
-/// How often the same call may come in one turn, and how often in a row a model may get its calls wrong.
-pub(super) const REPEATS: u32 = 3;
 /// The time for the last answer once the turn's own time is up.
 const GRACE: Duration = Duration::from_secs(30);
 

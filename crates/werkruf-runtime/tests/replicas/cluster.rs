@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelGate, Registry, Runtime, Services, Setup,
-    SubscribeOptions, Subscription,
+    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Registry,
+    Runtime, Services, Setup, SubscribeOptions, Subscription,
 };
 use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, StreamKey, TurnRow};
 
@@ -76,7 +76,15 @@ impl Cluster {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
-            gate: Arc::new(ModelGate::new(Arc::new(Model { gate: gate.clone() }), 0)),
+            models: ModelAccounts {
+                gate: Arc::new(ModelGate::new(
+                    ModelProviders { chat: Arc::new(Model { gate: gate.clone() }), web_search: None, embeddings: None },
+                    0,
+                )),
+                usage: store.clone(),
+                prices: Default::default(),
+                clock: self.clock.clone(),
+            },
             clock: self.clock.clone(),
             limits: Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() },
         };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Cancel;
-use werkruf_runtime::{Assistants, Limits, ModelGate, Runtime, Services, Setup};
+use werkruf_runtime::{Assistants, Limits, ModelAccounts, ModelGate, ModelProviders, Runtime, Services, Setup};
 
 use crate::model::Model;
 use crate::process::Process;
@@ -88,8 +88,20 @@ impl Cluster {
             people: Arc::clone(&store) as _,
             approvals: Arc::clone(&store) as _,
             streams: Arc::clone(&store) as _,
-            cluster: store,
-            gate: Arc::new(ModelGate::new(Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }), 0)),
+            cluster: Arc::clone(&store) as _,
+            models: ModelAccounts {
+                gate: Arc::new(ModelGate::new(
+                    ModelProviders {
+                        chat: Arc::new(Model { world: Arc::clone(world), process: Arc::clone(&process) }),
+                        web_search: None,
+                        embeddings: None,
+                    },
+                    0,
+                )),
+                usage: store,
+                prices: Default::default(),
+                clock: world.clock.clone(),
+            },
             clock: world.clock.clone(),
             limits: limits(world.faults.approval_ttl_s),
         };

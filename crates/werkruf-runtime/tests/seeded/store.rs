@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
-    NewKey, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
-    TokenRoles, TurnRow, TurnWrite, Turns, UserRow, Written,
+    NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary,
+    TenantRow, TokenRoles, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -299,6 +299,16 @@ impl Records for Store {
 /// For methods that the engine does not call. A run that calls one fails.
 pub fn not_simulated<T: Send + 'static>() -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(broken("this method of the store is not simulated"))))
+}
+
+/// No tool of these tests uses a model.
+impl UsageRows for Store {
+    fn put_usage(&self, _: UsageOwner, _: NewUsage, _: Timestamp) -> StoreFuture<'_, ()> {
+        not_simulated()
+    }
+    fn delete_usage(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, ()> {
+        not_simulated()
+    }
 }
 
 /// No client of the OpenAI APIs takes part.

@@ -20,7 +20,7 @@ pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rows::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge, LanguageCount,
-    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner,
+    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
 };
 pub use search::{Hit, IndexQuery};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::chunks::Chunk;
-use crate::{JsonText, NewUsage, StoreFuture};
+use crate::{JsonText, StoreFuture};
 
 /// The collection used when none is named.
 pub const DEFAULT_COLLECTION: &str = "default";
@@ -148,16 +148,6 @@ pub struct NewVector {
     pub vector: Option<Vec<f32>>,
 }
 
-/// The owner of a usage row for a request outside of a turn's model requests.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UsageOwner {
-    pub tenant_id: Uuid,
-    /// Empty if no user made the request.
-    pub user_id: String,
-    pub conversation_id: Option<Uuid>,
-    pub turn_id: Option<Uuid>,
-}
-
 /// Documents, their chunks and vectors. Every method is restricted to one tenant, except those that the embedder uses.
 pub trait Knowledge: Send + Sync {
     /// Adds new documents and replaces changed ones in one transaction; unchanged ones are not written.
@@ -221,8 +211,4 @@ pub trait Knowledge: Send + Sync {
     }
     /// Stores vectors of one model, except for chunks that no longer exist. Returns how many were stored.
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64>;
-    /// Writes the usage row of a request for knowledge; a second call with the same id replaces the row with the final cost.
-    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
-    /// Deletes the usage row of a request that was never sent.
-    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
 }

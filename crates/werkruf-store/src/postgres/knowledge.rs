@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
@@ -13,9 +12,9 @@ use super::row::{Columns, all, changed_chunk, chunk, document, first, only};
 use super::text::clean;
 use crate::knowledge::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner,
+    NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
 };
-use crate::{NewUsage, StoreError, StoreFuture};
+use crate::{StoreError, StoreFuture};
 
 impl Knowledge for PostgresStore {
     fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
@@ -156,15 +155,6 @@ impl Knowledge for PostgresStore {
 
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
         Box::pin(async move { self.put_all_vectors(&model, &vectors).await })
-    }
-
-    fn bill(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.put_usage(&owner, &usage, now).await })
-    }
-
-    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
-        let sql = "DELETE FROM api_usage WHERE tenant_id = $1 AND id = $2";
-        Box::pin(async move { self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
     }
 }
 

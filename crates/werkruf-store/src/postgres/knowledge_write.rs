@@ -1,7 +1,6 @@
 //! Writes documents, vectors and their usage rows. Work for the embedder concerns all tenants at once, and therefore runs as
 //! `werkruf_system`.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
@@ -11,8 +10,8 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{all, only, unembedded_chunk};
 use super::text::{clean, clean_json};
-use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, UsageOwner};
-use crate::{NewUsage, StoreError};
+use crate::StoreError;
+use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(super) fn batch(batch: &NewDocuments) -> String {
@@ -31,14 +30,6 @@ const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
     WHERE c.number > $2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = $1)
     ORDER BY c.number LIMIT $3";
-
-/// The id is given, so a second attempt at the same usage row finds it; the final numbers replace estimated ones.
-const USAGE: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
-      operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
-    SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
-      tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total,
-      estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd";
 
 impl PostgresStore {
     pub(super) async fn all_unembedded(&self, model: &str, after: i64, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
@@ -71,32 +62,6 @@ impl PostgresStore {
         let values = [p(&model), p(&numbers), (&bytes as _, Type::BYTEA_ARRAY), p(&REMEMBERED_CHANGES)];
         let rows = self.query(DbRole::System, "SELECT put_vectors($1, $2, $3, $4)", &values).await?;
         only(&rows, |columns| columns.int()).map(|stored| u64::try_from(stored).unwrap_or(0))
-    }
-
-    pub(super) async fn put_usage(&self, owner: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
-        let (user, provider, model, now) = (clean(&owner.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
-        let values = [
-            p(&usage.id),
-            p(&owner.tenant_id),
-            p(&user),
-            p(&owner.conversation_id),
-            p(&owner.turn_id),
-            p(&usage.call_id),
-            p(&usage.key_id),
-            p(&now),
-            p(&provider),
-            p(&model),
-            p(&usage.operation),
-            p(&usage.tokens_prompt),
-            p(&usage.tokens_cached),
-            p(&usage.tokens_completion),
-            p(&usage.tokens_reasoning),
-            p(&usage.tokens_total),
-            p(&usage.estimated),
-            p(&usage.cost_nano_usd),
-        ];
-        self.query(DbRole::Tenant(owner.tenant_id), USAGE, &values).await?;
-        Ok(())
     }
 }
 

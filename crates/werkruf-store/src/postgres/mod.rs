@@ -36,6 +36,7 @@ mod turn_documents;
 mod turn_open;
 mod turn_write;
 mod turns;
+mod usage;
 mod workspace;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
-use crate::{CallRow, NewEvent, NewMessage, NewUsage, StoreError, TurnWrite};
+use crate::{CallRow, NewEvent, NewMessage, StoreError};
 
 /// The tenant, turn and time of the rows that are written.
 pub(super) struct WriteContext<'a> {
@@ -33,35 +33,6 @@ impl WriteContext<'_> {
             seqs.push(seq);
         }
         Ok(seqs)
-    }
-
-    pub(super) fn usage(&self, c: &Connection, write: &TurnWrite, usage: &NewUsage) -> Result<(), StoreError> {
-        c.prepare_cached(
-            "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
-               operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-        )?
-        .execute(params![
-            Id::from(usage.id),
-            self.tenant,
-            write.user_id,
-            id_or_null(write.conversation_id),
-            self.turn,
-            id_or_null(usage.call_id),
-            id_or_null(usage.key_id),
-            self.now,
-            usage.provider,
-            usage.model,
-            usage.operation,
-            usage.tokens_prompt,
-            usage.tokens_cached,
-            usage.tokens_completion,
-            usage.tokens_reasoning,
-            usage.tokens_total,
-            usage.estimated,
-            usage.cost_nano_usd,
-        ])?;
-        Ok(())
     }
 }
 

@@ -1,19 +1,18 @@
 //! [`Knowledge`] on SQLite: rows and a log of changes. `crate::knowledge` analyzes the text.
 
-use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::erase::checkpoint;
-use super::knowledge_write::{add, delete_usage_row, put, put_usage_row, remove};
+use super::knowledge_write::{add, put, remove};
 use super::row::{all, changed_chunk, chunk, document, first, unembedded_chunk};
 use super::text::Id;
 use crate::knowledge::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, UnembeddedChunk, UsageOwner,
+    NewVector, UnembeddedChunk,
 };
-use crate::{NewUsage, StoreError, StoreFuture};
+use crate::{StoreError, StoreFuture};
 
 impl Knowledge for SqliteStore {
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
@@ -134,14 +133,6 @@ impl Knowledge for SqliteStore {
 
     fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
         Box::pin(self.writer.submit(move |c| put(c, &model, &vectors)))
-    }
-
-    fn bill(&self, who: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| put_usage_row(c, &who, &usage, now)))
-    }
-
-    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| delete_usage_row(c, tenant_id, id)))
     }
 }
 

@@ -35,6 +35,7 @@ mod text;
 mod turn_open;
 mod turn_write;
 mod turns;
+mod usage;
 mod waiting;
 mod workspace;
 mod writer;

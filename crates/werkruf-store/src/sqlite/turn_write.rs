@@ -7,7 +7,10 @@ use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::message_without_conversation;
-use crate::{CallEnd, CallRetry, CallStart, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, Written, crash};
+use super::usage::put_usage_row;
+use crate::{
+    CallEnd, CallRetry, CallStart, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, UsageOwner, Written, crash,
+};
 
 /// Writes all of it, or nothing: a lost fence or a row in an unexpected state is an error, and the job is rolled back.
 pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreError> {
@@ -47,7 +50,13 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         end_call(c, &context, change)?;
     }
     for usage in &write.usage {
-        context.usage(c, write, usage)?;
+        let owner = UsageOwner {
+            tenant_id: write.fence.tenant_id,
+            user_id: write.user_id.clone(),
+            conversation_id: write.conversation_id,
+            turn_id: Some(write.turn_id),
+        };
+        put_usage_row(c, &owner, usage, write.now)?;
     }
     if let Some(conversation_id) = write.conversation_id {
         write_counts_and_summary(c, &tenant, conversation_id, write)?;

@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use werkruf_contract::Uuid;
 
 use super::{Store, World};
-use crate::knowledge::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, UsageOwner, chunks};
+use crate::knowledge::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, chunks};
+use crate::UsageOwner;
 
 impl<S: Store + 'static> World<S> {
     fn batch(&self, collection: &str, documents: &[(&str, &str)]) -> NewDocuments {
@@ -193,17 +194,17 @@ pub(crate) async fn knowledge_usage_belongs_to_its_turn<S: Store + 'static>(worl
     };
     let used = || world.store.turn_usage(world.tenant, running.turn);
     let by_tool = crate::NewUsage { operation: "ask_gpt", ..world.usage() };
-    world.store.bill(who.clone(), by_tool, world.now).await.unwrap();
+    world.store.put_usage(who.clone(), by_tool, world.now).await.unwrap();
     assert_eq!(used().await.unwrap(), before, "a model request of a tool does not count as the turn's own");
     let without_turn = UsageOwner { tenant_id: world.tenant, ..UsageOwner::default() };
-    world.store.bill(without_turn, world.usage(), world.now).await.unwrap();
+    world.store.put_usage(without_turn, world.usage(), world.now).await.unwrap();
     // An estimate is corrected under its id, and the row of a request that was never sent is deleted.
     let estimate = crate::NewUsage { tokens_total: 7, cost_nano_usd: None, estimated: true, ..world.usage() };
-    world.store.bill(who.clone(), estimate.clone(), world.now).await.unwrap();
+    world.store.put_usage(who.clone(), estimate.clone(), world.now).await.unwrap();
     let after = used().await.unwrap();
     assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 7, before.model_calls + 1));
     let known = crate::NewUsage { tokens_total: 9, estimated: false, ..estimate };
-    world.store.bill(who, known.clone(), world.now).await.unwrap();
+    world.store.put_usage(who, known.clone(), world.now).await.unwrap();
     let after = used().await.unwrap();
     assert_eq!((after.total_tokens, after.model_calls), (before.total_tokens + 9, before.model_calls + 1));
     for _ in 0..2 {

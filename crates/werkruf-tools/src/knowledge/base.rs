@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::{Clock, Uuid};
+use werkruf_contract::{Clock, Models, Uuid};
 use werkruf_store::StoreError;
 use werkruf_store::knowledge::{
-    Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult, UsageOwner,
+    Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult,
 };
 
 use super::answerable::is_answerable;
@@ -43,6 +43,8 @@ pub struct SearchRequest {
     pub query: String,
     pub top_k: usize,
     pub mode: SearchMode,
+    /// Model access of the turn that searches; `None` outside a turn.
+    pub models: Option<Arc<dyn Models>>,
 }
 
 /// The result of a search, and how it was searched.
@@ -102,26 +104,26 @@ impl KnowledgeBase {
     pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
         let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
-        let spoken = CollectionLanguages::of(&row.languages);
-        let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| spoken.alpha(embedder.languages()));
-        Ok(Some((row, spoken, alpha)))
+        let languages = CollectionLanguages::of(&row.languages);
+        let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| languages.alpha(embedder.languages()));
+        Ok(Some((row, languages, alpha)))
     }
 
     /// Searches. If the embedder does not answer in time, the search uses words only.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
-        let SearchRequest { tenant_id, user_id, collection, query, top_k, mode } = request;
+        let SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
-        let mut asked = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
+        let mut search = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
         let mut degraded = None;
         if let Some(embedder) = embedder {
-            let who = UsageOwner { tenant_id, user_id, ..UsageOwner::default() };
-            match embedder.question(&asked.text, who, self.store()).await {
-                Some(vector) => asked.vector = Some((embedder.model().to_owned(), vector)),
+            let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));
+            match embedder.query_vector(&search.text, &*models).await {
+                Some(vector) => search.vector = Some((embedder.model().to_owned(), vector)),
                 None => degraded = Some("embedder_unavailable"),
             }
-            asked.model_languages = embedder.languages().to_vec();
+            search.model_languages = embedder.languages().to_vec();
         }
-        let found = self.library.search(asked).await?;
+        let found = self.library.search(search).await?;
         let model = embedder.map(|embedder| embedder.model());
         let nothing_found = !found.hits.iter().any(|(_, hit)| is_answerable(hit, model, found.knows_language()));
         let mode = if found.alpha > 0.0 { SearchMode::Hybrid } else { SearchMode::Lexical };

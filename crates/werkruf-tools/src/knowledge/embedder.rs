@@ -10,30 +10,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use werkruf_contract::{Clock, Deadline, Uuid};
-use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Embedded, Embeddings, ModelError, ModelFault, TokenUsage};
-use werkruf_store::knowledge::{Chunk, Knowledge, NewVector, UnembeddedChunk, UsageOwner};
-use werkruf_store::{NewUsage, StoreError};
+use werkruf_contract::{Clock, Deadline, Failure, ModelSource, Models, ToolErrorType, Uuid};
+use werkruf_store::StoreError;
+use werkruf_store::knowledge::{Chunk, Knowledge, NewVector, UnembeddedChunk};
 
 /// Most texts in one request.
 const BATCH: u32 = 64;
 /// A longer text is truncated before embedding; models refuse more than about 8,000 tokens.
-const MOST_LETTERS: usize = 8_000;
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_CHARS: usize = 8_000;
+const BATCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a search waits for the vector of its query.
-const FOR_A_QUESTION: Duration = Duration::from_millis(700);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(700);
 /// How often the store is polled without a wakeup.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// An embedding model and its background loop.
 pub struct Embedder {
-    client: Embeddings,
+    models: Arc<dyn ModelSource>,
+    model: String,
     /// The languages that the model knows.
     languages: Vec<String>,
-    prices: Arc<PriceTable>,
     clock: Clock,
     wake: Notify,
     /// The owner id of this process's claims.
@@ -43,15 +41,16 @@ pub struct Embedder {
 }
 
 impl Embedder {
-    /// An embedder for a model that knows these languages.
-    pub fn new(client: Embeddings, languages: Vec<String>, prices: Arc<PriceTable>, clock: Clock) -> Self {
+    /// An embedder for a model that knows these languages; `None` where no embedding model is configured.
+    pub fn new(models: Arc<dyn ModelSource>, languages: Vec<String>, clock: Clock) -> Option<Self> {
+        let model = models.embedding_model()?.to_owned();
         let owner = clock.new_id();
-        Self { client, languages, prices, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) }
+        Some(Self { models, model, languages, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) })
     }
 
     /// The name of the model.
     pub fn model(&self) -> &str {
-        self.client.model()
+        &self.model
     }
 
     /// The languages that the model knows.
@@ -64,38 +63,42 @@ impl Embedder {
         self.progress_ms.load(Ordering::Relaxed)
     }
 
+    /// Model access for work that belongs to no turn.
+    pub(super) fn models_for(&self, tenant_id: Uuid, user_id: &str) -> Arc<dyn Models> {
+        self.models.models_for(tenant_id, user_id)
+    }
+
     /// Wakes the loop, because new chunks have no vector yet.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
     /// The vector of a search query; `None` if the model fails or does not answer in time.
-    pub(super) async fn question(&self, text: &str, who: UsageOwner, store: &dyn Knowledge) -> Option<Vec<f32>> {
-        let text: String = text.chars().take(MOST_LETTERS).collect();
-        match self.client.embed(std::slice::from_ref(&text), Deadline::after(FOR_A_QUESTION)).await {
-            Ok(Embedded { mut vectors, tokens }) => {
-                self.bill(store, who, tokens, text.len()).await;
-                vectors.pop()
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the question has no vector; words alone answer it");
+    pub(super) async fn query_vector(&self, text: &str, models: &dyn Models) -> Option<Vec<f32>> {
+        let text: String = text.chars().take(MAX_CHARS).collect();
+        match models.embed(vec![text], Deadline::after(QUERY_TIMEOUT)).await {
+            Ok(mut vectors) => vectors.pop(),
+            Err(failure) => {
+                let cause = failure.cause.unwrap_or(failure.message);
+                tracing::warn!(cause, "the query has no vector; the search uses words only");
                 None
             }
         }
     }
 
     /// The background loop. It never returns; the caller drops the future to stop it.
-    pub async fn watch(&self, store: &dyn Knowledge) {
+    pub async fn run(&self, store: &dyn Knowledge) {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.embed_waiting(store).await {
+            match self.embed_pending(store).await {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
-                    let _ = tokio::time::timeout(LOOK, self.wake.notified()).await;
+                    let _ = tokio::time::timeout(POLL, self.wake.notified()).await;
                 }
-                Err(error) => {
-                    let wait = error.retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
-                    tracing::warn!(%error, wait_ms = wait.as_millis(), "chunks wait for their vectors");
+                Err(failure) => {
+                    let wait = failure.retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
+                    let cause = failure.cause.unwrap_or(failure.message);
+                    tracing::warn!(cause, wait_ms = wait.as_millis(), "chunks wait for their vectors");
                     tokio::time::sleep(wait).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -104,33 +107,34 @@ impl Embedder {
     }
 
     /// Embeds every chunk without a vector, except those that another replica has claimed.
-    pub async fn embed_waiting(&self, store: &dyn Knowledge) -> Result<(), ModelError> {
+    pub async fn embed_pending(&self, store: &dyn Knowledge) -> Result<(), Failure> {
         loop {
-            let claimed = store.claim_unembedded(self.model().to_owned(), self.owner, BATCH).await;
-            let mut batch = claimed.map_err(|error| trouble(&error))?;
+            let claimed = store.claim_unembedded(self.model.clone(), self.owner, BATCH).await;
+            let mut batch = claimed.map_err(|error| store_failure(&error))?;
             self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
             let Some(first) = batch.first() else { return Ok(()) };
             // One request belongs to one tenant, because its usage row does.
             let tenant_id = first.tenant_id;
             batch.retain(|chunk| chunk.tenant_id == tenant_id);
             let done = tokio::select! {
-                done = self.embed_batch(store, &batch) => done,
-                never = self.keep_claims(store) => match never {},
+                done = self.embed_batch(store, tenant_id, &batch) => done,
+                never = self.renew_claims(store) => match never {},
             };
             // Releases also the chunks that were not embedded, so that another replica can try them.
-            store.release_claims(self.owner).await.map_err(|error| trouble(&error))?;
+            store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
             done?;
         }
     }
 
-    async fn embed_batch(&self, store: &dyn Knowledge, batch: &[UnembeddedChunk]) -> Result<(), ModelError> {
-        let vectors = self.vectors(store, batch).await?;
-        store.put_vectors(self.model().to_owned(), vectors).await.map_err(|error| trouble(&error))?;
+    async fn embed_batch(&self, store: &dyn Knowledge, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {
+        let models = self.models_for(tenant_id, "");
+        let vectors = vectors(&*models, batch).await?;
+        store.put_vectors(self.model.clone(), vectors).await.map_err(|error| store_failure(&error))?;
         Ok(())
     }
 
     /// Renews the claims for as long as the future is polled.
-    async fn keep_claims(&self, store: &dyn Knowledge) -> Infallible {
+    async fn renew_claims(&self, store: &dyn Knowledge) -> Infallible {
         let Some(ttl) = store.claim_ttl() else { return std::future::pending().await };
         loop {
             tokio::time::sleep(ttl / 3).await;
@@ -139,69 +143,39 @@ impl Embedder {
             }
         }
     }
-
-    /// The vectors of a batch. A refused batch is split in halves until the refused text is alone.
-    async fn vectors(&self, store: &dyn Knowledge, batch: &[UnembeddedChunk]) -> Result<Vec<NewVector>, ModelError> {
-        let mut found = Vec::with_capacity(batch.len());
-        let mut left = vec![batch];
-        while let Some(part) = left.pop() {
-            match self.embed(store, part).await {
-                Ok(vectors) => {
-                    found.extend(part.iter().zip(vectors).map(|(chunk, vector)| NewVector { number: chunk.number, vector: Some(vector) }));
-                }
-                Err(ModelError { fault: ModelFault::Refused { status: 400 | 413 | 422 }, message, .. }) => match part {
-                    [only] => {
-                        tracing::error!(chunk = only.number, message, "the model refuses a text; it is found by its words only");
-                        found.push(NewVector { number: only.number, vector: None });
-                    }
-                    several => {
-                        let (one, other) = several.split_at(several.len() / 2);
-                        left.extend([other, one]);
-                    }
-                },
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(found)
-    }
-
-    async fn embed(&self, store: &dyn Knowledge, part: &[UnembeddedChunk]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let text =
-            |chunk: &UnembeddedChunk| Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content).chars().take(MOST_LETTERS).collect();
-        let texts: Vec<String> = part.iter().map(text).collect();
-        let Embedded { vectors, tokens } = self.client.embed(&texts, Deadline::after(PATIENCE)).await?;
-        let who = UsageOwner { tenant_id: part.first().map(|chunk| chunk.tenant_id).unwrap_or_default(), ..UsageOwner::default() };
-        self.bill(store, who, tokens, texts.iter().map(String::len).sum()).await;
-        Ok(vectors)
-    }
-
-    /// Writes the usage row of a request. A failed write is logged and does not lose the vectors.
-    async fn bill(&self, store: &dyn Knowledge, who: UsageOwner, tokens: Option<i64>, bytes: usize) {
-        let counted = || i64::try_from(bytes.div_ceil(4)).unwrap_or(i64::MAX);
-        let input_tokens = tokens.unwrap_or_else(counted).max(0);
-        let spent = TokenUsage { input_tokens, total_tokens: input_tokens, ..TokenUsage::default() };
-        let usage = NewUsage {
-            id: self.clock.new_id(),
-            call_id: None,
-            key_id: None,
-            provider: self.client.name().to_owned(),
-            model: self.model().to_owned(),
-            operation: "embedding",
-            tokens_prompt: input_tokens,
-            tokens_cached: 0,
-            tokens_completion: 0,
-            tokens_reasoning: 0,
-            tokens_total: input_tokens,
-            estimated: tokens.is_none(),
-            cost_nano_usd: self.prices.cost(self.model(), spent),
-        };
-        if let Err(error) = store.bill(who, usage, self.clock.now()).await {
-            tracing::error!(%error, "what a vector cost could not be written down");
-        }
-    }
 }
 
-/// A store error is retried like a connection error of the model.
-fn trouble(error: &StoreError) -> ModelError {
-    ModelError::new(ModelFault::Connect, error.to_string())
+/// The vectors of a batch. A refused batch is split in halves until the refused text is alone.
+async fn vectors(models: &dyn Models, batch: &[UnembeddedChunk]) -> Result<Vec<NewVector>, Failure> {
+    let mut found = Vec::with_capacity(batch.len());
+    let mut left = vec![batch];
+    while let Some(part) = left.pop() {
+        let texts = part.iter().map(embedded_text).collect();
+        match models.embed(texts, Deadline::after(BATCH_TIMEOUT)).await {
+            Ok(vectors) => {
+                found.extend(part.iter().zip(vectors).map(|(chunk, vector)| NewVector { number: chunk.number, vector: Some(vector) }));
+            }
+            Err(Failure { upstream_status: Some(400 | 413 | 422), cause, .. }) => match part {
+                [only] => {
+                    tracing::error!(chunk = only.number, cause, "the model refuses a text; only its words are searchable");
+                    found.push(NewVector { number: only.number, vector: None });
+                }
+                several => {
+                    let (one, other) = several.split_at(several.len() / 2);
+                    left.extend([other, one]);
+                }
+            },
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(found)
+}
+
+fn embedded_text(chunk: &UnembeddedChunk) -> String {
+    Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content).chars().take(MAX_CHARS).collect()
+}
+
+/// A store error is retried like a failure of the model.
+fn store_failure(error: &StoreError) -> Failure {
+    Failure::new(ToolErrorType::Retryable, "database_unavailable", "The knowledge base cannot be reached.").because(error.to_string())
 }

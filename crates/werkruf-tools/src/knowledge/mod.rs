@@ -7,7 +7,6 @@ mod answerable;
 mod ask_gpt;
 mod assent;
 mod base;
-mod bill;
 mod document;
 mod embedder;
 mod search_tool;
@@ -16,15 +15,11 @@ use std::sync::Arc;
 
 use werkruf_contract::{ToolObject, Typed};
 
-pub use ask_gpt::Oracle;
 pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 pub use document::Document;
 pub use embedder::Embedder;
 
 /// `search_knowledge_base` and `ask_gpt`, ready for the registry.
-pub fn knowledge_tools(base: &Arc<KnowledgeBase>, oracle: &Arc<Oracle>) -> Vec<Arc<dyn ToolObject>> {
-    vec![
-        Arc::new(Typed::new(search_tool::SearchKnowledgeBase(Arc::clone(base)))),
-        Arc::new(Typed::new(ask_gpt::AskGpt { base: Arc::clone(base), oracle: Arc::clone(oracle) })),
-    ]
+pub fn knowledge_tools(base: &Arc<KnowledgeBase>) -> Vec<Arc<dyn ToolObject>> {
+    vec![Arc::new(Typed::new(search_tool::SearchKnowledgeBase(Arc::clone(base)))), Arc::new(Typed::new(ask_gpt::AskGpt))]
 }

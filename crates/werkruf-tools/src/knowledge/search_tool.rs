@@ -81,6 +81,7 @@ impl Tool for SearchKnowledgeBase {
             query: query.clone(),
             top_k: usize::try_from(top_k).unwrap_or(1),
             mode: SearchMode::Hybrid,
+            models: Some(Arc::clone(&invocation.models)),
         };
         let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
         let texts = texts(&invocation);

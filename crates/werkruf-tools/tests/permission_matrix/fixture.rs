@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use werkruf_contract::{Cancel, Clock, Deadline, Invocation, Scope, State, ToolContext, ToolObject};
+use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, Scope, State, ToolContext, ToolObject};
 use werkruf_store::{People, SqliteStore, Workspace, WorkspaceBatch};
 use werkruf_tools::workspace_tools;
 
@@ -185,6 +185,7 @@ impl Fixture {
             conversation_id: None,
             attempt: 1,
             idempotency_key: "key".to_owned(),
+            models: Arc::new(NoModels),
         };
         let reply = tool.call(args, invocation).await.map_err(|failure| (failure.code.to_string(), failure.message))?;
         assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "the message is the same in both places");

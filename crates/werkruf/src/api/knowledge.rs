@@ -311,7 +311,8 @@ async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     }
     let top_k = top_k.map_or(DEFAULT_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MAX_RESULTS));
     let user_id = identity.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
-    let request = SearchRequest { tenant_id: identity.tenant_id, user_id, collection, query, top_k, mode: mode.unwrap_or_default() };
+    let (tenant_id, mode) = (identity.tenant_id, mode.unwrap_or_default());
+    let request = SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models: None };
     let answer = api.app.knowledge.search(request).await?;
     let results = answer.found.hits.into_iter().map(|(row, hit)| ResultView {
         id: row.id,

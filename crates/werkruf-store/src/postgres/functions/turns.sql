@@ -217,7 +217,11 @@ BEGIN
       tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd
     FROM jsonb_to_recordset(doc -> 'usage') AS u (id uuid, call_id uuid, key_id uuid, provider text, model text, operation text,
       tokens_prompt bigint, tokens_cached bigint, tokens_completion bigint, tokens_reasoning bigint, tokens_total bigint,
-      estimated boolean, cost_nano_usd bigint);
+      estimated boolean, cost_nano_usd bigint)
+    -- A request of a tool has an estimated row while it is in progress; the final tokens replace the estimate.
+    ON CONFLICT (tenant_id, id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
+      tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning,
+      tokens_total = excluded.tokens_total, estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd;
   END IF;
   IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
   IF event_count > 0 THEN PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event); END IF;
