@@ -1,20 +1,13 @@
-//! The journal of a turn: everything the turn's owner writes under its fence passes here. (Checkpoints of partial text and lease renewals are
-//! batched over turns and pass elsewhere.)
-//!
-//! Changes are staged, and a commit makes all staged changes durable in one transaction; then their events are published. A one-call turn
-//! has four commits: A ([`JournalStore::open`]), B ([`CommitPoint::Calls`]), C ([`CommitPoint::Outcomes`], or together with the next model request
-//! in [`Journal::commit_while`]) and D ([`CommitPoint::End`]).
+//! Stages the changes of a turn and commits them under its fence.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use werkruf_contract::{AssistantToken, Clock, Deadline, EventType, TurnStatus, Uuid};
-use werkruf_store::{
-    CallEnd, CallRetry, CallRow, CallStart, Cluster, Fence, NewApproval, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    ProviderCallUpdate, Replacement, StoreError, Summary, TurnChange, TurnWrite, Turns, Written, crash,
-};
+use werkruf_store::{Cluster, Fence, NewEvent, OpenTurn, Opened, StoreError, TurnWrite, Turns, Written, crash};
 
+use super::change::{Change, CommitPoint, Event};
 use crate::lease::RunningTurn;
 use crate::stored::json;
 use crate::stream::{Broadcast, LiveEvent};
@@ -31,116 +24,6 @@ pub(crate) struct JournalStore {
     pub(crate) cluster: Arc<dyn Cluster>,
     pub(crate) broadcast: Arc<Broadcast>,
     pub(crate) clock: Clock,
-}
-
-/// Where in a turn a commit happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommitPoint {
-    /// B: the assistant message and every call's row, before anything of a call leaves the process.
-    Calls,
-    /// C: outcomes of calls.
-    Outcomes,
-    /// D: how the turn ended.
-    End,
-    /// An attempt failed and another follows.
-    Retry,
-    /// The provider started or finished a call of its own.
-    ProviderItem,
-    /// An answer broke off: text that was shown is taken back.
-    AbandonedAnswer,
-    /// A summary of older messages.
-    Summary,
-    /// The turn waits for approvals and gives its lease back.
-    AwaitingApproval,
-    /// A takeover: what becomes of the calls that another process left.
-    Takeover,
-    /// A takeover: the outcomes of those calls.
-    CaughtUp,
-}
-
-/// One thing that a commit writes.
-pub(crate) enum Change {
-    Message(NewMessage),
-    /// A result for which the history holds a placeholder.
-    Replacement(Replacement),
-    Call(Box<CallRow>),
-    Approval(NewApproval),
-    /// The pending approval of this call is withdrawn.
-    WithdrawApproval(Uuid),
-    CallStart(CallStart),
-    CallRetry(CallRetry),
-    ProviderCallUpdate(ProviderCallUpdate),
-    CallEnd(Box<CallEnd>),
-    StatePatch(werkruf_contract::State),
-    Usage(NewUsage),
-    /// A message of the conversation and its number of tokens.
-    TokenCount(Uuid, i64),
-    Summary(Summary),
-    Turn(TurnChange),
-    /// A step whose answer broke off after the provider had run calls. Its number is not used again.
-    AbandonedStep(u32),
-    Event(Event),
-}
-
-/// An event that becomes a row.
-pub(crate) struct Event {
-    kind: EventType,
-    row: String,
-    /// What clients receive, where the row is shorter.
-    sent: Option<String>,
-}
-
-impl Event {
-    pub(crate) fn new(kind: EventType, payload: &impl Serialize) -> Self {
-        Self { kind, row: json(payload), sent: None }
-    }
-
-    /// An event whose row is shorter than what clients receive.
-    pub(crate) fn with_row(kind: EventType, row: String, sent: &impl Serialize) -> Self {
-        Self { kind, row, sent: Some(json(sent)) }
-    }
-}
-
-macro_rules! changes_from {
-    ($($kind:ident),* $(,)?) => {
-        $(impl From<$kind> for Change {
-            fn from(change: $kind) -> Self {
-                Self::$kind(change.into())
-            }
-        })*
-    };
-}
-
-changes_from!(Replacement, CallStart, CallRetry, ProviderCallUpdate, CallEnd, Summary, Event);
-
-impl From<NewMessage> for Change {
-    fn from(message: NewMessage) -> Self {
-        Self::Message(message)
-    }
-}
-
-impl From<CallRow> for Change {
-    fn from(row: CallRow) -> Self {
-        Self::Call(Box::new(row))
-    }
-}
-
-impl From<NewApproval> for Change {
-    fn from(approval: NewApproval) -> Self {
-        Self::Approval(approval)
-    }
-}
-
-impl From<NewUsage> for Change {
-    fn from(usage: NewUsage) -> Self {
-        Self::Usage(usage)
-    }
-}
-
-impl From<TurnChange> for Change {
-    fn from(change: TurnChange) -> Self {
-        Self::Turn(change)
-    }
 }
 
 /// Changes that are not durable yet.
@@ -173,7 +56,7 @@ impl JournalStore {
     }
 }
 
-/// See the module's documentation.
+/// The journal of one turn.
 pub(crate) struct Journal {
     store: JournalStore,
     running: Arc<RunningTurn>,
