@@ -64,7 +64,8 @@ pub struct ToolContext {
     pub extra: Map<String, Value>,
 }
 
-/// Credentials that are passed on to the tool. `Debug` does not show them and nothing serialises them.
+/// Credentials that are passed on to the tool. They are never stored or returned.
+// So `Debug` does not show them and nothing serialises them.
 #[derive(Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Auth(Map<String, Value>);

@@ -154,7 +154,7 @@ impl Usage {
 const NANO: f64 = 1e9;
 
 /// The result of one call inside the final answer.
-/// `D` is a `Value` when the result is read, and raw JSON text that is inserted as it is when the result is written.
+// `D` is a `Value` when the result is read, and raw JSON text that is inserted as it is when the result is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallResult<D = Value> {
     pub job_id: Uuid,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Client, NoProxy, Proxy, redirect};
 
-/// Limits for opening and keeping connections.
+/// Limits for new and idle connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpLimits {
     /// The time limit for opening a connection, including TLS.

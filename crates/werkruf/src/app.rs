@@ -33,7 +33,7 @@ const DEMO_KEY: &str = "demo_key";
 /// Why the server does not start. The operator can correct every one of these.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the configuration has {} fault(s)", .0.len())]
+    #[error("the configuration has {} error(s)", .0.len())]
     Config(Vec<ConfigViolation>),
     #[error("another werkruf holds {0}; stop it, or name another file with --database")]
     InUse(String),
@@ -58,7 +58,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The code of a configuration with faults.
+    /// The code of a configuration with errors.
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
     /// The stable error code, for programs.

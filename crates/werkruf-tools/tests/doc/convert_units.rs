@@ -1,21 +1,21 @@
-//! Converts lengths and weights. A model is bad at arithmetic; this is not.
+//! Converts lengths and weights, because language models are bad at arithmetic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolSpec};
 
-/// The tool. It needs nothing, so it holds nothing.
+/// The tool. It has no state.
 pub struct ConvertUnits;
 
-/// What the model chooses. These types are also the schema, and the comments its descriptions.
+/// The arguments. The schema for the model is made from this type, and its descriptions from the comments.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// How much of it
+    /// The amount to convert
     amount: f64,
-    /// The unit it is in
+    /// The unit of the amount
     from: Unit,
-    /// The unit it should be in
+    /// The unit of the result
     to: Unit,
 }
 
@@ -35,7 +35,7 @@ pub struct Converted {
 }
 
 impl Unit {
-    /// What is measured, and one of this unit in metres or kilograms.
+    /// The kind of measure, and how many metres or kilograms one unit has.
     const fn measure(self) -> (&'static str, f64) {
         match self {
             Self::Metre => ("length", 1.0),
@@ -72,7 +72,7 @@ mod tests {
     use crate::support::invocation;
 
     #[tokio::test]
-    async fn a_mile_has_so_many_metres() {
+    async fn miles_become_metres() {
         let tool = Typed::new(ConvertUnits);
         let args = tool.normalize(json!({"amount": 2, "from": "mile", "to": "metre"})).unwrap();
         let reply = tool.call(args, invocation()).await.unwrap();

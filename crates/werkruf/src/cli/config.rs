@@ -51,7 +51,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         let file = config.file.as_ref().map_or_else(|| "no config file".to_owned(), |file| file.display().to_string());
         print::line(&format!("valid ({file}); model: {}", provider::describe(&config.model)));
         if let Some(live) = live {
-            print::line(&format!("live: {}", print::field(&live, "said")));
+            print::line(&format!("live: {}", print::field(&live, "text")));
         }
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -69,7 +69,7 @@ fn print_violations(violations: &[ConfigViolation], json: bool) -> ExitCode {
 /// Requests one call of a tool that does nothing from the configured model, and reports the result.
 async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
     if matches!(config.model, ModelConfig::Offline) {
-        return Ok(json!({"ok": false, "said": "no language model is connected; set OPENAI_API_KEY or OPENAI_BASE_URL"}));
+        return Ok(json!({"ok": false, "text": "no language model is connected; set OPENAI_API_KEY or OPENAI_BASE_URL"}));
     }
     let provider = provider::build(config, client).await?;
     let tool = ToolDefinition {
@@ -94,7 +94,7 @@ async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value,
     };
     Ok(match answer(provider.as_ref(), request).await {
         Ok(answer) => verdict(&answer),
-        Err(reason) => json!({"ok": false, "said": format!("the model did not answer: {reason}")}),
+        Err(reason) => json!({"ok": false, "text": format!("the model did not answer: {reason}")}),
     })
 }
 
@@ -118,7 +118,7 @@ fn verdict(answer: &Answer) -> Value {
     } else {
         format!("the model's calls cannot run: {}", answer.errors.join("; "))
     };
-    json!({"ok": ok, "said": summary, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
+    json!({"ok": ok, "text": summary, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
 }
 
 pub(super) fn init(session: &Session, force: bool) -> Outcome {

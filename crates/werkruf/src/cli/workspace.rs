@@ -56,7 +56,7 @@ fn show(tenant: &str, response: &Value) {
 }
 
 fn invalid(faults: &[ImportFault]) -> CliError {
-    let message = format!("the file has {} fault(s), so nothing was written", faults.len());
+    let message = format!("the file has {} error(s), so nothing was written", faults.len());
     CliError::Refused { code: "import_invalid".to_owned(), message, details: Some(json!(faults)) }
 }
 

@@ -95,7 +95,7 @@ async fn a_live_check_requests_one_call() {
     let report = tokio::task::block_in_place(|| folder.run(&["config", "check", "--live", "--json"])).exits(0).json();
     assert_eq!((&report["live"]["ok"], &report["live"]["tool_calls"][0]["name"]), (&json!(true), &json!("ping")));
     let report = tokio::task::block_in_place(|| folder.run(&["config", "check", "--live", "--json"])).exits(1).json();
-    assert!(report["live"]["said"].as_str().unwrap().contains("I would rather talk."), "{report}");
+    assert!(report["live"]["text"].as_str().unwrap().contains("I would rather talk."), "{report}");
 }
 
 #[test]

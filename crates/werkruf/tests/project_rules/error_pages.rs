@@ -4,8 +4,38 @@ use std::fs;
 
 use crate::sources::{product_sources, root};
 
-/// The text before an error code in the sources.
-const BEFORE_CODE: [&str; 5] = ["Failure::validation(", "Failure::fatal(", "Failure::upstream(", "code: \"", "ApiError::new("];
+/// Functions with an error code among their arguments. Other arguments may come first.
+const WITH_CODE: [&str; 5] = ["Failure::validation(", "Failure::fatal(", "Failure::upstream(", "ApiError::new(", "CliError::refused("];
+/// A field with an error code.
+const CODE_FIELD: &str = "code: \"";
+/// The method of an error type that returns its code.
+const CODE_METHOD: &str = "fn code(&self)";
+/// What ends a method of an `impl` block.
+const METHOD_END: &str = "\n    }\n";
+/// Shorter names in a field are other codes, such as those of languages.
+const SHORTEST: usize = 4;
+
+/// The error codes that a source contains.
+fn codes(text: &str) -> Vec<String> {
+    let arguments = WITH_CODE.iter().flat_map(|function| text.split(function).skip(1)).filter_map(first_name);
+    let fields = text.split(CODE_FIELD).skip(1).filter_map(quoted_name).filter(|code| code.len() >= SHORTEST);
+    let methods = text.split(CODE_METHOD).skip(1).filter_map(|rest| rest.split(METHOD_END).next());
+    let arms = methods.flat_map(|method| method.split("=> \"").skip(1)).filter_map(quoted_name);
+    arguments.chain(fields).chain(arms).collect()
+}
+
+/// The first text in quotation marks, if only plain names such as `StatusCode::NOT_FOUND` stand before it.
+fn first_name(rest: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c.is_whitespace() || "_:,".contains(c);
+    quoted_name(rest.trim_start_matches(plain).strip_prefix('"')?)
+}
+
+/// The name before the next quotation mark.
+fn quoted_name(rest: &str) -> Option<String> {
+    let (name, _) = rest.split_once('"')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    is_name.then(|| name.to_owned())
+}
 
 #[test]
 fn every_error_code_has_a_page() {
@@ -15,15 +45,20 @@ fn every_error_code_has_a_page() {
         .collect();
     let mut missing = Vec::new();
     for file in product_sources().iter().filter(|file| !file.path.starts_with("bench")) {
-        for rest in BEFORE_CODE.iter().flat_map(|before| file.text.split(before).skip(1)) {
-            let rest = rest.trim_start().trim_start_matches('"');
-            let code: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-            if code.len() > 3 && rest[code.len()..].starts_with('"') && !pages.contains(&code) {
-                missing.push(format!("{}: {code}", file.path.display()));
-            }
-        }
+        let without_page = codes(&file.text).into_iter().filter(|code| !pages.contains(code));
+        missing.extend(without_page.map(|code| format!("{}: {code}", file.path.display())));
     }
     missing.sort();
     missing.dedup();
     assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn codes_are_found_in_arguments_and_in_match_arms() {
+    let method = "    fn code(&self) -> &'static str {\n        match self {\n            Self::Io => \"io\",\n        }\n    }\n";
+    assert_eq!(codes(method), ["io"]);
+    assert_eq!(codes("ApiError::new(\n    StatusCode::NOT_FOUND,\n    \"not_found\",\n    \"No.\")"), ["not_found"]);
+    assert_eq!(codes("ApiError::new(status, code, format!(\"text\"))"), Vec::<String>::new());
+    assert_eq!(codes("code: \"timeout\".to_owned()"), ["timeout"]);
+    assert_eq!(codes("Language { code: \"de\" }"), Vec::<String>::new());
 }
