@@ -9,7 +9,6 @@ use werkruf_contract::{ApprovalRequired, ApprovalStatus, EventType, Failure, Tur
 use werkruf_store::{ApprovalRow, CallRow, NewApproval, NewMessage, StoreError, TurnChange};
 
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, WaitingCall};
-use super::record::{ResultMessage, result_message};
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
 use crate::registry::Entry;
@@ -119,7 +118,7 @@ pub(crate) async fn await_approvals(
 fn placeholder(scope: &TurnScope, call: &WaitingCall, slot: &HistorySlot) -> NewMessage {
     let message = scope.texts.text("call-approval_pending", &[]);
     let content = json!({"status": "waiting for approval", "approval_id": call.approval_id, "message": message}).to_string();
-    result_message(scope, ResultMessage { call_id: &slot.id, tool: &call.row.tool_name, content, status: "pending" })
+    NewMessage::result(scope.clock.new_id(), slot.id.as_str(), call.row.tool_name.as_str(), content, "pending")
 }
 
 fn approval_required(row: &CallRow, approval_id: Uuid, used: Option<&Usage>) -> ApprovalRequired {

@@ -7,12 +7,12 @@ use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
 use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
-use werkruf_store::{StoreError, TurnChange};
+use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::end::assistant_message;
 use super::state::{Limit, Stop, Turn, text_tokens};
 use super::steps::REPEATS;
-use crate::call::{Arguments, CallBatch, CallRequest, ResultMessage, TurnScope, announce, await_approvals, result_message};
+use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals};
 use crate::journal::CommitPoint;
 
 /// A step's calls, sorted by who runs them.
@@ -180,7 +180,7 @@ fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step:
 pub(crate) fn stage_placeholders(scope: &TurnScope, calls: &[ClientCall]) {
     let content = json!({"status": "waiting for the client"}).to_string();
     for call in calls {
-        let result = ResultMessage { call_id: &call.id, tool: &call.name, content: content.clone(), status: "pending" };
-        scope.journal.stage(result_message(scope, result));
+        let result = NewMessage::result(scope.clock.new_id(), call.id.as_str(), call.name.as_str(), content.as_str(), "pending");
+        scope.journal.stage(result);
     }
 }

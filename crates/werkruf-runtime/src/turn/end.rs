@@ -78,15 +78,10 @@ pub(super) fn assistant_message(
     tokens: Option<i64>,
 ) -> NewMessage {
     NewMessage {
-        id: scope.clock.new_id(),
-        role: "assistant",
-        content: text.to_owned(),
         tool_calls,
-        tool_call_id: None,
-        tool_name: None,
-        status: None,
         metadata: carry.map(|carry| json!({"carry": carry}).to_string()),
         tokens,
+        ..NewMessage::new(scope.clock.new_id(), "assistant", text)
     }
 }
 
