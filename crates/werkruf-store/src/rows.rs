@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, EventType, Runner, State, TurnStatus, Uuid};
 
 use crate::Scopes;
 
@@ -149,6 +149,7 @@ pub struct CallRow {
     pub output_index: u32,
     pub response_id: Option<String>,
     pub kind: CallKind,
+    pub runner: Runner,
     pub tool_name: String,
     pub call_id: Option<String>,
     pub item_id: Option<String>,
@@ -205,7 +206,7 @@ pub struct NewCall {
 }
 
 impl CallRow {
-    /// A queued function call that was never sent. Its effect is `read` until the tool is known.
+    /// A queued function call for this server, never sent. Its effect is `read` until the tool is known.
     pub fn queued(call: NewCall) -> Self {
         Self {
             id: call.id,
@@ -216,6 +217,7 @@ impl CallRow {
             output_index: call.output_index,
             response_id: None,
             kind: CallKind::Function,
+            runner: Runner::Server,
             tool_name: call.tool_name,
             call_id: None,
             item_id: None,

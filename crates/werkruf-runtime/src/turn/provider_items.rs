@@ -4,7 +4,7 @@
 //! abandoned. A position belongs to one answer, so an abandoned answer that has rows keeps its step, and the next answer gets another one.
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Failure, ToolContext, ToolErrorType};
+use werkruf_contract::{CallStatus, Failure, Runner, ToolContext, ToolErrorType};
 use werkruf_llm::{Answer, ProviderItem};
 use werkruf_store::{CallRow, ProviderCallUpdate};
 
@@ -112,6 +112,7 @@ fn running_row(scope: &TurnScope, step: u32, context: &ToolContext, item: &Provi
         ..CallRequest::new(scope.clock.new_id(), name(item), arguments)
     };
     let mut row = call_row(scope, step, context, &request);
+    row.runner = Runner::Provider;
     row.request = json_arguments(item);
     row.status = CallStatus::Running;
     row.attempt = 1;

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use werkruf_contract::{CallKind, CallStatus, Effect, Failure, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, Failure, Runner, Uuid};
 
 use super::fields::{Fields, spelled};
 use super::message::Origin;
@@ -62,6 +62,7 @@ pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> 
     let row = CallRow {
         response_id,
         kind,
+        runner: runner(kind),
         call_id,
         item_id,
         status,
@@ -110,6 +111,14 @@ fn kind(row: &mut Fields) -> CallKind {
         row.keep("type", named.into());
     }
     kind
+}
+
+/// The source does not say who ran a call. Only a provider runs MCP calls and web searches.
+const fn runner(kind: CallKind) -> Runner {
+    match kind {
+        CallKind::Mcp | CallKind::WebSearch => Runner::Provider,
+        CallKind::Function | CallKind::Custom => Runner::Server,
+    }
 }
 
 /// The error of a call that had not ended in the source.
