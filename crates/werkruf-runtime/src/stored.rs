@@ -14,9 +14,6 @@ use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreEr
 /// More calls than a turn can have.
 const ALL_CALLS: u32 = 10_000;
 
-/// The code of a call that the provider ran and that failed.
-pub(crate) const PROVIDER_CALL_FAILED: &str = "provider_call_failed";
-
 /// A value as JSON text.
 pub(crate) fn json(value: &impl Serialize) -> String {
     // The values are plain structs with string keys: writing them cannot fail.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, Runner, State, TurnStatus, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, ErrorCode, EventType, Runner, State, TurnStatus, Uuid};
 
 use crate::Scopes;
 
@@ -250,6 +250,11 @@ impl CallRow {
             started_at: None,
             finished_at: None,
         }
+    }
+
+    /// Whether the call failed with this code of the server.
+    pub fn has_code(&self, code: ErrorCode) -> bool {
+        self.error_code.as_deref().is_some_and(|own| code.is(own))
     }
 
     /// The duration of the call, from the times in its row.

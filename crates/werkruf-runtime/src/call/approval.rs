@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{ApprovalRequired, ApprovalStatus, EventType, Failure, TurnStatus, Usage, Uuid, hex};
+use werkruf_contract::{ApprovalRequired, ApprovalStatus, ErrorCode, EventType, Failure, TurnStatus, Usage, Uuid, hex};
 use werkruf_store::{ApprovalRow, CallRow, NewApproval, NewMessage, StoreError, TurnChange};
 
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, WaitingCall};
@@ -30,10 +30,12 @@ fn decision(approval: &ApprovalRow, row: &CallRow) -> Decision {
     match approval.status {
         ApprovalStatus::Pending => Decision::Pending,
         ApprovalStatus::Canceled => Decision::Withdrawn,
-        ApprovalStatus::Denied => Decision::Refused(failure("approval_denied")),
-        ApprovalStatus::Expired => Decision::Refused(failure("approval_expired")),
+        ApprovalStatus::Denied => Decision::Refused(failure(ErrorCode::ApprovalDenied)),
+        ApprovalStatus::Expired => Decision::Refused(failure(ErrorCode::ApprovalExpired)),
         ApprovalStatus::Approved if row.request.as_deref().map(digest).as_ref() == Some(&approval.arguments_digest) => Decision::Approved,
-        ApprovalStatus::Approved => Decision::Refused(failure("approval_denied").because("the arguments are not those that were approved")),
+        ApprovalStatus::Approved => {
+            Decision::Refused(failure(ErrorCode::ApprovalDenied).because("the arguments are not those that were approved"))
+        }
     }
 }
 

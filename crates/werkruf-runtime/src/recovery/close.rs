@@ -1,6 +1,6 @@
 //! Ends a turn that must not continue: every open call gets an outcome, and nothing is run.
 
-use werkruf_contract::{CallStatus, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, TurnStatus};
 use werkruf_store::{NewMessage, Replacement, StoreError};
 
 use super::leftover::Leftover;
@@ -34,11 +34,11 @@ impl Closing {
     }
 
     pub(super) fn error(self, texts: &Texts) -> TurnError {
-        let fatal = |code: &str| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
+        let fatal = |code: ErrorCode| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
         match self {
-            Self::Poison => fatal("poison"),
+            Self::Poison => fatal(ErrorCode::Poison),
             Self::Canceled => canceled_error(texts),
-            Self::UnknownUser => fatal("unknown_user"),
+            Self::UnknownUser => fatal(ErrorCode::UnknownUser),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
-use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
+use werkruf_contract::{AssistantSnapshot, ClientCall, ErrorCode, EventType, Failure, TurnStatus};
 use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
 use werkruf_store::{NewMessage, StoreError, TurnChange};
@@ -129,11 +129,11 @@ impl Turn {
         let most = self.scope.limits.calls_per_step;
         if at >= most {
             let message = format!("Only the first {most} calls of one answer are run. Ask for fewer at once.");
-            return Some(Failure::validation("too_many_calls", message));
+            return Some(Failure::validation(ErrorCode::TooManyCalls, message));
         }
         // A tool that this assistant does not have is refused even if it exists.
         if !self.offer.definitions.iter().any(|tool| tool.name == call.name) && self.scope.setup.registry.find(&call.name).is_some() {
-            return Some(Failure::validation("unknown_tool", "You were not given this tool. Use only the tools you were given."));
+            return Some(Failure::validation(ErrorCode::UnknownTool, "You were not given this tool. Use only the tools you were given."));
         }
         self.repeated(call, repeated)
     }
@@ -160,7 +160,9 @@ impl Turn {
         if over {
             self.progress.limit = Some(Limit::Repeats);
         }
-        over.then(|| Failure::validation("repeat_limit", "This very call was made several times already. Answer with what you have."))
+        over.then(|| {
+            Failure::validation(ErrorCode::RepeatLimit, "This very call was made several times already. Answer with what you have.")
+        })
     }
 }
 

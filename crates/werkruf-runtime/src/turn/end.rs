@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, ChatMessage, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_contract::{
+    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus,
+};
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::state::{Limit, Reply, Stop, Turn};
@@ -87,7 +89,7 @@ pub(super) fn assistant_message(
 
 /// The error of a turn that was canceled.
 pub(crate) fn canceled_error(texts: &Texts) -> TurnError {
-    TurnError::new(ToolErrorType::Fatal, "canceled", texts.text("error-canceled", &[]))
+    TurnError::new(ToolErrorType::Fatal, ErrorCode::Canceled, texts.text("error-canceled", &[]))
 }
 
 /// Stages the end of a turn without an answer.

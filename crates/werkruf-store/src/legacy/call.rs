@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use werkruf_contract::{CallKind, CallStatus, Effect, Failure, Runner, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, ErrorCode, Failure, Runner, Uuid};
 
 use super::fields::{Fields, spelled};
 use super::message::Origin;
@@ -142,10 +142,10 @@ fn status(row: &mut Fields) -> (CallStatus, Option<&'static str>) {
 fn failure(status: CallStatus, fault: Option<&'static str>, error: Option<&str>) -> Option<Failure> {
     let message = || error.unwrap_or("The other program did not say why.").to_owned();
     match (status, fault) {
-        (_, Some(fault)) => Some(Failure::fatal("outcome_unknown", fault)),
-        (CallStatus::Failed, None) => Some(Failure::upstream("upstream_error", message())),
-        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, "tool_timeout", message())),
-        (CallStatus::Canceled, None) => Some(Failure::fatal("canceled", message())),
+        (_, Some(fault)) => Some(Failure::fatal(ErrorCode::OutcomeUnknown, fault)),
+        (CallStatus::Failed, None) => Some(Failure::upstream(ErrorCode::UpstreamError, message())),
+        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, ErrorCode::ToolTimeout, message())),
+        (CallStatus::Canceled, None) => Some(Failure::fatal(ErrorCode::Canceled, message())),
         (CallStatus::Succeeded | CallStatus::Queued | CallStatus::Running, None) => None,
     }
 }
