@@ -4,9 +4,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, TurnStatus};
+use werkruf_contract::{CallStatus, EventType, TurnStatus};
 use werkruf_store::{
-    CallRow, ConversationRef, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind, TurnWrite,
+    CallRow, ConversationRef, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind,
+    TurnWrite,
 };
 
 use super::{AT_ONCE, SeedStore};
@@ -113,70 +114,48 @@ impl PastTurn<'_> {
     }
 
     fn message(&self, role: &'static str, content: String, answers: Option<String>) -> NewMessage {
-        let (tool_name, status) = (answers.is_some().then(|| "test_echo".to_owned()), answers.is_some().then_some("success"));
         let id = self.seed_store.clock.new_id();
-        NewMessage { id, role, content, tool_calls: None, tool_call_id: answers, tool_name, status, metadata: None, tokens: None }
+        match answers {
+            Some(call_id) => NewMessage { role, ..NewMessage::result(id, call_id, "test_echo", content, "success") },
+            None => NewMessage::new(id, role, content),
+        }
     }
 
     fn call(&self, id: Uuid, name: String, arguments: String, step: u32) -> CallRow {
         CallRow {
-            id,
-            tenant_id: self.seed_store.tenant_id,
-            conversation_id: Some(self.conversation_id),
-            turn_id: self.turn_id,
-            step,
-            output_index: 0,
-            response_id: None,
-            kind: CallKind::Function,
-            tool_name: "test_echo".to_owned(),
             call_id: Some(name),
-            item_id: None,
             status: CallStatus::Succeeded,
             request: Some(arguments.clone()),
             raw_arguments: Some(arguments.clone()),
-            repairs: None,
             response: Some(arguments),
-            error: None,
-            error_type: None,
-            error_code: None,
-            error_detail: None,
-            effect: Effect::Read,
             attempt: 1,
-            cache_hit: false,
             dedupe_key: Some(scattered(id)),
-            dedupe_of: None,
-            retry_of: None,
             idempotency_key: Some(id.to_string()),
             permission: Some(r#"{"needs":null,"granted":true,"scope":"all"}"#.to_owned()),
             context: json!({"tenant_id": self.seed_store.tenant_id, "trace_id": self.turn_id, "invocation_id": id}).to_string(),
             trace_id: Some(self.turn_id.to_string()),
             run_id: Some(format!("run_{}", self.turn_id)),
-            ingestion_run_id: None,
-            workflow_id: None,
-            case_id: None,
-            meta: None,
-            created_at: self.now,
-            updated_at: self.now,
             started_at: Some(self.now),
             finished_at: Some(self.now),
+            ..CallRow::queued(NewCall {
+                id,
+                tenant_id: self.seed_store.tenant_id,
+                conversation_id: Some(self.conversation_id),
+                turn_id: self.turn_id,
+                step,
+                output_index: 0,
+                tool_name: "test_echo".to_owned(),
+                now: self.now,
+            })
         }
     }
 
     fn usage(&self) -> NewUsage {
         NewUsage {
-            id: self.seed_store.clock.new_id(),
-            call_id: None,
-            key_id: None,
-            provider: "openai".to_owned(),
-            model: "fixed".to_owned(),
-            operation: "chat",
             tokens_prompt: 100,
-            tokens_cached: 0,
             tokens_completion: 31,
-            tokens_reasoning: 0,
             tokens_total: 131,
-            estimated: false,
-            cost_nano_usd: None,
+            ..NewUsage::new(self.seed_store.clock.new_id(), "openai", "fixed", "chat")
         }
     }
 }

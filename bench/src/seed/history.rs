@@ -56,18 +56,11 @@ pub async fn history(seed_store: &SeedStore, conversations: &[Uuid], messages: &
 }
 
 fn message(seed_store: &SeedStore, past: &Past) -> NewMessage {
-    let result = past.role == "tool";
-    let arguments = || serde_json::from_str::<serde_json::Value>(&past.arguments).unwrap_or_default();
-    let calls = past.call.as_ref().filter(|_| !result).map(|id| json!([{"id": id, "name": "test_echo", "args": arguments()}]).to_string());
-    NewMessage {
-        id: seed_store.clock.new_id(),
-        role: past.role,
-        content: past.content.clone(),
-        tool_calls: calls,
-        tool_call_id: past.call.clone().filter(|_| result),
-        tool_name: result.then(|| "test_echo".to_owned()),
-        status: result.then_some("success"),
-        metadata: None,
-        tokens: None,
+    let id = seed_store.clock.new_id();
+    if let (true, Some(call)) = (past.role == "tool", &past.call) {
+        return NewMessage::result(id, call.as_str(), "test_echo", past.content.as_str(), "success");
     }
+    let arguments = || serde_json::from_str::<serde_json::Value>(&past.arguments).unwrap_or_default();
+    let calls = past.call.as_ref().map(|id| json!([{"id": id, "name": "test_echo", "args": arguments()}]).to_string());
+    NewMessage { tool_calls: calls, ..NewMessage::new(id, past.role, past.content.as_str()) }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::call::string_enum;
+use crate::error_code::ErrorCode;
 
 string_enum! {
     /// The standard classes of tool errors (seed 002).
@@ -47,7 +48,7 @@ pub enum Happened {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     pub kind: ToolErrorType,
-    /// Stable, from a fixed set, so that errors can be counted by code.
+    /// Stable, from a fixed set, so that errors can be counted by code: an [`ErrorCode`] or a code of the tool.
     pub code: Cow<'static, str>,
     /// For the model and the user; never contains a secret or text from the upstream service.
     pub message: String,
@@ -93,6 +94,11 @@ impl Failure {
     /// The caller cannot fix the cause.
     pub fn fatal(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(ToolErrorType::Fatal, code, message)
+    }
+
+    /// Whether the failure has this code of the server.
+    pub fn is(&self, code: ErrorCode) -> bool {
+        code.is(&self.code)
     }
 
     /// The effect certainly did not happen.
@@ -245,6 +251,11 @@ impl TurnError {
     /// A turn error of this class.
     pub fn new(kind: ToolErrorType, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, code: code.into(), message: message.into(), retry_after_ms: None }
+    }
+
+    /// Whether the turn failed with this code of the server.
+    pub fn is(&self, code: ErrorCode) -> bool {
+        code.is(&self.code)
     }
 }
 

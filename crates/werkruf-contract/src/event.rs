@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::call::{CallStatus, TurnStatus, string_enum};
 use crate::error::{ToolErrorDetail, ToolErrorType};
+use crate::error_code::ErrorCode;
 
 string_enum! {
     /// The event names of the native stream.
@@ -211,6 +212,13 @@ pub struct ErrorEvent {
     pub message: String,
     pub retry_after_ms: Option<u64>,
     pub turn_id: Uuid,
+}
+
+impl ErrorEvent {
+    /// Whether the turn failed with this code of the server.
+    pub fn is(&self, code: ErrorCode) -> bool {
+        code.is(&self.code)
+    }
 }
 
 /// `debug`: for operators only; not stored as a row.

@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod context;
 mod error;
+mod error_code;
 mod event;
 mod hex;
 mod models;
@@ -23,6 +24,7 @@ pub use check::{ENVELOPES, Violation, check, schema_of};
 pub use clock::Clock;
 pub use context::{Auth, ContextError, ToolContext};
 pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, TurnError};
+pub use error_code::ErrorCode;
 pub use event::{
     ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, ClientCall, DebugEntry, ErrorEvent,
     EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,

@@ -18,6 +18,7 @@ use crate::cancel::{Cancel, Deadline};
 use crate::check::Violation;
 use crate::context::ToolContext;
 use crate::error::Failure;
+use crate::error_code::ErrorCode;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope};
 use crate::{Effect, parameters_of};
@@ -237,10 +238,10 @@ impl<T: Tool> ToolObject for Typed<T> {
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move {
             let args = serde_json::from_value(args)
-                .map_err(|error| Failure::validation("invalid_arguments", format!("The arguments do not fit: {error}")))?;
+                .map_err(|error| Failure::validation(ErrorCode::InvalidArguments, format!("The arguments do not fit: {error}")))?;
             let reply = self.tool.call(args, invocation).await?;
             let data = serde_json::to_value(&reply.data).map_err(|error| {
-                Failure::fatal("bad_response", "The tool's answer could not be written as JSON.").because(error.to_string())
+                Failure::fatal(ErrorCode::BadResponse, "The tool's answer could not be written as JSON.").because(error.to_string())
             })?;
             Ok(reply.map(|_| data))
         })

@@ -6,16 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use werkruf_contract::{
-    CallKind, CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, FinishReason, State, ToolError, ToolErrorDetail,
+    CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, FinishReason, Runner, State, ToolError, ToolErrorDetail,
     ToolErrorType, ToolOutput, ToolResult, ToolResultMeta, TurnStatus, Usage, Uuid,
 };
 use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
 
 /// More calls than a turn can have.
 const ALL_CALLS: u32 = 10_000;
-
-/// The code of a call that the provider ran and that failed.
-pub(crate) const PROVIDER_CALL_FAILED: &str = "provider_call_failed";
 
 /// A value as JSON text.
 pub(crate) fn json(value: &impl Serialize) -> String {
@@ -166,14 +163,5 @@ pub fn output_of(call: &CallRow) -> ToolOutput {
 
 /// Whether the provider ran this call itself.
 pub(crate) fn is_provider_run(row: &CallRow) -> bool {
-    match row.kind {
-        CallKind::Mcp | CallKind::WebSearch => true,
-        CallKind::Function => false,
-        // Both sides have custom calls; the provider's have no keys of ours.
-        CallKind::Custom => {
-            let reported =
-                row.attempt == 0 && (row.status == CallStatus::Succeeded || row.error_code.as_deref() == Some(PROVIDER_CALL_FAILED));
-            row.dedupe_key.is_none() && row.idempotency_key.is_none() && (row.attempt == 1 || reported)
-        }
-    }
+    row.runner == Runner::Provider
 }

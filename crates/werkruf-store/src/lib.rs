@@ -53,8 +53,8 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_accounts::{ProviderAccount, ProviderAccounts, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, Order, Page, Reusable, Summary, TenantRow,
-    TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, NewCall, Order, Page, Reusable, Summary,
+    TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;

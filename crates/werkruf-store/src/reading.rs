@@ -9,7 +9,7 @@ pub(crate) const MESSAGE: &str =
 pub(crate) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
      error, error_code, message, created_at, updated_at, finished_at";
 
-pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, \
+pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, \
      item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
      cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, \
      workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at";
@@ -90,6 +90,7 @@ macro_rules! readings {
                 output_index: c.small()?,
                 response_id: c.text_or_null()?,
                 kind: c.parsed(werkruf_contract::CallKind::parse)?,
+                runner: c.parsed(werkruf_contract::Runner::parse)?,
                 tool_name: c.text()?,
                 call_id: c.text_or_null()?,
                 item_id: c.text_or_null()?,

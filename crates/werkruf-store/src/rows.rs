@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, ErrorCode, EventType, Runner, State, TurnStatus, Uuid};
 
 use crate::Scopes;
 
@@ -149,6 +149,7 @@ pub struct CallRow {
     pub output_index: u32,
     pub response_id: Option<String>,
     pub kind: CallKind,
+    pub runner: Runner,
     pub tool_name: String,
     pub call_id: Option<String>,
     pub item_id: Option<String>,
@@ -191,7 +192,71 @@ pub struct CallRow {
     pub finished_at: Option<Timestamp>,
 }
 
+/// What every new call has; [`CallRow::queued`] fills the other columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCall {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub conversation_id: Option<Uuid>,
+    pub turn_id: Uuid,
+    pub step: u32,
+    pub output_index: u32,
+    pub tool_name: String,
+    pub now: Timestamp,
+}
+
 impl CallRow {
+    /// A queued function call for this server, never sent. Its effect is `read` until the tool is known.
+    pub fn queued(call: NewCall) -> Self {
+        Self {
+            id: call.id,
+            tenant_id: call.tenant_id,
+            conversation_id: call.conversation_id,
+            turn_id: call.turn_id,
+            step: call.step,
+            output_index: call.output_index,
+            response_id: None,
+            kind: CallKind::Function,
+            runner: Runner::Server,
+            tool_name: call.tool_name,
+            call_id: None,
+            item_id: None,
+            status: CallStatus::Queued,
+            request: None,
+            raw_arguments: None,
+            repairs: None,
+            response: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            effect: Effect::Read,
+            attempt: 0,
+            cache_hit: false,
+            dedupe_key: None,
+            dedupe_of: None,
+            retry_of: None,
+            idempotency_key: None,
+            permission: None,
+            context: "{}".to_owned(),
+            trace_id: None,
+            run_id: None,
+            ingestion_run_id: None,
+            workflow_id: None,
+            case_id: None,
+            meta: None,
+            created_at: call.now,
+            updated_at: call.now,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+
+    /// Whether the call failed with this code of the server.
+    pub fn has_code(&self, code: ErrorCode) -> bool {
+        self.error_code.as_deref().is_some_and(|own| code.is(own))
+    }
+
     /// The duration of the call, from the times in its row.
     pub fn took_ms(&self) -> u64 {
         let start = self.started_at.unwrap_or(self.created_at);

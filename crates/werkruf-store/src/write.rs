@@ -72,6 +72,28 @@ pub struct NewMessage {
     pub tokens: Option<i64>,
 }
 
+impl NewMessage {
+    /// A message with text only.
+    pub fn new(id: Uuid, role: &'static str, content: impl Into<String>) -> Self {
+        Self {
+            id,
+            role,
+            content: content.into(),
+            tool_calls: None,
+            tool_call_id: None,
+            tool_name: None,
+            status: None,
+            metadata: None,
+            tokens: None,
+        }
+    }
+
+    /// The result of a call. `call_id` is the call's id in the history; `status` is `pending`, `success` or `error`.
+    pub fn result(id: Uuid, call_id: impl Into<String>, tool: impl Into<String>, content: impl Into<String>, status: &'static str) -> Self {
+        Self { tool_call_id: Some(call_id.into()), tool_name: Some(tool.into()), status: Some(status), ..Self::new(id, "tool", content) }
+    }
+}
+
 /// An event to append; it gets its number inside the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
@@ -198,6 +220,27 @@ pub struct NewUsage {
     pub tokens_total: i64,
     pub estimated: bool,
     pub cost_nano_usd: Option<i64>,
+}
+
+impl NewUsage {
+    /// A reported usage of no tokens, without call, key and cost.
+    pub fn new(id: Uuid, provider: impl Into<String>, model: impl Into<String>, operation: &'static str) -> Self {
+        Self {
+            id,
+            call_id: None,
+            key_id: None,
+            provider: provider.into(),
+            model: model.into(),
+            operation,
+            tokens_prompt: 0,
+            tokens_cached: 0,
+            tokens_completion: 0,
+            tokens_reasoning: 0,
+            tokens_total: 0,
+            estimated: false,
+            cost_nano_usd: None,
+        }
+    }
 }
 
 /// A change of the turn row.

@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
+use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
 
 use crate::caller::texts;
 
@@ -72,7 +72,7 @@ impl Remember {
         let texts = texts(invocation);
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         if content.is_empty() || content.chars().count() > MAX_CHARS {
-            return Err(Failure::validation("invalid_arguments", format!("content must have 1 to {MAX_CHARS} characters.")));
+            return Err(Failure::validation(ErrorCode::InvalidArguments, format!("content must have 1 to {MAX_CHARS} characters.")));
         }
         let mut memory = invocation.state.get(MEMORY).and_then(Value::as_array).cloned().unwrap_or_default();
         memory.retain(|entry| entry["content"].as_str() != Some(&content));

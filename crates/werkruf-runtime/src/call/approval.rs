@@ -5,11 +5,10 @@
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{ApprovalRequired, ApprovalStatus, EventType, Failure, TurnStatus, Usage, Uuid, hex};
+use werkruf_contract::{ApprovalRequired, ApprovalStatus, ErrorCode, EventType, Failure, TurnStatus, Usage, Uuid, hex};
 use werkruf_store::{ApprovalRow, CallRow, NewApproval, NewMessage, StoreError, TurnChange};
 
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, WaitingCall};
-use super::record::{ResultMessage, result_message};
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
 use crate::registry::Entry;
@@ -31,10 +30,12 @@ fn decision(approval: &ApprovalRow, row: &CallRow) -> Decision {
     match approval.status {
         ApprovalStatus::Pending => Decision::Pending,
         ApprovalStatus::Canceled => Decision::Withdrawn,
-        ApprovalStatus::Denied => Decision::Refused(failure("approval_denied")),
-        ApprovalStatus::Expired => Decision::Refused(failure("approval_expired")),
+        ApprovalStatus::Denied => Decision::Refused(failure(ErrorCode::ApprovalDenied)),
+        ApprovalStatus::Expired => Decision::Refused(failure(ErrorCode::ApprovalExpired)),
         ApprovalStatus::Approved if row.request.as_deref().map(digest).as_ref() == Some(&approval.arguments_digest) => Decision::Approved,
-        ApprovalStatus::Approved => Decision::Refused(failure("approval_denied").because("the arguments are not those that were approved")),
+        ApprovalStatus::Approved => {
+            Decision::Refused(failure(ErrorCode::ApprovalDenied).because("the arguments are not those that were approved"))
+        }
     }
 }
 
@@ -119,7 +120,7 @@ pub(crate) async fn await_approvals(
 fn placeholder(scope: &TurnScope, call: &WaitingCall, slot: &HistorySlot) -> NewMessage {
     let message = scope.texts.text("call-approval_pending", &[]);
     let content = json!({"status": "waiting for approval", "approval_id": call.approval_id, "message": message}).to_string();
-    result_message(scope, ResultMessage { call_id: &slot.id, tool: &call.row.tool_name, content, status: "pending" })
+    NewMessage::result(scope.clock.new_id(), slot.id.as_str(), call.row.tool_name.as_str(), content, "pending")
 }
 
 fn approval_required(row: &CallRow, approval_id: Uuid, used: Option<&Usage>) -> ApprovalRequired {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use werkruf_contract::{Failure, Violation};
+use werkruf_contract::{ErrorCode, Failure, Violation};
 
 use crate::registry::Entry;
 
@@ -32,12 +32,15 @@ pub(crate) struct Parsed {
 /// Parses, repairs and validates. The failure's message is for the model.
 pub(crate) fn parse(raw: &str, entry: &Entry) -> Result<Parsed, Failure> {
     if raw.len() > MAX_BYTES {
-        return Err(Failure::validation("invalid_arguments", format!("The arguments have {} bytes; {MAX_BYTES} are allowed.", raw.len())));
+        return Err(Failure::validation(
+            ErrorCode::InvalidArguments,
+            format!("The arguments have {} bytes; {MAX_BYTES} are allowed.", raw.len()),
+        ));
     }
     let mut repairs = Vec::new();
     let text = if raw.trim().is_empty() { "{}" } else { raw };
     let mut value: Value = serde_json::from_str(text).map_err(|error| {
-        Failure::validation("invalid_arguments", format!("The arguments are not valid JSON ({error}). Send one JSON object."))
+        Failure::validation(ErrorCode::InvalidArguments, format!("The arguments are not valid JSON ({error}). Send one JSON object."))
     })?;
     if let Some(inner) = json_inside(&value).filter(Value::is_object) {
         note(&mut repairs, "", &value, &inner, "json_in_string");
@@ -49,7 +52,7 @@ pub(crate) fn parse(raw: &str, entry: &Entry) -> Result<Parsed, Failure> {
 /// The same for arguments that came as JSON already.
 pub(crate) fn check(mut value: Value, mut repairs: Vec<Repair>, entry: &Entry) -> Result<Parsed, Failure> {
     if !value.is_object() {
-        return Err(Failure::validation("invalid_arguments", "The arguments must be one JSON object."));
+        return Err(Failure::validation(ErrorCode::InvalidArguments, "The arguments must be one JSON object."));
     }
     coerce(entry.parameters(), &mut value, &mut String::new(), &mut repairs);
     if !entry.shape.fits(&value) {
@@ -65,7 +68,7 @@ fn refused(violations: &[Violation]) -> Failure {
         kept.iter().map(|v| if v.path.is_empty() { v.message.clone() } else { format!("{}: {}", v.path, v.message) }).collect();
     let mut details = Map::new();
     details.insert("violations".to_owned(), serde_json::to_value(&kept).unwrap_or(Value::Null));
-    Failure::validation("invalid_arguments", format!("The arguments do not fit the tool's schema: {}", lines.join("; ")))
+    Failure::validation(ErrorCode::InvalidArguments, format!("The arguments do not fit the tool's schema: {}", lines.join("; ")))
         .with_details(details)
 }
 

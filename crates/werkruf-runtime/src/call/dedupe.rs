@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{CallStatus, Effect, Failure, Permission, Principal, ToolSpec, Uuid, hex};
+use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, Permission, Principal, ToolSpec, Uuid, hex};
 use werkruf_store::{CallRow, Reusable, StoreError};
 
 use super::batch::{CallBatch, Halt};
@@ -74,7 +74,7 @@ impl CallBatch<'_> {
         };
         let key = identity
             .key()
-            .ok_or_else(|| Failure::validation("invalid_arguments", "The arguments hold a number that JSON cannot carry."))?;
+            .ok_or_else(|| Failure::validation(ErrorCode::InvalidArguments, "The arguments hold a number that JSON cannot carry."))?;
         row.dedupe_key = Some(key.clone());
         let leader = match scope.in_flight.enter(&key, row.id) {
             Role::Follower(follower) => return Ok(Deduped::Follow(follower)),
@@ -130,7 +130,7 @@ impl CallBatch<'_> {
                     let outcome = CallOutcome { cache_hit: true, ..call.outcome.shared(self.scope.clock.now()) };
                     return Ok(Some(Box::new(outcome)));
                 }
-                Err(failure) if failure.code == "outcome_unknown" => return Err(outcome_unknown(call.row.id)),
+                Err(failure) if failure.is(ErrorCode::OutcomeUnknown) => return Err(outcome_unknown(call.row.id)),
                 Err(_) => {}
             }
         }
@@ -157,7 +157,7 @@ fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timesta
         return EarlierCall::AwaitingApproval(call.id);
     }
     let age = now.duration_since(call.finished_at.unwrap_or(call.created_at));
-    if call.error_code.as_deref() == Some("outcome_unknown") {
+    if call.has_code(ErrorCode::OutcomeUnknown) {
         // A message that came while this very turn runs does not answer what the turn has not said yet.
         let answered = earlier.message_since && call.turn_id != turn_id;
         let blocked = if call.conversation_id.is_some() { !answered } else { age < UNKNOWN_BLOCKS };
@@ -172,12 +172,12 @@ fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timesta
 
 /// It is unknown whether the identical call was carried out.
 fn outcome_unknown(earlier: Uuid) -> Failure {
-    Failure::fatal("outcome_unknown", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
+    Failure::fatal(ErrorCode::OutcomeUnknown, "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
 }
 
 /// The identical call waits for an approval already.
 pub(super) fn approval_pending(earlier: Uuid) -> Failure {
-    Failure::fatal("approval_pending", "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
+    Failure::fatal(ErrorCode::ApprovalPending, "").nothing_happened().with_details(object(json!({"earlier_job_id": earlier})))
 }
 
 #[cfg(test)]

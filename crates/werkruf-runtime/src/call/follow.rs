@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::{CallStatus, Effect, Failure, ToolErrorType, Uuid};
+use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, ToolErrorType, Uuid};
 use werkruf_store::CLAIM_WINDOW;
 
 use super::batch::CallBatch;
@@ -38,7 +38,7 @@ impl CallBatch<'_> {
                 Err(error) => tracing::warn!(job_id = %leader_id, %error, "a call of another process cannot be read; trying again"),
             }
             if timer::left(deadline).is_zero() {
-                let failure = Failure::new(ToolErrorType::Timeout, "tool_timeout", "").nothing_happened();
+                let failure = Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "").nothing_happened();
                 let failure = failure.because("the identical call runs in another process");
                 let late = CallOutcome::failed(failure, CallStatus::Timeout, Effect::Read, 0, scope.clock.now());
                 return Some(late.with_message(&scope.texts));

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use serde_json::value::RawValue;
 use werkruf_contract::{
-    CallResult, CallStatus, Effect, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid,
+    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid,
 };
 use werkruf_store::{CallEnd, CallRow};
 
@@ -40,7 +40,7 @@ impl Success {
         let data = reply.data.to_string();
         if data.len() > spec.max_response_bytes {
             let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
-            return Err(Failure::fatal("response_too_large", "").because(cause));
+            return Err(Failure::fatal(ErrorCode::ResponseTooLarge, "").because(cause));
         }
         let meta = StoredMeta {
             source_counts: reply.source_counts,
@@ -103,7 +103,7 @@ impl CallOutcome {
             Ok(Success::stored(call))
         } else {
             let detail: Option<ToolErrorDetail> = call.error_detail.as_deref().and_then(|text| serde_json::from_str(text).ok());
-            Err(detail.map_or_else(|| Failure::fatal("interrupted", "The call was interrupted."), stored_failure))
+            Err(detail.map_or_else(|| Failure::fatal(ErrorCode::Interrupted, "The call was interrupted."), stored_failure))
         };
         let finished_at = call.finished_at.unwrap_or(call.updated_at);
         Self { status: call.status, result, attempt: call.attempt, cache_hit: call.cache_hit, finished_at }
@@ -178,7 +178,7 @@ fn outcome_unknown(failure: Failure) -> Failure {
     let cause = format!("{}: {}{}", failure.code, failure.message, failure.cause.map(|c| format!(" ({c})")).unwrap_or_default());
     Failure {
         kind: ToolErrorType::Fatal,
-        code: "outcome_unknown".into(),
+        code: ErrorCode::OutcomeUnknown.into(),
         message: String::new(),
         cause: Some(cause),
         retry_after: None,
@@ -202,10 +202,10 @@ fn stored_failure(detail: ToolErrorDetail) -> Failure {
 
 /// The failure of a call that was open when its process stopped.
 pub(crate) fn interrupted() -> Failure {
-    Failure::new(ToolErrorType::Retryable, "interrupted", "").nothing_happened()
+    Failure::new(ToolErrorType::Retryable, ErrorCode::Interrupted, "").nothing_happened()
 }
 
 /// The failure of a call that was canceled.
 pub(super) fn canceled() -> Failure {
-    Failure::fatal("canceled", "")
+    Failure::fatal(ErrorCode::Canceled, "")
 }

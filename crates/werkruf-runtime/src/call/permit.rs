@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use werkruf_contract::{Failure, Principal, Scope};
+use werkruf_contract::{ErrorCode, Failure, Principal, Scope};
 use werkruf_store::CallRow;
 
 use super::batch::CallBatch;
@@ -34,7 +34,7 @@ impl CallBatch<'_> {
         let scope = granted.filter(|_| needs.is_some());
         row.permission = Some(json!({"needs": needs, "granted": granted.is_some(), "scope": scope}).to_string());
         granted.ok_or_else(|| {
-            let failure = Failure::fatal("permission_denied", "").nothing_happened();
+            let failure = Failure::fatal(ErrorCode::PermissionDenied, "").nothing_happened();
             if denied { failure.because("switched off by the safety mode") } else { failure }
         })
     }

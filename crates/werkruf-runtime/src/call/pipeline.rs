@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Deadline, Failure, Principal, Scope, ToolContext, Uuid};
+use werkruf_contract::{CallStatus, Deadline, ErrorCode, Failure, Principal, Scope, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use super::arguments;
@@ -90,7 +90,7 @@ impl CallBatch<'_> {
     pub(super) fn find(&self, name: &str) -> Result<&Arc<Entry>, Failure> {
         self.scope.setup.registry.find(name).ok_or_else(|| {
             let name = display_name(name);
-            Failure::validation("unknown_tool", format!("There is no tool named \"{name}\". Use only the tools you were given."))
+            Failure::validation(ErrorCode::UnknownTool, format!("There is no tool named \"{name}\". Use only the tools you were given."))
         })
     }
 

@@ -1,8 +1,8 @@
 //! What is written of a call when it starts and when it ends: its row, the model's message, the state patch, the client's event.
 
 use serde_json::json;
-use werkruf_contract::{CallStatus, Effect, EventType, State, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
-use werkruf_store::{CallEnd, CallRow, CallStart, NewMessage, Replacement};
+use werkruf_contract::{CallStatus, EventType, State, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
+use werkruf_store::{CallEnd, CallRow, CallStart, NewCall, NewMessage, Replacement};
 
 use super::batch::HistorySlot;
 use super::outcome::CallOutcome;
@@ -19,48 +19,31 @@ pub(crate) fn call_row(scope: &TurnScope, step: u32, context: &ToolContext, requ
     context.invocation_id = id;
     context.now_iso = now;
     CallRow {
-        id,
-        tenant_id: scope.tenant_id(),
-        conversation_id: scope.conversation_id,
-        turn_id: scope.turn_id,
-        step,
-        output_index: request.output_index,
         response_id: request.response_id.clone(),
         kind: request.kind,
-        tool_name: display_name(&request.name),
         call_id: request.call_id.clone(),
         item_id: request.item_id.clone(),
-        status: CallStatus::Queued,
-        request: None,
         raw_arguments: match &request.arguments {
             Arguments::Raw(raw) => Some(raw.clone()),
             Arguments::Given(value) => Some(value.to_string()),
         },
-        repairs: None,
-        response: None,
-        error: None,
-        error_type: None,
-        error_code: None,
-        error_detail: None,
-        effect: Effect::Read,
-        attempt: 0,
-        cache_hit: false,
-        dedupe_key: None,
-        dedupe_of: None,
         retry_of: request.retry_of,
-        idempotency_key: None,
-        permission: None,
         trace_id: Some(context.trace_id.clone()),
         run_id: context.run_id.clone(),
         ingestion_run_id: context.ingestion_run_id.clone(),
         workflow_id: context.workflow_id.clone(),
         case_id: context.case_id.clone(),
         context: serde_json::to_string(&context).unwrap_or_else(|_| "{}".to_owned()),
-        meta: None,
-        created_at: now,
-        updated_at: now,
-        started_at: None,
-        finished_at: None,
+        ..CallRow::queued(NewCall {
+            id,
+            tenant_id: scope.tenant_id(),
+            conversation_id: scope.conversation_id,
+            turn_id: scope.turn_id,
+            step,
+            output_index: request.output_index,
+            tool_name: display_name(&request.name),
+            now,
+        })
     }
 }
 
@@ -113,7 +96,7 @@ pub(crate) fn finish_call(
         if slot.has_placeholder {
             journal.stage(Replacement { tool_call_id: slot.id.clone(), content, status });
         } else {
-            journal.stage(result_message(scope, ResultMessage { call_id: &slot.id, tool: &row.tool_name, content, status }));
+            journal.stage(NewMessage::result(scope.clock.new_id(), slot.id.as_str(), row.tool_name.as_str(), content, status));
         }
     }
     if let Some(patch) = patch {
@@ -135,30 +118,6 @@ pub(crate) fn finish_call(
         cache_hit: outcome.cache_hit,
     };
     journal.stage_event(EventType::ToolFinished, &finished);
-}
-
-/// The result of a call as a message of the history.
-pub(crate) struct ResultMessage<'a> {
-    /// The call's id in the history.
-    pub(crate) call_id: &'a str,
-    pub(crate) tool: &'a str,
-    pub(crate) content: String,
-    /// `pending`, `success` or `error`.
-    pub(crate) status: &'static str,
-}
-
-pub(crate) fn result_message(scope: &TurnScope, result: ResultMessage<'_>) -> NewMessage {
-    NewMessage {
-        id: scope.clock.new_id(),
-        role: "tool",
-        content: result.content,
-        tool_calls: None,
-        tool_call_id: Some(result.call_id.to_owned()),
-        tool_name: Some(result.tool.to_owned()),
-        status: Some(result.status),
-        metadata: None,
-        tokens: None,
-    }
 }
 
 fn log(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome, took_ms: u64) {

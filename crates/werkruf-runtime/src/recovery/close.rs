@@ -1,10 +1,10 @@
 //! Ends a turn that must not continue: every open call gets an outcome, and nothing is run.
 
-use werkruf_contract::{CallStatus, Texts, ToolErrorType, TurnError, TurnStatus};
-use werkruf_store::{Replacement, StoreError};
+use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_store::{NewMessage, Replacement, StoreError};
 
 use super::leftover::Leftover;
-use crate::call::{CallOutcome, ResultMessage, StoredCall, TurnScope, interrupted, result_message, stage_outcome};
+use crate::call::{CallOutcome, StoredCall, TurnScope, interrupted, stage_outcome};
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
 
@@ -34,11 +34,11 @@ impl Closing {
     }
 
     pub(super) fn error(self, texts: &Texts) -> TurnError {
-        let fatal = |code: &str| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
+        let fatal = |code: ErrorCode| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
         match self {
-            Self::Poison => fatal("poison"),
+            Self::Poison => fatal(ErrorCode::Poison),
             Self::Canceled => canceled_error(texts),
-            Self::UnknownUser => fatal("unknown_user"),
+            Self::UnknownUser => fatal(ErrorCode::UnknownUser),
         }
     }
 }
@@ -88,8 +88,8 @@ impl Leftover {
                 Some(Some("pending")) => scope.journal.stage(Replacement { tool_call_id: call.id, content, status: "error" }),
                 Some(_) => {}
                 None => {
-                    let result = ResultMessage { call_id: &call.id, tool: &call.name, content, status: "error" };
-                    scope.journal.stage(result_message(scope, result));
+                    let result = NewMessage::result(scope.clock.new_id(), call.id.as_str(), call.name.as_str(), content, "error");
+                    scope.journal.stage(result);
                 }
             }
         }

@@ -136,15 +136,8 @@ fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage>
         metadata.insert("client_history".to_owned(), true.into());
     }
     Some(NewMessage {
-        id: engine.store.clock.new_id(),
-        role: "user",
-        content: message.message.clone(),
-        tool_calls: None,
-        tool_call_id: None,
-        tool_name: None,
-        status: None,
         metadata: (!metadata.is_empty()).then(|| json(&metadata)),
-        tokens: None,
+        ..NewMessage::new(engine.store.clock.new_id(), "user", message.message.as_str())
     })
 }
 

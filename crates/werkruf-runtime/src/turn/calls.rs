@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
-use werkruf_contract::{AssistantSnapshot, ClientCall, EventType, Failure, TurnStatus};
+use werkruf_contract::{AssistantSnapshot, ClientCall, ErrorCode, EventType, Failure, TurnStatus};
 use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
-use werkruf_store::{StoreError, TurnChange};
+use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::end::assistant_message;
 use super::state::{Limit, REPEATS, Stop, Turn, text_tokens};
-use crate::call::{Arguments, CallBatch, CallRequest, ResultMessage, TurnScope, announce, await_approvals, result_message};
+use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals};
 use crate::journal::CommitPoint;
 
 /// A step's calls, sorted by who runs them.
@@ -128,11 +128,11 @@ impl Turn {
         let most = self.scope.limits.calls_per_step;
         if at >= most {
             let message = format!("Only the first {most} calls of one answer are run. Ask for fewer at once.");
-            return Some(Failure::validation("too_many_calls", message));
+            return Some(Failure::validation(ErrorCode::TooManyCalls, message));
         }
         // A tool that this assistant does not have is refused even if it exists.
         if !self.offer.definitions.iter().any(|tool| tool.name == call.name) && self.scope.setup.registry.find(&call.name).is_some() {
-            return Some(Failure::validation("unknown_tool", "You were not given this tool. Use only the tools you were given."));
+            return Some(Failure::validation(ErrorCode::UnknownTool, "You were not given this tool. Use only the tools you were given."));
         }
         self.repeated(call, repeated)
     }
@@ -159,7 +159,9 @@ impl Turn {
         if over {
             self.progress.limit = Some(Limit::Repeats);
         }
-        over.then(|| Failure::validation("repeat_limit", "This very call was made several times already. Answer with what you have."))
+        over.then(|| {
+            Failure::validation(ErrorCode::RepeatLimit, "This very call was made several times already. Answer with what you have.")
+        })
     }
 }
 
@@ -179,7 +181,7 @@ fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step:
 pub(crate) fn stage_placeholders(scope: &TurnScope, calls: &[ClientCall]) {
     let content = json!({"status": "waiting for the client"}).to_string();
     for call in calls {
-        let result = ResultMessage { call_id: &call.id, tool: &call.name, content: content.clone(), status: "pending" };
-        scope.journal.stage(result_message(scope, result));
+        let result = NewMessage::result(scope.clock.new_id(), call.id.as_str(), call.name.as_str(), content.as_str(), "pending");
+        scope.journal.stage(result);
     }
 }

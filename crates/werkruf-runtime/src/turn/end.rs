@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, ChatMessage, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus};
+use werkruf_contract::{
+    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus,
+};
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::state::{Limit, Reply, Stop, Turn};
@@ -78,21 +80,16 @@ pub(super) fn assistant_message(
     tokens: Option<i64>,
 ) -> NewMessage {
     NewMessage {
-        id: scope.clock.new_id(),
-        role: "assistant",
-        content: text.to_owned(),
         tool_calls,
-        tool_call_id: None,
-        tool_name: None,
-        status: None,
         metadata: carry.map(|carry| json!({"carry": carry}).to_string()),
         tokens,
+        ..NewMessage::new(scope.clock.new_id(), "assistant", text)
     }
 }
 
 /// The error of a turn that was canceled.
 pub(crate) fn canceled_error(texts: &Texts) -> TurnError {
-    TurnError::new(ToolErrorType::Fatal, "canceled", texts.text("error-canceled", &[]))
+    TurnError::new(ToolErrorType::Fatal, ErrorCode::Canceled, texts.text("error-canceled", &[]))
 }
 
 /// Stages the end of a turn without an answer.

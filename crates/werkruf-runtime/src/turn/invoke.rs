@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use werkruf_contract::{CallStatus, ChatMessage, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{
+    CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+};
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
 use super::accept::inbox_entry;
@@ -56,7 +58,7 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
     engine.admit(caller)?;
     let (store, tenant_id) = (&engine.store, caller.principal.tenant_id);
     let call = store.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
-    let unknown = call.error_code.as_deref() == Some("outcome_unknown");
+    let unknown = call.has_code(ErrorCode::OutcomeUnknown);
     check_retryable(&call, unknown, force)?;
     let turn = store.records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
     let principal = store.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
@@ -101,7 +103,7 @@ fn check_retryable(call: &CallRow, unknown: bool, force: bool) -> Result<(), Ref
     }
     if unknown && !force {
         let message = "the call may have been carried out; send {\"force\": true} if you have checked that it was not".to_owned();
-        return Err(Refusal::Conflict { code: "outcome_unknown", message });
+        return Err(Refusal::Conflict { code: ErrorCode::OutcomeUnknown.as_str(), message });
     }
     Ok(())
 }

@@ -4,14 +4,14 @@
 //! abandoned. A position belongs to one answer, so an abandoned answer that has rows keeps its step, and the next answer gets another one.
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Failure, ToolContext, ToolErrorType};
+use werkruf_contract::{CallStatus, ErrorCode, Failure, Runner, ToolContext, ToolErrorType};
 use werkruf_llm::{Answer, ProviderItem};
 use werkruf_store::{CallRow, ProviderCallUpdate};
 
 use crate::call::{
     Arguments, CallOutcome, CallRequest, Success, TurnScope, announce, apply_outcome, call_row, display_name, finish_call, stage_outcome,
 };
-use crate::stored::{PROVIDER_CALL_FAILED, object};
+use crate::stored::object;
 
 /// The provider's calls of the answer that is being received.
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl ProviderItems {
 
 /// Ends the row of a provider's call whose answer broke off.
 pub(crate) fn abort_item(scope: &TurnScope, row: &CallRow, status: CallStatus) {
-    let code = if status == CallStatus::Canceled { "canceled" } else { "interrupted" };
+    let code = if status == CallStatus::Canceled { ErrorCode::Canceled } else { ErrorCode::Interrupted };
     let failure = Failure::new(ToolErrorType::Upstream, code, "The answer broke off while the provider ran this.");
     stage_outcome(scope, row, None, &CallOutcome::failed(failure, status, row.effect, row.attempt, scope.clock.now()));
 }
@@ -112,6 +112,7 @@ fn running_row(scope: &TurnScope, step: u32, context: &ToolContext, item: &Provi
         ..CallRequest::new(scope.clock.new_id(), name(item), arguments)
     };
     let mut row = call_row(scope, step, context, &request);
+    row.runner = Runner::Provider;
     row.request = json_arguments(item);
     row.status = CallStatus::Running;
     row.attempt = 1;
@@ -158,7 +159,7 @@ fn outcome(scope: &TurnScope, item: &ProviderItem) -> CallOutcome {
         Ok(Success { data: output(item).unwrap_or_default(), message: None, state_patch: None, meta: None })
     } else {
         let details = object(json!({"status": item.status, "error": item.error}));
-        Err(Failure::new(ToolErrorType::Upstream, PROVIDER_CALL_FAILED, "The provider's own call failed.").with_details(details))
+        Err(Failure::new(ToolErrorType::Upstream, ErrorCode::ProviderCallFailed, "The provider's own call failed.").with_details(details))
     };
     let status = if result.is_ok() { CallStatus::Succeeded } else { CallStatus::Failed };
     CallOutcome { status, result, attempt: 1, cache_hit: false, finished_at: scope.clock.now() }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
-use werkruf_contract::{ClientCall, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError, Usage};
+use werkruf_contract::{ClientCall, ErrorCode, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError, Usage};
 use werkruf_llm::{Answer, Message, TokenUsage};
 use werkruf_store::{NewUsage, StoreError};
 
@@ -99,9 +99,9 @@ pub(crate) enum Limit {
 impl Limit {
     pub(crate) fn error(self, locale: &str) -> TurnError {
         let (kind, code) = match self {
-            Self::Steps => (ToolErrorType::Fatal, "step_limit"),
-            Self::Repeats => (ToolErrorType::Fatal, "repeat_limit"),
-            Self::Deadline => (ToolErrorType::Timeout, "turn_deadline"),
+            Self::Steps => (ToolErrorType::Fatal, ErrorCode::StepLimit),
+            Self::Repeats => (ToolErrorType::Fatal, ErrorCode::RepeatLimit),
+            Self::Deadline => (ToolErrorType::Timeout, ErrorCode::TurnDeadline),
         };
         TurnError::new(kind, code, Texts::of(locale).text(&format!("error-{code}"), &[]))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use werkruf_contract::{AssistantToken, State, Texts, ToolErrorType, TurnError};
+use werkruf_contract::{AssistantToken, ErrorCode, State, Texts, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, ToolChoice};
 use werkruf_store::crash;
 
@@ -100,7 +100,7 @@ impl Turn {
         if cut {
             // A length limit cut the answer: its calls may be incomplete.
             let message = Texts::of(&self.locale).text("error-model_cut", &[]);
-            return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, "model_incomplete", message)));
+            return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, ErrorCode::ModelIncomplete, message)));
         }
         if answer.text.is_empty() {
             // A refusal takes the place of the missing text.

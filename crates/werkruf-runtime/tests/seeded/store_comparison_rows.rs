@@ -2,87 +2,56 @@
 
 use jiff::SignedDuration;
 use serde_json::json;
-use werkruf_contract::{CallKind, CallStatus, Effect, EventType, State, Uuid};
-use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate};
+use werkruf_contract::{CallStatus, Effect, EventType, State, Uuid};
+use werkruf_store::{CallEnd, CallRetry, CallRow, NewApproval, NewCall, NewEvent, NewMessage, NewUsage, ProviderCallUpdate};
 
 use crate::store_comparison::Comparison;
 
 impl Comparison {
     pub fn message(&self, role: &'static str, tool_call_id: Option<String>) -> NewMessage {
-        NewMessage {
-            id: self.id(),
-            role,
-            content: format!("text {}", self.step),
-            tool_calls: None,
-            tool_name: tool_call_id.is_some().then(|| "lookup".to_owned()),
-            status: tool_call_id.is_some().then_some("success"),
-            tool_call_id,
-            metadata: None,
-            tokens: None,
+        let content = format!("text {}", self.step);
+        match tool_call_id {
+            Some(call_id) => NewMessage { role, ..NewMessage::result(self.id(), call_id, "lookup", content, "success") },
+            None => NewMessage::new(self.id(), role, content),
         }
     }
 
     pub fn call(&self, turn_id: Uuid, conversation_id: Option<Uuid>) -> CallRow {
         let now = self.world.clock.now();
         let running = self.below(2) == 0;
-        CallRow {
+        let new = NewCall {
             id: self.id(),
             tenant_id: self.tenant(),
             conversation_id,
             turn_id,
             step: 1,
             output_index: u32::try_from(self.below(6)).unwrap(),
-            response_id: None,
-            kind: CallKind::Function,
             tool_name: "lookup".to_owned(),
+            now,
+        };
+        CallRow {
             call_id: Some(format!("c{}", self.below(6))),
-            item_id: None,
             status: if running { CallStatus::Running } else { CallStatus::Queued },
             request: Some("{}".to_owned()),
             raw_arguments: Some("{}".to_owned()),
-            repairs: None,
-            response: None,
-            error: None,
-            error_type: None,
-            error_code: None,
-            error_detail: None,
             effect: [Effect::Read, Effect::Idempotent, Effect::Once][usize::try_from(self.below(3)).unwrap()],
             attempt: u32::from(running),
-            cache_hit: false,
             dedupe_key: Some(format!("key-{}", self.below(3))),
-            dedupe_of: None,
-            retry_of: None,
             idempotency_key: Some("k".to_owned()),
-            permission: None,
-            context: "{}".to_owned(),
-            trace_id: None,
-            run_id: None,
-            ingestion_run_id: None,
-            workflow_id: None,
-            case_id: None,
-            meta: None,
-            created_at: now,
-            updated_at: now,
             started_at: running.then_some(now),
-            finished_at: None,
+            ..CallRow::queued(new)
         }
     }
 
     pub fn usage(&self) -> NewUsage {
         NewUsage {
-            id: self.id(),
-            call_id: None,
-            key_id: None,
-            provider: "scripted".to_owned(),
-            model: "seeded-1".to_owned(),
-            operation: "chat",
             tokens_prompt: 3,
             tokens_cached: 1,
             tokens_completion: 2,
             tokens_reasoning: 1,
             tokens_total: 5,
             estimated: self.below(2) == 0,
-            cost_nano_usd: None,
+            ..NewUsage::new(self.id(), "scripted", "seeded-1", "chat")
         }
     }
 

@@ -5,11 +5,11 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use werkruf_contract::{CallKind, CallStatus, Effect, Failure, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, ErrorCode, Failure, Runner, Uuid};
 
 use super::fields::{Fields, spelled};
 use super::message::Origin;
-use crate::CallRow;
+use crate::{CallRow, NewCall};
 
 /// A call to import. It gets its turn and step when it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,22 +49,25 @@ pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> 
     let sent = started.is_some() || status != CallStatus::Canceled;
     let response_id = row.text(&["response_id"]);
     let failure = failure(status, fault, error.as_deref());
-    let row = CallRow {
+    let new = NewCall {
         id: super::ids::id(home.tenant_id, "tool_calls", &origin.id, made),
         tenant_id: home.tenant_id,
         conversation_id: home.conversation_id,
         turn_id: Uuid::nil(),
         step: 0,
         output_index: place.unwrap_or(0),
+        tool_name,
+        now: made,
+    };
+    let row = CallRow {
         response_id,
         kind,
-        tool_name,
+        runner: runner(kind),
         call_id,
         item_id,
         status,
         request,
         raw_arguments,
-        repairs: None,
         response,
         error_type: failure.as_ref().map(|failure| failure.kind.as_str().to_owned()),
         error_code: failure.as_ref().map(|failure| failure.code.to_string()),
@@ -73,23 +76,12 @@ pub(crate) fn read(mut row: Fields, home: &Home) -> Result<PlannedCall, String> 
         // The effect of the tool is unknown, so the call is never sent again automatically.
         effect: Effect::Once,
         attempt: u32::from(sent),
-        cache_hit: false,
-        dedupe_key: None,
-        dedupe_of: None,
-        retry_of: None,
-        idempotency_key: None,
-        permission: None,
-        context: "{}".to_owned(),
         trace_id: row.text(&["trace_id"]),
-        run_id: None,
-        ingestion_run_id: None,
-        workflow_id: None,
-        case_id: None,
         meta: Some(meta(row, &origin)),
-        created_at: made,
         updated_at: updated.unwrap_or(finished),
         started_at: sent.then(|| started.unwrap_or(made)),
         finished_at: Some(finished),
+        ..CallRow::queued(new)
     };
     Ok(PlannedCall { origin, row })
 }
@@ -121,6 +113,14 @@ fn kind(row: &mut Fields) -> CallKind {
     kind
 }
 
+/// The source does not say who ran a call. Only a provider runs MCP calls and web searches.
+const fn runner(kind: CallKind) -> Runner {
+    match kind {
+        CallKind::Mcp | CallKind::WebSearch => Runner::Provider,
+        CallKind::Function | CallKind::Custom => Runner::Server,
+    }
+}
+
 /// The error of a call that had not ended in the source.
 const UNFINISHED: &str = "It had not ended when it was imported; whether it was carried out is not known.";
 
@@ -142,10 +142,10 @@ fn status(row: &mut Fields) -> (CallStatus, Option<&'static str>) {
 fn failure(status: CallStatus, fault: Option<&'static str>, error: Option<&str>) -> Option<Failure> {
     let message = || error.unwrap_or("The other program did not say why.").to_owned();
     match (status, fault) {
-        (_, Some(fault)) => Some(Failure::fatal("outcome_unknown", fault)),
-        (CallStatus::Failed, None) => Some(Failure::upstream("upstream_error", message())),
-        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, "tool_timeout", message())),
-        (CallStatus::Canceled, None) => Some(Failure::fatal("canceled", message())),
+        (_, Some(fault)) => Some(Failure::fatal(ErrorCode::OutcomeUnknown, fault)),
+        (CallStatus::Failed, None) => Some(Failure::upstream(ErrorCode::UpstreamError, message())),
+        (CallStatus::Timeout, None) => Some(Failure::new(werkruf_contract::ToolErrorType::Timeout, ErrorCode::ToolTimeout, message())),
+        (CallStatus::Canceled, None) => Some(Failure::fatal(ErrorCode::Canceled, message())),
         (CallStatus::Succeeded | CallStatus::Queued | CallStatus::Running, None) => None,
     }
 }

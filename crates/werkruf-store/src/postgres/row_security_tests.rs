@@ -34,8 +34,8 @@ const ROWS: &str = "
   INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role) VALUES ('$tenant', '$tenant', now(), '$tenant', 'C', 'user');
   INSERT INTO turns (tenant_id, id, conversation_id, user_id, kind, assistant, status, created_at, updated_at)
     VALUES ('$tenant', '$tenant', '$tenant', '1', 'chat', 'default', 'completed', now(), now());
-  INSERT INTO tool_calls (tenant_id, id, conversation_id, turn_id, step, output_index, kind, tool_name, status, effect, context, created_at, updated_at)
-    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 1, 0, 'function', 't', 'succeeded', 'read', '{}', now(), now());
+  INSERT INTO tool_calls (tenant_id, id, conversation_id, turn_id, step, output_index, kind, runner, tool_name, status, effect, context, created_at, updated_at)
+    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 1, 0, 'function', 'server', 't', 'succeeded', 'read', '{}', now(), now());
   INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());

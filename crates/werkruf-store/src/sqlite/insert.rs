@@ -70,12 +70,12 @@ pub(super) fn message(
 /// Inserts a call row, in the column order of [`super::row::CALL`].
 pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
     c.prepare_cached(concat!(
-        "INSERT INTO tool_calls (id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, tool_name, call_id, ",
+        "INSERT INTO tool_calls (id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, ",
         "item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, ",
         "cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, ",
         "workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at) ",
         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ",
-        "?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39)"
+        "?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
     ))?
     .execute(params![
         Id::from(call.id),
@@ -86,6 +86,7 @@ pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
         call.output_index,
         call.response_id,
         call.kind.as_str(),
+        call.runner.as_str(),
         call.tool_name,
         call.call_id,
         call.item_id,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Clock, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Clock, Runner, Uuid};
 
 use crate::sqlite::SqliteStore;
 use crate::{
@@ -122,6 +122,10 @@ async fn call_ids_of_the_provider_are_kept_and_invented_ones_are_not() {
     assert_eq!(
         calls.iter().map(|call| call.kind).collect::<Vec<_>>(),
         [CallKind::Function, CallKind::Mcp, CallKind::WebSearch, CallKind::Function]
+    );
+    assert_eq!(
+        calls.iter().map(|call| call.runner).collect::<Vec<_>>(),
+        [Runner::Server, Runner::Provider, Runner::Provider, Runner::Server]
     );
     assert_eq!((calls[0].status, calls[0].output_index, calls[0].step), (CallStatus::Succeeded, 2, 1));
     assert_eq!(

@@ -262,10 +262,11 @@ async fn values_outside_the_checks_are_refused() {
              VALUES ('m', 't', '', 'c', '', '{role}', '{status}')"
         )
     };
-    let call = |kind: &str, status: &str, effect: &str| {
+    let call = |kind: &str, runner: &str, status: &str, effect: &str| {
         format!(
-            "INSERT INTO tool_calls (tenant_id, id, turn_id, step, output_index, kind, tool_name, status, effect, context, created_at, updated_at)
-             VALUES ('t', 'k', 'u', 1, 0, '{kind}', 'echo', '{status}', '{effect}', '{{}}', '', '')"
+            "INSERT INTO tool_calls (tenant_id, id, turn_id, step, output_index, kind, runner, tool_name, status, effect, context, created_at,
+               updated_at)
+             VALUES ('t', 'k', 'u', 1, 0, '{kind}', '{runner}', 'echo', '{status}', '{effect}', '{{}}', '', '')"
         )
     };
     let usage = "INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached,
@@ -275,9 +276,10 @@ async fn values_outside_the_checks_are_refused() {
         turn("chat", "other"),
         message("other", "success"),
         message("tool", "other"),
-        call("other", "queued", "read"),
-        call("function", "other", "read"),
-        call("function", "queued", "other"),
+        call("other", "server", "queued", "read"),
+        call("function", "other", "queued", "read"),
+        call("function", "server", "other", "read"),
+        call("function", "server", "queued", "other"),
         usage.to_owned(),
     ] {
         let statement = sql.clone();

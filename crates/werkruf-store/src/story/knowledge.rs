@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use werkruf_contract::Uuid;
 
 use super::{Store, World};
-use crate::knowledge::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, chunks};
 use crate::UsageOwner;
+use crate::knowledge::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SearchQuery, chunks};
 
 impl<S: Store + 'static> World<S> {
     fn batch(&self, collection: &str, documents: &[(&str, &str)]) -> NewDocuments {

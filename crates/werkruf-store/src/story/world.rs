@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use werkruf_contract::{CallKind, CallStatus, Clock, Effect, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{CallStatus, Clock, EventType, State, TurnStatus, Uuid};
 
 use crate::{
-    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store, TurnChange, TurnKind,
-    TurnWrite, Written,
+    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store, TurnChange,
+    TurnKind, TurnWrite, Written,
 };
 
 pub(crate) struct World<S> {
@@ -52,18 +52,7 @@ impl<S: Store> World<S> {
     }
 
     pub(crate) fn message(&self, role: &'static str, content: &str) -> NewMessage {
-        let content = content.to_owned();
-        NewMessage {
-            id: self.id(),
-            role,
-            content,
-            tool_calls: None,
-            tool_call_id: None,
-            tool_name: None,
-            status: None,
-            metadata: None,
-            tokens: None,
-        }
+        NewMessage::new(self.id(), role, content)
     }
 
     pub(crate) fn opening(&self, conversation: ConversationRef, text: &str) -> OpenTurn {
@@ -125,45 +114,27 @@ impl<S: Store> World<S> {
 
     pub(crate) fn call(&self, running: &Running, output_index: u32) -> CallRow {
         CallRow {
-            id: self.id(),
-            tenant_id: self.tenant,
-            conversation_id: Some(running.conversation),
-            turn_id: running.turn,
-            step: 1,
-            output_index,
             response_id: Some("resp_1".to_owned()),
-            kind: CallKind::Function,
-            tool_name: "get_requests".to_owned(),
             call_id: Some(format!("call_{output_index}")),
-            item_id: None,
             status: CallStatus::Running,
             request: Some(r#"{"status":"open"}"#.to_owned()),
             raw_arguments: Some(r#"{"status": "open"}"#.to_owned()),
-            repairs: None,
-            response: None,
-            error: None,
-            error_type: None,
-            error_code: None,
-            error_detail: None,
-            effect: Effect::Read,
             attempt: 1,
-            cache_hit: false,
             dedupe_key: Some("key".to_owned()),
-            dedupe_of: None,
-            retry_of: None,
             idempotency_key: Some("idem".to_owned()),
-            permission: None,
-            context: "{}".to_owned(),
             trace_id: Some("trace".to_owned()),
             run_id: Some("run".to_owned()),
-            ingestion_run_id: None,
-            workflow_id: None,
-            case_id: None,
-            meta: None,
-            created_at: self.now,
-            updated_at: self.now,
             started_at: Some(self.now),
-            finished_at: None,
+            ..CallRow::queued(NewCall {
+                id: self.id(),
+                tenant_id: self.tenant,
+                conversation_id: Some(running.conversation),
+                turn_id: running.turn,
+                step: 1,
+                output_index,
+                tool_name: "get_requests".to_owned(),
+                now: self.now,
+            })
         }
     }
 
@@ -184,19 +155,11 @@ impl<S: Store> World<S> {
 
     pub(crate) fn usage(&self) -> NewUsage {
         NewUsage {
-            id: self.id(),
-            call_id: None,
-            key_id: None,
-            provider: "openai".to_owned(),
-            model: "gpt-5".to_owned(),
-            operation: "chat",
             tokens_prompt: 10,
-            tokens_cached: 0,
             tokens_completion: 5,
-            tokens_reasoning: 0,
             tokens_total: 15,
-            estimated: false,
             cost_nano_usd: Some(1_500_000_000),
+            ..NewUsage::new(self.id(), "openai", "gpt-5", "chat")
         }
     }
 

@@ -12,7 +12,7 @@ use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use werkruf_contract::{Failure, Reply, State, ToolErrorType};
+use werkruf_contract::{ErrorCode, Failure, Reply, State, ToolErrorType};
 
 /// Most bytes of a body that are stored as a cause.
 pub(super) const EXCERPT_BYTES: usize = 512;
@@ -34,10 +34,16 @@ impl ResponseHead {
     pub(super) fn refusal(&self, excerpt: &str) -> Failure {
         let code = self.status.as_u16();
         let failure = match code {
-            429 => Failure::new(ToolErrorType::RateLimit, "rate_limited", "The service behind this tool takes no more requests right now."),
-            400..=499 => Failure::fatal("upstream_refused", format!("The service behind this tool refused the request (status {code})."))
-                .nothing_happened(),
-            500..=599 => Failure::upstream("upstream_error", format!("The service behind this tool failed (status {code}).")),
+            429 => Failure::new(
+                ToolErrorType::RateLimit,
+                ErrorCode::RateLimited,
+                "The service behind this tool takes no more requests right now.",
+            ),
+            400..=499 => {
+                Failure::fatal(ErrorCode::UpstreamRefused, format!("The service behind this tool refused the request (status {code})."))
+                    .nothing_happened()
+            }
+            500..=599 => Failure::upstream(ErrorCode::UpstreamError, format!("The service behind this tool failed (status {code}).")),
             300..=399 => bad_response("The service behind this tool answered with a redirect, which is not followed."),
             _ => bad_response("The service behind this tool answered with an unexpected status."),
         };
@@ -110,10 +116,10 @@ fn refused(error: &Value) -> Failure {
         return bad_response("The service behind this tool answered with an error of no known type.")
             .because(cut(error.to_string().as_bytes()));
     };
-    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| default_code(kind)).to_owned();
+    let code = field("code").filter(|code| is_code(code)).unwrap_or_else(|| default_code(kind).as_str()).to_owned();
     let message: String = field("message").unwrap_or("The tool failed and gave no reason.").chars().take(MESSAGE_CHARS).collect();
     // FATAL means that the service refused and did nothing, unless the code is `outcome_unknown`.
-    let refused = kind == ToolErrorType::Fatal && code != "outcome_unknown";
+    let refused = kind == ToolErrorType::Fatal && !ErrorCode::OutcomeUnknown.is(&code);
     let mut failure = Failure::new(kind, code, message);
     failure.cause = field("cause").map(|cause| cut(cause.as_bytes()));
     failure.retry_after = error.get("retry_after_ms").and_then(Value::as_u64).map(Duration::from_millis);
@@ -127,19 +133,19 @@ fn is_code(code: &str) -> bool {
     !code.is_empty() && code.len() <= 64 && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-const fn default_code(kind: ToolErrorType) -> &'static str {
+const fn default_code(kind: ToolErrorType) -> ErrorCode {
     match kind {
-        ToolErrorType::RateLimit => "rate_limited",
-        ToolErrorType::Timeout => "tool_timeout",
-        ToolErrorType::Upstream | ToolErrorType::Retryable => "upstream_error",
-        ToolErrorType::Validation | ToolErrorType::Fatal => "upstream_refused",
+        ToolErrorType::RateLimit => ErrorCode::RateLimited,
+        ToolErrorType::Timeout => ErrorCode::ToolTimeout,
+        ToolErrorType::Upstream | ToolErrorType::Retryable => ErrorCode::UpstreamError,
+        ToolErrorType::Validation | ToolErrorType::Fatal => ErrorCode::UpstreamRefused,
     }
 }
 
 /// The response is longer than the declaration allows. Fatal, because a retry would not make the response shorter.
 pub(super) fn too_large(status: u16, max_bytes: usize) -> Failure {
     let mut failure = Failure::fatal(
-        "response_too_large",
+        ErrorCode::ResponseTooLarge,
         format!("The answer of the service behind this tool is longer than the allowed {max_bytes} bytes."),
     );
     failure.upstream_status = Some(status);
@@ -148,7 +154,7 @@ pub(super) fn too_large(status: u16, max_bytes: usize) -> Failure {
 
 /// The response is not a valid tool response.
 pub(super) fn bad_response(message: &'static str) -> Failure {
-    Failure::upstream("bad_response", message)
+    Failure::upstream(ErrorCode::BadResponse, message)
 }
 
 /// The first `EXCERPT_BYTES` bytes, as text.

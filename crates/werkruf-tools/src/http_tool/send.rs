@@ -11,7 +11,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use werkruf_contract::{Deadline, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_contract::{Deadline, ErrorCode, Failure, Invocation, Reply, ToolErrorType};
 use werkruf_llm::in_time;
 
 use super::config::{ConfigFault, HttpToolConfig};
@@ -133,7 +133,7 @@ impl Target {
     /// The failure for a transport error, before or after the request was sent.
     fn transport_failure(&self, error: reqwest::Error, status: Option<u16>) -> Failure {
         let failure = if error.is_connect() {
-            Failure::upstream("upstream_unreachable", "The service behind this tool could not be reached.").nothing_happened()
+            Failure::upstream(ErrorCode::UpstreamUnreachable, "The service behind this tool could not be reached.").nothing_happened()
         } else if error.is_timeout() {
             timed_out()
         } else if error.is_builder() {
@@ -141,8 +141,11 @@ impl Target {
         } else if is_undecodable(&error) {
             response::bad_response("The service behind this tool sent an answer that could not be read.")
         } else {
-            Failure::upstream("upstream_error", "The connection to the service behind this tool was lost before its answer was complete.")
-                .may_have_happened()
+            Failure::upstream(
+                ErrorCode::UpstreamError,
+                "The connection to the service behind this tool was lost before its answer was complete.",
+            )
+            .may_have_happened()
         };
         failure.because(chain(error)).from_upstream(status, &self.endpoint)
     }
@@ -154,11 +157,11 @@ impl Target {
 }
 
 fn timed_out() -> Failure {
-    Failure::new(ToolErrorType::Timeout, "tool_timeout", "The service behind this tool did not answer in time.")
+    Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "The service behind this tool did not answer in time.")
 }
 
 fn canceled() -> Failure {
-    Failure::fatal("canceled", "The call was canceled.")
+    Failure::fatal(ErrorCode::Canceled, "The call was canceled.")
 }
 
 fn unsendable(cause: String) -> Failure {

@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, Failure, Texts, ToolErrorType, Uuid};
+use werkruf_contract::{Deadline, ErrorCode, Failure, Texts, ToolErrorType, Uuid};
 
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
@@ -70,10 +70,11 @@ impl Flights {
 
 fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
     let body: Body = serde_json::from_value(body)
-        .map_err(|error| Failure::validation("invalid_arguments", format!("The body does not fit: {error}")))?;
+        .map_err(|error| Failure::validation(ErrorCode::InvalidArguments, format!("The body does not fit: {error}")))?;
     let class = body.travel_class.as_deref().unwrap_or("ECONOMY");
-    let cabin = Cabin::read(class)
-        .ok_or_else(|| Failure::validation("invalid_arguments", "travelClass is one of ECONOMY, PREMIUM_ECONOMY, BUSINESS and FIRST."))?;
+    let cabin = Cabin::read(class).ok_or_else(|| {
+        Failure::validation(ErrorCode::InvalidArguments, "travelClass is one of ECONOMY, PREMIUM_ECONOMY, BUSINESS and FIRST.")
+    })?;
     let args = Args {
         origin: body.origin,
         destination: body.destination,
@@ -93,7 +94,7 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
         ParsedRequest::Complete(request) => Ok(*request),
         ParsedRequest::Incomplete { missing, .. } => {
             let names: Vec<&str> = missing.iter().map(|name| if *name == "depart_date" { "departureDate" } else { *name }).collect();
-            Err(Failure::validation("invalid_arguments", format!("These fields are missing: {}.", names.join(", "))))
+            Err(Failure::validation(ErrorCode::InvalidArguments, format!("These fields are missing: {}.", names.join(", "))))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 use serde_json::{Value, json};
-use werkruf_contract::{Failure, TextArg, Texts};
+use werkruf_contract::{ErrorCode, Failure, TextArg, Texts};
 
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
@@ -117,7 +117,7 @@ fn refused(texts: &Texts, code: &'static str, parts: &[(&str, TextArg<'_>)]) -> 
 }
 
 fn invalid(texts: &Texts, field: &str) -> Failure {
-    Failure::validation("invalid_arguments", texts.text("flights-invalid", &[("field", field.into())]))
+    Failure::validation(ErrorCode::InvalidArguments, texts.text("flights-invalid", &[("field", field.into())]))
 }
 
 fn people(args: &Args, texts: &Texts) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
+use werkruf_contract::{Deadline, Effect, ErrorCode, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
 
 use super::args::{Args, LAST, PENDING};
 use super::flights::{CombinedResults, Flights};
@@ -70,7 +70,7 @@ impl Tool for SearchFlights {
         let combined = tokio::select! {
             biased;
             combined = search => combined,
-            () = invocation.cancel.raised() => return Err(Failure::fatal("canceled", "").nothing_happened()),
+            () = invocation.cancel.raised() => return Err(Failure::fatal(ErrorCode::Canceled, "").nothing_happened()),
         };
         Ok(self.answer(&request, combined, &texts))
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolSpec};
+use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, Reply, Tool, ToolSpec};
 
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
@@ -31,7 +31,7 @@ impl Tool for TestBytes {
 
     async fn call(&self, args: Args, _invocation: Invocation) -> Result<Reply<Text>, Failure> {
         if args.n > MAX_BYTES {
-            return Err(Failure::validation("invalid_arguments", format!("n must be at most {MAX_BYTES}.")));
+            return Err(Failure::validation(ErrorCode::InvalidArguments, format!("n must be at most {MAX_BYTES}.")));
         }
         Ok(Reply::new(Text { text: "x".repeat(args.n) }))
     }

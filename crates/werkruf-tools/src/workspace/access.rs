@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use werkruf_contract::{Clock, Effect, Failure, Invocation, Need, Scope, ToolSpec};
+use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Need, Scope, ToolSpec};
 use werkruf_store::{RowScope, StoreError, Target, Workspace};
 
 use super::whole_number::WholeNumber;
@@ -48,7 +48,7 @@ impl WorkspaceAccess {
                 Target::Branch(branch)
             }
             (Some(_), Some(_)) if grant == Scope::Own => return Err(denied(invocation)),
-            (Some(_), Some(_)) => return Err(Failure::validation("invalid_arguments", "Give userId or branchId, not both.")),
+            (Some(_), Some(_)) => return Err(Failure::validation(ErrorCode::InvalidArguments, "Give userId or branchId, not both.")),
         };
         Ok(row_scope(target))
     }
@@ -77,7 +77,7 @@ fn check_branch(invocation: &Invocation, grant: Scope, branch: i64) -> Result<()
 
 /// The one refusal. It reveals nothing about the refused rows.
 pub(super) fn denied(invocation: &Invocation) -> Failure {
-    Failure::fatal("permission_denied", texts(invocation).text("call-permission_denied", &[])).nothing_happened()
+    Failure::fatal(ErrorCode::PermissionDenied, texts(invocation).text("call-permission_denied", &[])).nothing_happened()
 }
 
 /// The failure of a query.

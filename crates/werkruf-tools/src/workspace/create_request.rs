@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Effect, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
+use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, Reply, Tool, ToolErrorType, ToolSpec};
 use werkruf_store::{RequestDraft, StoreError};
 
 use super::access::{WorkspaceAccess, denied, spec};
@@ -79,7 +79,7 @@ impl Tool for CreateRequest {
         let written = self.0.workspace.create_request(principal.tenant_id, draft, self.0.clock.now()).await;
         let Some(row) = written.map_err(|error| write_failed(&error))? else {
             let message = "responsibleId is not the id of a user. Leave it out, or ask who is to do it.";
-            return Err(Failure::validation("invalid_arguments", message));
+            return Err(Failure::validation(ErrorCode::InvalidArguments, message));
         };
         let texts = texts(&invocation);
         let message = texts.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
@@ -107,7 +107,7 @@ fn check_length(field: &str, text: &str, least: usize, most: usize) -> Result<()
     if (least..=most).contains(&count) {
         return Ok(());
     }
-    Err(Failure::validation("invalid_arguments", format!("{field} must have {least} to {most} characters; it has {count}.")))
+    Err(Failure::validation(ErrorCode::InvalidArguments, format!("{field} must have {least} to {most} characters; it has {count}.")))
 }
 
 /// If the store did not answer, the row may have been written.

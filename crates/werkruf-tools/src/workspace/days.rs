@@ -2,7 +2,7 @@
 
 use jiff::civil::{Date, Weekday};
 use jiff::{Span, ToSpan};
-use werkruf_contract::Failure;
+use werkruf_contract::{ErrorCode, Failure};
 
 /// The allowed values of a date argument, for error messages.
 pub(super) const ALLOWED: &str =
@@ -46,7 +46,7 @@ impl Day {
     /// Parses an argument; the failure lists the allowed values.
     pub(super) fn read(field: &str, text: &str) -> Result<Self, Failure> {
         Self::parse(text.trim()).ok_or_else(|| {
-            Failure::validation("invalid_arguments", format!("{field} must be {ALLOWED}; \"{}\" is none of them.", cut(text)))
+            Failure::validation(ErrorCode::InvalidArguments, format!("{field} must be {ALLOWED}; \"{}\" is none of them.", cut(text)))
         })
     }
 

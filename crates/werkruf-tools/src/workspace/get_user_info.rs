@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Access, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
+use werkruf_contract::{Access, ErrorCode, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
 use werkruf_store::{PersonRow, Target};
 
 use super::access::{OwnerFilter, WorkspaceAccess, denied, failed, spec};
@@ -53,7 +53,7 @@ impl Tool for GetPerson {
         let texts = texts(&invocation);
         let Some(row) = found else {
             return Err(match target {
-                Target::User(_) => Failure::validation("unknown_user", texts.text("call-unknown_user", &[])),
+                Target::User(_) => Failure::validation(ErrorCode::UnknownUser, texts.text("call-unknown_user", &[])),
                 Target::Own | Target::Branch(_) => denied(&invocation),
             });
         };

@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Failure, Invocation, Reply, Texts, Tool, ToolSpec};
+use werkruf_contract::{ErrorCode, Failure, Invocation, Reply, Texts, Tool, ToolSpec};
 use werkruf_store::{Target, WorktimeQuery};
 
 use super::access::{OwnerFilter, WorkspaceAccess, failed, spec};
@@ -74,7 +74,7 @@ impl Tool for GetWorktime {
         let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
         let row_scope = self.0.row_scope(&invocation, invocation.grant, owner).await?;
         let target = row_scope.target;
-        let too_long = || Failure::validation("invalid_arguments", texts.text("worktime-too-long", &[]));
+        let too_long = || Failure::validation(ErrorCode::InvalidArguments, texts.text("worktime-too-long", &[]));
         let (from, to) = bounds(days, &zone).ok_or_else(too_long)?;
         let query = WorktimeQuery { row_scope, from, to, limit: MAX_ROWS };
         let found = self.0.workspace.worktimes(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
@@ -105,7 +105,7 @@ impl Tool for GetWorktime {
 
 /// The range of days that the arguments select; without a date, today.
 fn days(args: &Args, today: Date) -> Result<Days, Failure> {
-    let invalid = |message: &str| Err(Failure::validation("invalid_arguments", message));
+    let invalid = |message: &str| Err(Failure::validation(ErrorCode::InvalidArguments, message));
     let read = |field: &str, text: &str| Day::read(field, text).map(|day| day.days(today));
     let days = match (args.date.as_deref(), args.start_date.as_deref(), args.end_date.as_deref()) {
         (None, None, None) => Day::Today.days(today),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use werkruf_contract::{CallKind, CallStatus, Effect, Uuid};
+use werkruf_contract::{CallKind, CallStatus, Effect, Runner, Uuid};
 use werkruf_store::CallRow;
 
 use super::view::{Iso, error_detail, raw};
@@ -22,6 +22,9 @@ pub(crate) struct CallView<'a> {
     response_id: Option<&'a str>,
     #[schema(value_type = String)]
     kind: CallKind,
+    /// Who runs the call: `server`, `provider` or `client`.
+    #[schema(value_type = String)]
+    runner: Runner,
     tool_name: &'a str,
     /// The call id that the model server sent.
     call_id: Option<&'a str>,
@@ -90,6 +93,7 @@ impl<'a> CallView<'a> {
             output_index: row.output_index,
             response_id: row.response_id.as_deref(),
             kind: row.kind,
+            runner: row.runner,
             tool_name: &row.tool_name,
             call_id: row.call_id.as_deref(),
             item_id: row.item_id.as_deref(),

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{ErrorEvent, ToolErrorType, Uuid};
+use werkruf_contract::{ErrorCode, ErrorEvent, ToolErrorType, TurnStatus, Uuid};
 use werkruf_runtime::Refusal;
 use werkruf_store::StoreError;
 
@@ -105,9 +105,9 @@ impl ApiError {
 
     /// The error response for a failed turn.
     pub fn failed_turn(conversation_id: Option<Uuid>, error: &ErrorEvent) -> Self {
-        let status = match (error.kind, error.code.as_str()) {
-            (_, "permission_denied") => StatusCode::FORBIDDEN,
-            (_, "canceled") => StatusCode::CONFLICT,
+        let status = match (error.kind, ErrorCode::parse(&error.code)) {
+            (_, Some(ErrorCode::PermissionDenied)) => StatusCode::FORBIDDEN,
+            (_, Some(ErrorCode::Canceled)) => StatusCode::CONFLICT,
             (ToolErrorType::Validation, _) => StatusCode::BAD_REQUEST,
             (ToolErrorType::RateLimit, _) => StatusCode::TOO_MANY_REQUESTS,
             (ToolErrorType::Upstream, _) => StatusCode::BAD_GATEWAY,
@@ -119,9 +119,9 @@ impl ApiError {
         error_response.0.kind = error.kind;
         // Every 429 response says how long to wait.
         error_response.0.retry_after_ms = error.retry_after_ms.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(1000));
-        let status_text = if error.code == "canceled" { "canceled" } else { "failed" };
+        let turn_status = if error.is(ErrorCode::Canceled) { TurnStatus::Canceled } else { TurnStatus::Failed };
         error_response
-            .extra("status", status_text.into())
+            .extra("status", turn_status.as_str().into())
             .extra("conversation_id", json!(conversation_id))
             .extra("turn_id", json!(error.turn_id))
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{CallStatus, Uuid};
+use werkruf_contract::{CallStatus, Runner, Uuid};
 use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
 use super::approvals::ApprovalView;
@@ -52,6 +52,9 @@ struct Explanation<'a> {
     message: Option<MessageView<'a>>,
     /// The model answer that contains the call.
     model_answer: Option<MessageView<'a>>,
+    /// Who runs the call: `server`, `provider` or `client`.
+    #[schema(value_type = String)]
+    runner: Runner,
     raw_arguments: Option<&'a str>,
     #[schema(value_type = Option<Vec<Object>>)]
     repairs: Option<&'a RawValue>,
@@ -94,6 +97,7 @@ async fn explain(
         approval: approvals.iter().find(|row| row.call_id == call.id).map(ApprovalView::new),
         message: messages.iter().find(|message| message.role == "user").map(MessageView::from),
         model_answer: message_of_call(&messages, &call).map(MessageView::from),
+        runner: call.runner,
         raw_arguments: call.raw_arguments.as_deref(),
         repairs: raw(call.repairs.as_deref()),
         arguments: raw(call.request.as_deref()),

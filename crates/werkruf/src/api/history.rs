@@ -137,14 +137,11 @@ fn title(messages: &[StoredMessage]) -> String {
 fn row(id: Uuid, message: &StoredMessage) -> NewMessage {
     let metadata: Option<&Map<String, Value>> = Some(&message.metadata).filter(|metadata| !metadata.is_empty());
     NewMessage {
-        id,
-        role: message.role.as_str(),
-        content: message.content.clone(),
         tool_calls: message.tool_calls_column(),
         tool_call_id: message.call_id.clone(),
         tool_name: message.tool_name.clone(),
         status: message.status.map(ResultStatus::as_str),
         metadata: metadata.map(|metadata| json!(metadata).to_string()),
-        tokens: None,
+        ..NewMessage::new(id, message.role.as_str(), message.content.as_str())
     }
 }

@@ -26,6 +26,7 @@ fn report(explanation: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     message(&mut lines, "The message", &explanation["message"]);
     message(&mut lines, "The model answered", &explanation["model_answer"]);
+    section(&mut lines, "Run by", &explanation["runner"]);
     section(&mut lines, "Arguments as the model sent them", &explanation["raw_arguments"]);
     list(&mut lines, "Repairs", &explanation["repairs"]);
     section(&mut lines, "Arguments as run", &explanation["arguments"]);

@@ -52,8 +52,8 @@ async fn its_events_are_sent_while_it_runs_and_the_text_continues() {
     let running = rows(&server, conversation).await;
     assert_eq!(running.len(), 1);
     assert_eq!(
-        (&running[0]["status"], &running[0]["kind"], &running[0]["item_id"]),
-        (&json!("running"), &json!("web_search"), &json!("ws_1"))
+        (&running[0]["status"], &running[0]["kind"], &running[0]["runner"], &running[0]["item_id"]),
+        (&json!("running"), &json!("web_search"), &json!("provider"), &json!("ws_1"))
     );
     assert_eq!(running[0]["id"], started.data["job_id"]);
     gate.open();
@@ -88,6 +88,7 @@ async fn a_broken_response_keeps_its_step_and_the_next_gets_a_new_one() {
         rows.iter().map(|row| (row["step"].as_u64().unwrap(), row["output_index"].as_u64().unwrap(), &row["status"])).collect();
     assert_eq!(positions, [(1, 0, &json!("failed")), (2, 0, &json!("succeeded")), (3, 0, &json!("succeeded"))]);
     assert_eq!(rows[0]["error_code"], "interrupted");
+    assert_eq!([&rows[0]["runner"], &rows[1]["runner"], &rows[2]["runner"]], ["provider", "server", "provider"]);
     let path = format!("/api/turns/{}", received[0].data["turn_id"].as_str().unwrap());
     let turn = body(server.as_user(3, Method::GET, &path).send().await.unwrap()).await;
     assert_eq!((&turn["status"], &turn["step"]), (&json!("completed"), &json!(3)));

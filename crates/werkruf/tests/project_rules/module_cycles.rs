@@ -53,7 +53,6 @@ fn report(graph: &Graph) -> Option<String> {
 }
 
 #[test]
-#[ignore = "until the runtime is in folders"]
 fn the_files_of_the_runtime_have_no_cycles() {
     if let Some(cycles) = report(&of_crate("werkruf-runtime")) {
         panic!("files of werkruf-runtime use each other in a circle:{cycles}");
@@ -61,7 +60,6 @@ fn the_files_of_the_runtime_have_no_cycles() {
 }
 
 #[test]
-#[ignore = "until the runtime is in folders"]
 fn the_folders_of_the_runtime_have_no_cycles() {
     if let Some(cycles) = report(&folders(&of_crate("werkruf-runtime"))) {
         panic!("folders of werkruf-runtime use each other in a circle:{cycles}");

@@ -30,7 +30,6 @@ fn no_type_has_a_filler_word_at_its_end() {
 }
 
 #[test]
-#[ignore = "until every crate is reworded"]
 fn no_type_is_a_participle() {
     assert_eq!(types(|name| FORBIDDEN_NAMES.contains(&name)), Vec::<String>::new());
 }

@@ -92,7 +92,6 @@ fn faults(file: &SourceFile) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "until every crate is reworded"]
 fn no_file_uses_a_retired_word() {
     let checked = CHECKED.iter().flat_map(|under| files(under)).filter(|file| is_checked(&file.path));
     let faults: Vec<String> = checked.flat_map(|file| faults(&file)).collect();

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
+use werkruf_contract::ErrorCode;
 
 use super::frames::ServerEvent;
 use super::{short, text};
@@ -70,7 +71,7 @@ impl Screen {
             "error" => {
                 let mut out = self.finish_text();
                 self.calls.clear();
-                if text(data, "code") == "canceled" {
+                if ErrorCode::Canceled.is(text(data, "code")) {
                     out.push_str(&self.paint("2", "  stopped"));
                     out.push('\n');
                 }

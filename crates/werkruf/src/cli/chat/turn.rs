@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::signal::unix::Signal;
-use werkruf_contract::{Clock, Deadline};
+use werkruf_contract::{Clock, Deadline, ErrorCode};
 
 use super::frames::{Frames, ServerEvent};
 use super::screen::{self, OutputMode, Screen};
@@ -187,7 +187,7 @@ impl<'a> Turn<'a> {
         print::piece(&self.screen.render(event, code.as_deref()));
         Ok(match event.event.as_str() {
             "final" => Some(End::Answered),
-            "error" if self.stopping && text(&event.data, "code") == "canceled" => Some(End::Stopped),
+            "error" if self.stopping && ErrorCode::Canceled.is(text(&event.data, "code")) => Some(End::Stopped),
             "error" => return Err(CliError::refused(text(&event.data, "code"), text(&event.data, "message"))),
             _ => None,
         })

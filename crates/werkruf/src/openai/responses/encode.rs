@@ -5,7 +5,9 @@
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use werkruf_contract::{ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorEvent, EventType, ToolErrorType, Uuid};
+use werkruf_contract::{
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, ToolErrorType, Uuid,
+};
 
 use super::deltas::{StepText, TextChanged};
 use super::object::{ResponseBase, ResponseState, ResponseStatus, arguments, text_part};
@@ -254,7 +256,7 @@ impl Encoder {
 
 /// The status of a response whose turn ended with this error.
 pub(crate) fn status_of_error(error: &ErrorEvent) -> ResponseStatus {
-    if error.code == "canceled" { ResponseStatus::Cancelled } else { ResponseStatus::Failed }
+    if error.is(ErrorCode::Canceled) { ResponseStatus::Cancelled } else { ResponseStatus::Failed }
 }
 
 fn error_type(error: &ErrorEvent) -> &'static str {

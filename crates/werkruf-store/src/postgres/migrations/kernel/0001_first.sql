@@ -208,6 +208,7 @@ CREATE TABLE tool_calls (
   output_index     bigint NOT NULL,
   response_id      text,
   kind             text NOT NULL CHECK (kind IN ('function', 'mcp', 'web_search', 'custom')),
+  runner           text NOT NULL CHECK (runner IN ('server', 'provider', 'client')),
   tool_name        text NOT NULL,
   call_id          text,
   item_id          text,

@@ -209,6 +209,7 @@ CREATE TABLE tool_calls (
   output_index     INTEGER NOT NULL,
   response_id      TEXT,
   kind             TEXT NOT NULL CHECK (kind = 'function' OR kind = 'mcp' OR kind = 'web_search' OR kind = 'custom'),
+  runner           TEXT NOT NULL CHECK (runner = 'server' OR runner = 'provider' OR runner = 'client'),
   tool_name        TEXT NOT NULL,
   call_id          TEXT,
   item_id          TEXT,

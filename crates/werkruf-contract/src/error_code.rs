@@ -1,0 +1,68 @@
+//! The error codes that the server itself gives to calls and turns. Tools may use other codes of their own.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::call::string_enum;
+
+string_enum! {
+    /// An error code of the server; each has a page in `docs/errors`.
+    ErrorCode {
+        ApprovalDenied = "approval_denied",
+        ApprovalExpired = "approval_expired",
+        /// The identical call waits for an approval already.
+        ApprovalPending = "approval_pending",
+        /// The response of a tool or of the service behind it cannot be read.
+        BadResponse = "bad_response",
+        Canceled = "canceled",
+        /// The call was open when its process stopped, or its model answer broke off.
+        Interrupted = "interrupted",
+        InvalidArguments = "invalid_arguments",
+        /// The model's answer ended before it was complete.
+        ModelIncomplete = "model_incomplete",
+        ModelUnavailable = "model_unavailable",
+        /// The effect may have happened; the call is not repeated without a new message or `force`.
+        OutcomeUnknown = "outcome_unknown",
+        PermissionDenied = "permission_denied",
+        /// The turn stopped the server several times and is not resumed.
+        Poison = "poison",
+        /// A call that the provider ran itself failed.
+        ProviderCallFailed = "provider_call_failed",
+        RateLimited = "rate_limited",
+        RepeatLimit = "repeat_limit",
+        ResponseTooLarge = "response_too_large",
+        /// The server was restored from a backup while the turn was open.
+        Restored = "restored",
+        StepLimit = "step_limit",
+        TooManyCalls = "too_many_calls",
+        ToolPanicked = "tool_panicked",
+        ToolTimeout = "tool_timeout",
+        TurnDeadline = "turn_deadline",
+        UnknownTool = "unknown_tool",
+        UnknownUser = "unknown_user",
+        UpstreamError = "upstream_error",
+        UpstreamRefused = "upstream_refused",
+        UpstreamUnreachable = "upstream_unreachable",
+    }
+}
+
+impl ErrorCode {
+    /// Whether `code` has this spelling.
+    pub fn is(self, code: &str) -> bool {
+        self.as_str() == code
+    }
+}
+
+impl From<ErrorCode> for Cow<'static, str> {
+    fn from(code: ErrorCode) -> Self {
+        Self::Borrowed(code.as_str())
+    }
+}
+
+impl From<ErrorCode> for String {
+    fn from(code: ErrorCode) -> Self {
+        code.as_str().to_owned()
+    }
+}
