@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
-use werkruf_contract::{CallStatus, Cancel, Failure, Invocation, Models, Reply, ToolErrorType, Uuid};
+use werkruf_contract::{CallStatus, Cancel, ErrorCode, Failure, Invocation, Models, Reply, ToolErrorType, Uuid};
 use werkruf_llm::overdue;
 use werkruf_store::{CallRetry, StoreError, UsageOwner, crash};
 
@@ -102,7 +102,7 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
     replied.and_then(|reply| Success::of(reply, spec)).map_err(|failure| {
         let status = match failure.kind {
             // A tool that sees the cancel signal may return before the select above does.
-            _ if failure.code == "canceled" => CallStatus::Canceled,
+            _ if failure.is(ErrorCode::Canceled) => CallStatus::Canceled,
             ToolErrorType::Timeout => CallStatus::Timeout,
             _ => CallStatus::Failed,
         };
@@ -124,11 +124,11 @@ fn models(scope: &Arc<TurnScope>, job_id: Uuid) -> Arc<dyn Models> {
 }
 
 fn join_failure(error: &tokio::task::JoinError) -> Failure {
-    if error.is_panic() { Failure::fatal("tool_panicked", "").because(error.to_string()) } else { canceled() }
+    if error.is_panic() { Failure::fatal(ErrorCode::ToolPanicked, "").because(error.to_string()) } else { canceled() }
 }
 
 fn timed_out(limit: Duration) -> Failure {
-    Failure::new(ToolErrorType::Timeout, "tool_timeout", "").because(format!("no answer within {} ms", limit.as_millis()))
+    Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "").because(format!("no answer within {} ms", limit.as_millis()))
 }
 
 /// What the other side asked for, else twice as long each time, with jitter so that many callers do not return at once.

@@ -32,7 +32,7 @@ struct Progress<'a> {
     /// Executions and followers in progress.
     futures: FuturesUnordered<BoxFuture<'a, Completed>>,
     queued: VecDeque<(usize, Box<Execution>, Leader)>,
-    /// Executions in progress.
+    /// Calls whose row says `running` and that have no outcome yet.
     running: usize,
     completed: Vec<(usize, Arc<CallOutcome>)>,
     state: Option<State>,
@@ -82,11 +82,12 @@ impl CallBatch<'_> {
                     continue;
                 }
                 CallPlan::Execute(execution, leader) if row.status == CallStatus::Running => {
-                    progress.running += 1;
                     progress.futures.push(self.execute(at, execution, leader).boxed());
                 }
                 CallPlan::Execute(execution, leader) => progress.queued.push_back((at, execution, leader)),
             }
+            // Also a call that an earlier process started and that ends without running here: its outcome subtracts it again.
+            progress.running += usize::from(row.status == CallStatus::Running);
             progress.rows.push((row, slot));
         }
         progress.outcomes = vec![None; progress.rows.len()];

@@ -1,7 +1,8 @@
 //! Model access for tools and for work outside a turn: each request passes the gate and has a usage row.
 //!
 //! Invariants: the usage row of a request for a text is durable, with estimated tokens, before the request leaves, so that a crash loses none. In
-//! a turn the final row is staged in the turn's journal; outside a turn it is written at once.
+//! a turn the final row is staged in the turn's journal; outside a turn it is written at once. A request for vectors reserves no row, because a search
+//! must not wait for a commit: a crash before the call's outcome is committed loses that row.
 
 use std::sync::Arc;
 
@@ -180,7 +181,7 @@ impl ModelAccess {
         let gate = &self.accounts.gate;
         let Some(embeddings) = gate.embeddings() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(embeddings.name(), embeddings.model(), "embedding", texts.iter().map(String::len).sum());
-        let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
+        let Some(admission) = in_time(deadline, gate.admit_embedding()).await else { return Err(late().nothing_happened()) };
         match admission.embed(embeddings, &texts, deadline).await {
             Ok(embedded) => {
                 let usage =

@@ -26,12 +26,15 @@ pub struct ModelGate {
     providers: ModelProviders,
     /// Requests in progress, where they are limited.
     slots: Option<Arc<Semaphore>>,
+    /// Embedding requests have slots of their own: a search must not wait for long answers, nor a chat for a batch of vectors.
+    embedding_slots: Option<Arc<Semaphore>>,
 }
 
 impl ModelGate {
-    /// A gate that lets this many requests be in progress; 0 means no limit.
+    /// A gate that lets this many requests be in progress, and as many for embeddings; 0 means no limit.
     pub fn new(providers: ModelProviders, concurrency: usize) -> Self {
-        Self { providers, slots: (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency))) }
+        let slots = || (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency)));
+        Self { providers, slots: slots(), embedding_slots: slots() }
     }
 
     pub(crate) fn chat_provider(&self) -> &dyn Provider {
@@ -46,9 +49,18 @@ impl ModelGate {
         self.providers.embeddings.as_ref()
     }
 
-    /// Waits until a request may be sent.
+    /// Waits until a request for an answer may be sent.
     pub(crate) async fn admit(&self) -> Admission<'_> {
-        let slot = match &self.slots {
+        self.admit_into(self.slots.as_ref()).await
+    }
+
+    /// Waits until a request for vectors may be sent.
+    pub(super) async fn admit_embedding(&self) -> Admission<'_> {
+        self.admit_into(self.embedding_slots.as_ref()).await
+    }
+
+    async fn admit_into(&self, slots: Option<&Arc<Semaphore>>) -> Admission<'_> {
+        let slot = match slots {
             // The semaphore is never closed, so this cannot fail.
             Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
             None => None,

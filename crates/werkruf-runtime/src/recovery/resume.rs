@@ -45,7 +45,8 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
         messages.drain(..first_within(messages, &sizes, window));
     }
     if let Some(row) = request.lost() {
-        turn.add_usage(row);
+        turn.count_usage(&row);
+        turn.scope.journal.stage(row);
     }
 }
 

@@ -46,7 +46,7 @@ impl TurnRequest<'_> {
                 Ok(opened) => opened,
                 Err(stop) => {
                     // The request may have been sent already.
-                    usage.extend(self.lost());
+                    self.record(usage, self.lost());
                     return Err(stop);
                 }
             };
@@ -54,12 +54,12 @@ impl TurnRequest<'_> {
             let error = match opened {
                 Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
                     Ok(Ok(answer)) => {
-                        usage.extend(self.settle(&answered(&answer)));
+                        self.record(usage, self.settle(&answered(&answer)));
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        usage.extend(self.settle(&Settlement::Aborted { received: &received.text }));
+                        self.record(usage, self.settle(&Settlement::Aborted { received: &received.text }));
                         if matches!(stop, Stop::Deadline) {
                             Box::pin(self.abandon(received)).await?;
                         }
@@ -68,7 +68,7 @@ impl TurnRequest<'_> {
                 },
                 Err(error) => error,
             };
-            usage.extend(self.failed(&error, &received.text));
+            self.record(usage, self.failed(&error, &received.text));
             if sent >= MAX_SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(turn_error(&error, &self.request.locale)));
             }
@@ -96,15 +96,15 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                usage.extend(self.settle(&answered(&answer)));
+                self.record(usage, self.settle(&answered(&answer)));
                 Ok(Some(answer.text))
             }
             Ok(Err(error)) => {
-                usage.extend(self.failed(&error, &received));
+                self.record(usage, self.failed(&error, &received));
                 Ok(None)
             }
             Err(stop) => {
-                usage.extend(self.settle(&Settlement::Aborted { received: &received }));
+                self.record(usage, self.settle(&Settlement::Aborted { received: &received }));
                 Err(stop)
             }
         }
@@ -202,6 +202,14 @@ impl TurnRequest<'_> {
                 failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
                 Err(Stop::Failed(failure))
             }
+        }
+    }
+
+    /// Stages a usage row as soon as it is known, and hands it to the turn's total.
+    fn record(&self, usage: &mut Vec<NewUsage>, row: Option<NewUsage>) {
+        if let Some(row) = row {
+            self.scope.journal.stage(row.clone());
+            usage.push(row);
         }
     }
 

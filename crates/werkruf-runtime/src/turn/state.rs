@@ -139,8 +139,8 @@ pub(super) const fn text_tokens(usage: TokenUsage) -> i64 {
 }
 
 impl Turn {
-    /// Counts a request of the turn, and stages its usage row.
-    pub(crate) fn add_usage(&mut self, row: NewUsage) {
+    /// Adds a request to the turn's total.
+    pub(crate) fn count_usage(&mut self, row: &NewUsage) {
         let used = &mut self.progress.used;
         used.input_tokens += row.tokens_prompt;
         used.cached_tokens += row.tokens_cached;
@@ -149,6 +149,5 @@ impl Turn {
         used.total_tokens += row.tokens_total;
         used.add_cost(row.cost_nano_usd);
         used.model_calls += 1;
-        self.scope.journal.stage(row);
     }
 }

@@ -117,8 +117,8 @@ impl Turn {
         self.progress.provider_items = items;
         self.progress.abandoned += abandoned;
         self.progress.step += abandoned;
-        for row in usage {
-            self.add_usage(row);
+        for row in &usage {
+            self.count_usage(row);
         }
         answered
     }

@@ -46,7 +46,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),
     ("turns", "user_id kind assistant status error_code", "ids and codes"),
-    ("tool_calls", "kind tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the list of calls"),
+    ("tool_calls", "kind runner tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the list of calls"),
     ("call_attempts", "status", "a code"),
     ("approvals", "tool_name approver_roles asked_by status decided_by", "ids and codes"),
     ("api_usage", "user_id provider model operation", "usage rows"),
