@@ -95,6 +95,30 @@ def check_killed_while_a_once_call_runs():
     assert row["finished_at"]
 
 
+def check_a_queued_call_runs_after_a_killed_once_call():
+    gate = threading.Event()
+
+    def behave(request, number):
+        gate.wait(30)
+        return 200, {}, {}
+
+    with Scenario(behave, effect="once", env={"WERKRUF_LIMIT_PARALLEL": "1"}) as (model, tool, server):
+        model.script = [calls(("get_weather", {"city": "Bonn"}), ("test_echo", {"value": 7})), text("Done after all.")]
+        accepted = begin(server, "Do it")
+        until(lambda: tool.requests)
+        kill(server)
+        server.start()
+        turn = finished(server, accepted["turn_id"])
+        gate.set()
+        assert (turn["status"], turn["takeovers"]) == ("completed", 1), turn
+        rows = server.rows("SELECT tool_name, status, error_code, attempt FROM tool_calls ORDER BY output_index")
+        assert [tuple(row.values()) for row in rows] == [
+            ("get_weather", "failed", "outcome_unknown", 1),
+            ("test_echo", "succeeded", None, 1),
+        ], rows
+        valid(server, accepted["conversation_id"])
+
+
 def check_killed_while_a_message_waits():
     gate = threading.Event()
     with Scenario() as (model, _, server):
