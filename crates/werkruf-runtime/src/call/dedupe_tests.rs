@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
-use werkruf_contract::{CallKind, CallStatus, Effect, ToolSpec, Uuid};
+use werkruf_contract::{CallStatus, Effect, ToolSpec, Uuid};
 use werkruf_store::{CallRow, Reusable};
 
 use super::{CallIdentity, EarlierCall, judge};
+use crate::call::test_rows::once_call;
 
 fn key(arguments: &Value, user: &str) -> Option<String> {
     CallIdentity { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
@@ -18,48 +19,7 @@ fn the_order_of_fields_and_the_form_of_numbers_do_not_change_the_key() {
 }
 
 fn unknown(turn_id: Uuid) -> CallRow {
-    let at = jiff::Timestamp::UNIX_EPOCH;
-    CallRow {
-        id: Uuid::from_u128(9),
-        tenant_id: Uuid::nil(),
-        conversation_id: Some(Uuid::from_u128(1)),
-        turn_id,
-        step: 1,
-        output_index: 0,
-        response_id: None,
-        kind: CallKind::Function,
-        tool_name: "pay".to_owned(),
-        call_id: None,
-        item_id: None,
-        status: CallStatus::Failed,
-        request: None,
-        raw_arguments: None,
-        repairs: None,
-        response: None,
-        error: None,
-        error_type: None,
-        error_code: Some("outcome_unknown".to_owned()),
-        error_detail: None,
-        effect: Effect::Once,
-        attempt: 1,
-        cache_hit: false,
-        dedupe_key: None,
-        dedupe_of: None,
-        retry_of: None,
-        idempotency_key: None,
-        permission: None,
-        context: String::new(),
-        trace_id: None,
-        run_id: None,
-        ingestion_run_id: None,
-        workflow_id: None,
-        case_id: None,
-        meta: None,
-        created_at: at,
-        updated_at: at,
-        started_at: Some(at),
-        finished_at: Some(at),
-    }
+    CallRow { turn_id, status: CallStatus::Failed, error_code: Some("outcome_unknown".to_owned()), ..once_call() }
 }
 
 #[test]

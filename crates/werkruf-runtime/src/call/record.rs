@@ -1,7 +1,7 @@
 //! What is written of a call when it starts and when it ends: its row, the model's message, the state patch, the client's event.
 
 use serde_json::json;
-use werkruf_contract::{CallStatus, Effect, EventType, State, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
+use werkruf_contract::{CallStatus, Effect, EventType, State, ToolContext, ToolErrorDetail, ToolStarted, Uuid};
 use werkruf_store::{CallEnd, CallRow, CallStart, NewMessage, Replacement};
 
 use super::batch::HistorySlot;
@@ -126,15 +126,7 @@ pub(crate) fn finish_call(
             "cache_hit": outcome.cache_hit, "error": outcome.detail().map(ToolErrorDetail::for_readers)}))
     });
     log(scope, row, outcome, took_ms);
-    let finished = ToolFinished {
-        tool: row.tool_name.clone(),
-        job_id: row.id,
-        call_id: row.call_id.clone(),
-        status: outcome.status,
-        took_ms,
-        cache_hit: outcome.cache_hit,
-    };
-    journal.stage_event(EventType::ToolFinished, &finished);
+    journal.stage_event(EventType::ToolFinished, &outcome.finished_event(row));
 }
 
 /// The result of a call as a message of the history.
@@ -147,18 +139,24 @@ pub(crate) struct ResultMessage<'a> {
     pub(crate) status: &'static str,
 }
 
-pub(crate) fn result_message(scope: &TurnScope, result: ResultMessage<'_>) -> NewMessage {
-    NewMessage {
-        id: scope.clock.new_id(),
-        role: "tool",
-        content: result.content,
-        tool_calls: None,
-        tool_call_id: Some(result.call_id.to_owned()),
-        tool_name: Some(result.tool.to_owned()),
-        status: Some(result.status),
-        metadata: None,
-        tokens: None,
+impl ResultMessage<'_> {
+    pub(crate) fn into_message(self, id: Uuid) -> NewMessage {
+        NewMessage {
+            id,
+            role: "tool",
+            content: self.content,
+            tool_calls: None,
+            tool_call_id: Some(self.call_id.to_owned()),
+            tool_name: Some(self.tool.to_owned()),
+            status: Some(self.status),
+            metadata: None,
+            tokens: None,
+        }
     }
+}
+
+pub(crate) fn result_message(scope: &TurnScope, result: ResultMessage<'_>) -> NewMessage {
+    result.into_message(scope.clock.new_id())
 }
 
 fn log(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome, took_ms: u64) {
