@@ -208,7 +208,7 @@ def check_search_works_while_embeddings_fail_and_vectors_follow():
         assert answer["routing"] == {"mode": "hybrid", "embedding_model": "letters"}, answer
         assert answer["results"][0]["similarity"] is not None and answer["results"][0]["rank_bm25"] == 1, answer
         spent = server.rows("SELECT count(*) AS n, count(CASE WHEN tokens_total > 0 THEN 1 END) AS paid FROM api_usage WHERE operation = 'embedding'")[0]
-        assert spent["n"] >= 2 and spent["n"] == spent["paid"], spent
+        assert spent["paid"] >= 2 and spent["n"] > spent["paid"], "every request has a usage row, also one that the embedder refused: " + str(spent)
 
 
 def check_the_command_line_adds_continues_and_measures():

@@ -38,6 +38,7 @@ pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
 pub use engine::Services;
 pub use limits::Limits;
 pub use model::{ModelAccounts, ModelGate, ModelProviders};
+pub use recovery::RecoveryCloser;
 pub use registry::{Registry, RegistryFault};
 pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Refusal};
 pub use runtime::Runtime;

@@ -11,7 +11,6 @@ mod article_match;
 mod client_requests;
 mod cluster;
 pub mod crash;
-mod ending;
 mod error;
 mod history;
 mod keys;
@@ -32,6 +31,7 @@ mod streams;
 #[cfg(test)]
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
+mod turn_closer;
 mod usage;
 mod workspace;
 mod workspace_check;
@@ -59,6 +59,7 @@ pub use rows::{
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
 pub use streams::{DeletedEvents, NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{UsageOwner, UsageRows};
 pub use workspace::{
     ArticleQuery, ArticleRow, DateSpan, ImportFault, ImportReport, Listing, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow,

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use werkruf_contract::{BoxFuture, Clock, Uuid};
+use werkruf_contract::{BoxFuture, Uuid};
 
-use crate::StoreError;
+use crate::{StoreError, TurnCloser};
 
 /// The return type of every maintenance method.
 pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
@@ -22,8 +23,15 @@ pub trait Maintenance: Send + Sync {
     /// Writes a consistent, verified copy while turns run; `force` replaces an older backup.
     fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, Backup>;
     /// Removes a user's content for good; `None` when no user has this id. [`StoreError::Busy`] while a turn of the user has
-    /// not ended; with `cancel`, turns that no process runs are ended here, and only running turns are refused.
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>>;
+    /// not ended; with `cancel`, turns that no process runs are ended with the closer, and only running turns are refused.
+    fn erase_person(
+        &self,
+        tenant_id: Uuid,
+        user_id: String,
+        cancel: bool,
+        closer: Arc<dyn TurnCloser>,
+        now: Timestamp,
+    ) -> MaintenanceFuture<'_, Option<Erased>>;
     /// Turns of this user, or in the user's conversations, that have not ended.
     fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>>;
 }

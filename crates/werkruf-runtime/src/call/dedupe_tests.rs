@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 use werkruf_contract::{CallStatus, Effect, ToolSpec, Uuid};
-use werkruf_store::{CallRow, NewCall, Reusable};
+use werkruf_store::{CallRow, Reusable};
 
 use super::{CallIdentity, EarlierCall, judge};
+use crate::call::test_rows::once_call;
 
 fn key(arguments: &Value, user: &str) -> Option<String> {
     CallIdentity { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
@@ -18,25 +19,7 @@ fn the_order_of_fields_and_the_form_of_numbers_do_not_change_the_key() {
 }
 
 fn unknown(turn_id: Uuid) -> CallRow {
-    let at = jiff::Timestamp::UNIX_EPOCH;
-    CallRow {
-        status: CallStatus::Failed,
-        error_code: Some("outcome_unknown".to_owned()),
-        effect: Effect::Once,
-        attempt: 1,
-        started_at: Some(at),
-        finished_at: Some(at),
-        ..CallRow::queued(NewCall {
-            id: Uuid::from_u128(9),
-            tenant_id: Uuid::nil(),
-            conversation_id: Some(Uuid::from_u128(1)),
-            turn_id,
-            step: 1,
-            output_index: 0,
-            tool_name: "pay".to_owned(),
-            now: at,
-        })
-    }
+    CallRow { turn_id, status: CallStatus::Failed, error_code: Some("outcome_unknown".to_owned()), ..once_call() }
 }
 
 #[test]

@@ -18,6 +18,8 @@ mod request;
 mod run;
 mod scope;
 mod stored_calls;
+#[cfg(test)]
+pub(crate) mod test_rows;
 
 pub(crate) use approval::await_approvals;
 pub use arguments::Repair;

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::json;
 use serde_json::value::RawValue;
 use werkruf_contract::{
-    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolSpec, Uuid,
+    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished,
+    ToolSpec, Uuid,
 };
 use werkruf_store::{CallEnd, CallRow};
 
@@ -156,6 +157,18 @@ impl CallOutcome {
             cache_hit: self.cache_hit,
             data: self.result.as_ref().ok().and_then(|success| RawValue::from_string(success.data.clone()).ok()),
             error: self.detail().map(ToolErrorDetail::for_readers),
+        }
+    }
+
+    /// The event for clients that watch the turn.
+    pub(crate) fn finished_event(&self, row: &CallRow) -> ToolFinished {
+        ToolFinished {
+            tool: row.tool_name.clone(),
+            job_id: row.id,
+            call_id: row.call_id.clone(),
+            status: self.status,
+            took_ms: self.took_ms(row),
+            cache_hit: self.cache_hit,
         }
     }
 

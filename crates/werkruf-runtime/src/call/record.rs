@@ -1,7 +1,7 @@
 //! What is written of a call when it starts and when it ends: its row, the model's message, the state patch, the client's event.
 
 use serde_json::json;
-use werkruf_contract::{CallStatus, EventType, State, ToolContext, ToolErrorDetail, ToolFinished, ToolStarted};
+use werkruf_contract::{CallStatus, EventType, State, ToolContext, ToolErrorDetail, ToolStarted};
 use werkruf_store::{CallEnd, CallRow, CallStart, NewCall, NewMessage, Replacement};
 
 use super::batch::HistorySlot;
@@ -109,15 +109,7 @@ pub(crate) fn finish_call(
             "cache_hit": outcome.cache_hit, "error": outcome.detail().map(ToolErrorDetail::for_readers)}))
     });
     log(scope, row, outcome, took_ms);
-    let finished = ToolFinished {
-        tool: row.tool_name.clone(),
-        job_id: row.id,
-        call_id: row.call_id.clone(),
-        status: outcome.status,
-        took_ms,
-        cache_hit: outcome.cache_hit,
-    };
-    journal.stage_event(EventType::ToolFinished, &finished);
+    journal.stage_event(EventType::ToolFinished, &outcome.finished_event(row));
 }
 
 fn log(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome, took_ms: u64) {

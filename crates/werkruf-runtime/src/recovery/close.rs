@@ -8,6 +8,8 @@ use crate::call::{CallOutcome, StoredCall, TurnScope, interrupted, stage_outcome
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
 
+const RESTORED: &str = "The server was restored from a backup while this was under way. Nothing is sent again by itself.";
+
 /// Why a turn is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
@@ -16,20 +18,22 @@ pub(super) enum Closing {
     Canceled,
     /// Its user is gone.
     UnknownUser,
+    /// The database was restored, and it is unknown what happened since the backup.
+    Restored,
 }
 
 impl Closing {
     pub(super) const fn call_status(self) -> CallStatus {
         match self {
             Self::Canceled => CallStatus::Canceled,
-            Self::Poison | Self::UnknownUser => CallStatus::Failed,
+            Self::Poison | Self::UnknownUser | Self::Restored => CallStatus::Failed,
         }
     }
 
-    fn turn_status(self) -> TurnStatus {
+    pub(super) const fn turn_status(self) -> TurnStatus {
         match self {
             Self::Canceled => TurnStatus::Canceled,
-            Self::Poison | Self::UnknownUser => TurnStatus::Failed,
+            Self::Poison | Self::UnknownUser | Self::Restored => TurnStatus::Failed,
         }
     }
 
@@ -39,6 +43,7 @@ impl Closing {
             Self::Poison => fatal(ErrorCode::Poison),
             Self::Canceled => canceled_error(texts),
             Self::UnknownUser => fatal(ErrorCode::UnknownUser),
+            Self::Restored => TurnError::new(ToolErrorType::Fatal, ErrorCode::Restored, RESTORED),
         }
     }
 }

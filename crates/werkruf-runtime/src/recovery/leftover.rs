@@ -98,7 +98,7 @@ impl Leftover {
 }
 
 /// The id of a call in the history: our own, else the wire's.
-fn history_id(call: &CallRow, step: &[HistoryCall]) -> Option<String> {
+pub(super) fn history_id(call: &CallRow, step: &[HistoryCall]) -> Option<String> {
     let known = |id: &str| step.iter().any(|stored| stored.id == id);
     let own = format!("call_{}", call.id);
     if known(&own) { Some(own) } else { call.call_id.clone().filter(|id| known(id)) }

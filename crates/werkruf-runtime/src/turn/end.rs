@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use werkruf_contract::{
-    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus,
+    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
 };
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
@@ -94,14 +94,15 @@ pub(crate) fn canceled_error(texts: &Texts) -> TurnError {
 
 /// Stages the end of a turn without an answer.
 pub(crate) fn fail(scope: &TurnScope, status: TurnStatus, step: u32, error: TurnError) {
-    let stored = Some((json(&error), error.code.clone()));
-    scope.journal.stage(TurnChange { status, step, error: stored, message: None, transcript_digest: None });
-    let event = ErrorEvent {
-        kind: error.kind,
-        code: error.code,
-        message: error.message,
-        retry_after_ms: error.retry_after_ms,
-        turn_id: scope.turn_id,
-    };
+    let (change, event) = unanswered_end(scope.turn_id, status, step, error);
+    scope.journal.stage(change);
     scope.journal.stage_event(EventType::Error, &event);
+}
+
+/// The change of the turn row and the event for a turn that ends without an answer.
+pub(crate) fn unanswered_end(turn_id: Uuid, status: TurnStatus, step: u32, error: TurnError) -> (TurnChange, ErrorEvent) {
+    let stored = Some((json(&error), error.code.clone()));
+    let change = TurnChange { status, step, error: stored, message: None, transcript_digest: None };
+    let TurnError { kind, code, message, retry_after_ms } = error;
+    (change, ErrorEvent { kind, code, message, retry_after_ms, turn_id })
 }

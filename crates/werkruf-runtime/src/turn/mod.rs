@@ -17,7 +17,7 @@ mod waiting;
 
 pub(crate) use accept::{NOT_ANSWERED, accept};
 pub(crate) use calls::stage_placeholders;
-pub(crate) use end::{canceled_error, fail};
+pub(crate) use end::{canceled_error, fail, unanswered_end};
 pub(crate) use history::{History, estimated, first_within, own_messages_last};
 pub(crate) use invoke::{DirectTurn, invoke, retry_call};
 pub(crate) use provider_items::abort_item;

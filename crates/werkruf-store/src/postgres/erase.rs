@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use werkruf_contract::{Clock, Uuid};
+use werkruf_contract::Uuid;
 
 use super::PostgresStore;
 use super::fault::Fault;
@@ -18,8 +18,9 @@ use super::hold::{changed, end_turn};
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
-use crate::ending::CANCELED;
-use crate::{Backup, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, StoreError, TurnRow, crash};
+use crate::{
+    Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, StoreError, TurnCloser, TurnRow, crash,
+};
 
 impl Maintenance for PostgresStore {
     fn counts(&self) -> Counts {
@@ -33,10 +34,16 @@ impl Maintenance for PostgresStore {
         Box::pin(async move { Err(MaintenanceError::Unfit { path: target, why: why.to_owned() }) })
     }
 
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>> {
+    fn erase_person(
+        &self,
+        tenant_id: Uuid,
+        user_id: String,
+        cancel: bool,
+        closer: Arc<dyn TurnCloser>,
+        now: Timestamp,
+    ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
-            let now = ms(clock.now());
-            let erasure = Arc::new(Erasure { tenant_id, user_id: clean(&user_id).into_owned(), cancel, clock, now });
+            let erasure = Arc::new(Erasure { tenant_id, user_id: clean(&user_id).into_owned(), cancel, closer, now: ms(now) });
             let erasing = self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let erasure = Arc::clone(&erasure);
                 Box::pin(async move { erasure.run(transaction).await })
@@ -121,7 +128,7 @@ struct Erasure {
     tenant_id: Uuid,
     user_id: String,
     cancel: bool,
-    clock: Clock,
+    closer: Arc<dyn TurnCloser>,
     now: Timestamp,
 }
 
@@ -131,12 +138,12 @@ impl Erasure {
         let user_id = self.user_id.as_str();
         let of_person = [p(&self.tenant_id), p(&user_id)];
         let unfinished: Vec<TurnRow> = all(&transaction.query(&unfinished_sql(), &of_person).await?, row::turn)?;
-        for turn in &unfinished {
+        for turn in unfinished {
             if !self.cancel {
                 return Err(StoreError::Busy.into());
             }
             // Busy where a process is running it.
-            end_turn(transaction, turn, &CANCELED, &self.clock, self.now).await?;
+            end_turn(transaction, turn, CloseReason::Canceled, &*self.closer, self.now).await?;
         }
         let found = [CONVERSATIONS, TURNS, PERSON].map(|sql| Statement { sql, params: &of_person });
         let found = transaction.run(&found).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
-use werkruf_contract::{Clock, TurnStatus};
+use werkruf_contract::TurnStatus;
 
 use super::PostgresStore;
 use super::fault::Fault;
@@ -12,8 +12,8 @@ use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
 use super::row::{self, all, only};
 use super::turn_write::{WRITE, write_document};
-use crate::ending::{Ending, Left, OWNER, RESTORED};
-use crate::{Fence, HeldWork, MaintenanceError, StoreError, TurnRow};
+use crate::turn_closer::OWNER;
+use crate::{CloseReason, Fence, HeldWork, MaintenanceError, StoreError, TurnCloser, TurnRow, UnfinishedTurn};
 
 /// The lease ends with its transaction, so any short time will do.
 const TTL_S: f64 = 15.0;
@@ -21,18 +21,17 @@ const TTL_S: f64 = 15.0;
 impl PostgresStore {
     /// Ends all pending work of a database that was restored, so that no server resumes it: for use after a restore, before any server
     /// starts. [`StoreError::Busy`] while a server has a valid lease, unless `force`.
-    pub async fn hold_pending(&self, force: bool, clock: Clock) -> Result<HeldWork, MaintenanceError> {
-        let now = ms(clock.now());
-        let clock = Arc::new(clock);
+    pub async fn hold_pending(&self, force: bool, closer: Arc<dyn TurnCloser>, now: Timestamp) -> Result<HeldWork, MaintenanceError> {
+        let now = ms(now);
         let held = self.with(DbRole::System, move |transaction| {
-            let clock = Arc::clone(&clock);
-            Box::pin(async move { hold_all(transaction, force, &clock, now).await })
+            let closer = Arc::clone(&closer);
+            Box::pin(async move { hold_all(transaction, force, &*closer, now).await })
         });
         Ok(held.await?)
     }
 }
 
-async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Timestamp) -> Result<HeldWork, Fault> {
+async fn hold_all(transaction: &Transaction, force: bool, closer: &dyn TurnCloser, now: Timestamp) -> Result<HeldWork, Fault> {
     transaction.query("SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)", &[]).await?;
     let valid = "SELECT count(*) FROM leases WHERE owner <> '' AND expires_at > clock_timestamp()";
     if !force && only(&transaction.query(valid, &[]).await?, |columns| columns.int())? > 0 {
@@ -55,7 +54,7 @@ async fn hold_all(transaction: &Transaction, force: bool, clock: &Clock, now: Ti
     // Turns that had started come first: messages of waiting turns get their seq after the results of these.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&transaction.query(&sql, &[]).await?, row::turn)? {
-        held.calls += end_turn(transaction, &turn, &RESTORED, clock, now).await?;
+        held.calls += end_turn(transaction, turn, CloseReason::Restored, closer, now).await?;
         held.turns += 1;
     }
     Ok(held)
@@ -68,9 +67,9 @@ pub(super) fn changed(rows: usize) -> u64 {
 /// Ends one turn that no process holds; returns how many of its calls were open.
 pub(super) async fn end_turn(
     transaction: &Transaction,
-    turn: &TurnRow,
-    ending: &Ending,
-    clock: &Clock,
+    turn: TurnRow,
+    reason: CloseReason,
+    closer: &dyn TurnCloser,
     now: Timestamp,
 ) -> Result<u64, Fault> {
     let (ttl, key) = ((&TTL_S as _, Type::FLOAT8), [p(&turn.tenant_id), p(&turn.id)]);
@@ -96,8 +95,8 @@ pub(super) async fn end_turn(
     let of_conversation = [tenant, id, p(&turn.conversation_id)];
     let found = transaction.run(&[Statement { sql: &calls, params: &key }, Statement { sql: &messages, params: &of_conversation }]).await?;
     let [calls, messages] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
-    let abandoned = Left { turn, calls: all(calls, row::call)?, messages: all(messages, row::message)? };
-    let write = abandoned.ended(fence, ending, clock, now)?;
+    let (calls, messages) = (all(calls, row::call)?, all(messages, row::message)?);
+    let write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
     let open = changed(write.ends.len());
     let doc = write_document(&write)?;
     transaction.query(WRITE, &[(&doc, Type::TEXT), ttl]).await?;

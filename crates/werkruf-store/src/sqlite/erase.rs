@@ -4,18 +4,18 @@
 //! handled here, or be listed with a reason in `erase_tests.rs`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use werkruf_contract::{Clock, Uuid};
+use werkruf_contract::Uuid;
 
 use super::erased_list::{self, Line};
 use super::hold::{changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, backup};
-use crate::ending::CANCELED;
-use crate::{Erased, Maintenance, MaintenanceFuture, StoreError, TurnRow, crash};
+use crate::{CloseReason, Erased, Maintenance, MaintenanceFuture, StoreError, TurnCloser, TurnRow, crash};
 
 impl Maintenance for SqliteStore {
     fn counts(&self) -> crate::Counts {
@@ -30,11 +30,18 @@ impl Maintenance for SqliteStore {
         })
     }
 
-    fn erase_person(&self, tenant_id: Uuid, user_id: String, cancel: bool, clock: Clock) -> MaintenanceFuture<'_, Option<Erased>> {
+    fn erase_person(
+        &self,
+        tenant_id: Uuid,
+        user_id: String,
+        cancel: bool,
+        closer: Arc<dyn TurnCloser>,
+        now: Timestamp,
+    ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
-            let (path, now) = (self.path.clone(), clock.now());
+            let path = self.path.clone();
             let erasing = self.writer.submit(move |c| {
-                let Some(erased) = erase(c, tenant_id, &user_id, cancel, &clock, now)? else { return Ok(None) };
+                let Some(erased) = erase(c, tenant_id, &user_id, cancel, &*closer, now)? else { return Ok(None) };
                 let line = Line { tenant_id, user_id, erased_at: now };
                 mark(c, &line)?;
                 crash::point("inside_erase");
@@ -124,7 +131,7 @@ pub(super) fn erase(
     tenant_id: Uuid,
     user_id: &str,
     cancel: bool,
-    clock: &Clock,
+    closer: &dyn TurnCloser,
     now: Timestamp,
 ) -> Result<Option<Erased>, StoreError> {
     let tenant = Id::from(tenant_id);
@@ -133,7 +140,7 @@ pub(super) fn erase(
             return Err(StoreError::Busy);
         }
         // Fails with `Busy` where a process runs the turn.
-        end_turn(c, &turn, &CANCELED, clock, now)?;
+        end_turn(c, turn, CloseReason::Canceled, closer, now)?;
     }
     let conversations = all(&mut c.prepare(CONVERSATIONS)?, params![tenant, user_id], |columns| columns.text())?;
     let turns = all(&mut c.prepare(TURNS)?, params![tenant, user_id], |columns| Ok((columns.text()?, columns.flag()?)))?;

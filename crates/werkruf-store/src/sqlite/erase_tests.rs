@@ -142,8 +142,7 @@ async fn no_byte_of_the_person_is_left_and_other_content_stays() {
     plant(store.path(), &world.tenant.to_string(), MARK, OTHER);
     assert!(!found(store.path(), MARK).is_empty());
 
-    let clock = world.clock.clone();
-    let erased = store.erase_person(world.tenant, "1".to_owned(), false, clock.clone()).await.unwrap().unwrap();
+    let erased = store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), world.clock.now()).await.unwrap().unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls, erased.keys, erased.compacted), (1, 2, 1, 1, true));
     assert_eq!(found(store.path(), MARK), Vec::<String>::new());
     assert!(!found(store.path(), OTHER).is_empty());
@@ -157,7 +156,7 @@ async fn no_byte_of_the_person_is_left_and_other_content_stays() {
         .query_row("SELECT first_name, (SELECT count(*) FROM api_usage) FROM users WHERE id = 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!((name.as_str(), usage), ("erased", 4), "usage rows stay");
-    let unknown = store.erase_person(world.tenant, "99".to_owned(), false, clock).await.unwrap();
+    let unknown = store.erase_person(world.tenant, "99".to_owned(), false, world.closer(), world.clock.now()).await.unwrap();
     assert_eq!(unknown, None);
 }
 
@@ -169,7 +168,7 @@ const fn call_ended() -> werkruf_contract::CallStatus {
 async fn a_running_turn_is_never_erased() {
     let (store, world, _folder) = fresh();
     let running = world.talk().await;
-    let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.clock.clone());
+    let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.closer(), world.clock.now());
     for cancel in [false, true] {
         let refused = erase(cancel).await;
         assert!(matches!(refused, Err(MaintenanceError::Store(StoreError::Busy))), "{refused:?}");
@@ -179,5 +178,5 @@ async fn a_running_turn_is_never_erased() {
     assert!(erase(false).await.is_err(), "it has not ended");
     assert_eq!(erase(true).await.unwrap().unwrap().turns, 1);
     let turn = store.turn(world.tenant, running.turn).await.unwrap().unwrap();
-    assert_eq!(turn.error_code.as_deref(), Some("canceled"));
+    assert_eq!(turn.error_code.as_deref(), Some("Canceled"));
 }

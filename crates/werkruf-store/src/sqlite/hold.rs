@@ -2,16 +2,16 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::{Clock, TurnStatus, Uuid};
+use werkruf_contract::{TurnStatus, Uuid};
 
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{takeover, turn_open, turn_write};
-use crate::ending::{Ending, Left, OWNER, RESTORED};
-use crate::{CallRow, HeldWork, MessageRow, StoreError, TurnRow};
+use crate::turn_closer::OWNER;
+use crate::{CallRow, CloseReason, HeldWork, MessageRow, StoreError, TurnCloser, TurnRow, UnfinishedTurn};
 
 /// Ends everything that a restored database would otherwise resume.
-pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWork, StoreError> {
+pub(super) fn hold_all(c: &Connection, closer: &dyn TurnCloser, now: Timestamp) -> Result<HeldWork, StoreError> {
     let stamp = Stamp::from(now);
     c.execute("UPDATE leases SET owner = NULL WHERE owner IS NOT NULL", [])?;
     let approvals = c.execute("UPDATE approvals SET status = 'canceled', decided_at = ?1 WHERE status = 'pending'", params![stamp])?;
@@ -19,7 +19,7 @@ pub(super) fn hold_all(c: &Connection, clock: &Clock, now: Timestamp) -> Result<
     // Started turns come first: a message that waits behind one gets its `seq` after the results of that turn.
     let sql = format!("SELECT {} FROM turns WHERE finished_at IS NULL ORDER BY status = 'accepted', id", row::TURN);
     for turn in all(&mut c.prepare(&sql)?, [], row::turn)? {
-        held.calls += end_turn(c, &turn, &RESTORED, clock, now)?;
+        held.calls += end_turn(c, turn, CloseReason::Restored, closer, now)?;
         held.turns += 1;
     }
     Ok(held)
@@ -30,16 +30,23 @@ pub(super) fn changed(rows: usize) -> u64 {
 }
 
 /// Ends one turn that no process runs. Returns how many of its calls were open.
-pub(super) fn end_turn(c: &Connection, turn: &TurnRow, ending: &Ending, clock: &Clock, now: Timestamp) -> Result<u64, StoreError> {
+pub(super) fn end_turn(
+    c: &Connection,
+    turn: TurnRow,
+    reason: CloseReason,
+    closer: &dyn TurnCloser,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
     let fence = match turn.status {
         TurnStatus::Accepted => turn_open::start(c, turn.tenant_id, turn.id, OWNER, now)?,
         _ => takeover::take_over(c, turn.tenant_id, turn.id, OWNER.to_owned(), now)?,
     };
     let messages = match turn.conversation_id {
-        Some(conversation_id) => messages_of(c, turn, conversation_id)?,
+        Some(conversation_id) => messages_of(c, &turn, conversation_id)?,
         None => Vec::new(),
     };
-    let write = Left { turn, calls: calls_of(c, turn)?, messages }.ended(fence, ending, clock, now)?;
+    let calls = calls_of(c, &turn)?;
+    let write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
     let open = changed(write.ends.len());
     turn_write::write(c, &write)?;
     Ok(open)

@@ -9,6 +9,7 @@ use werkruf_contract::Clock;
 use super::super::SqliteStore;
 use super::{Migration, PARTS, Part, beside, migrate, recorded_number, report, schema_number};
 use crate::StoreError;
+use crate::story::TestCloser;
 
 const FIRST: Migration = Migration { number: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
 const SECOND: Migration = Migration { number: 2, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
@@ -115,7 +116,7 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
         };
         let before = dump();
         let clock = Clock::system(0);
-        let restored = SqliteStore::restore(&path, &folder.path().join("new.db"), false, &clock).unwrap_err();
+        let restored = SqliteStore::restore(&path, &folder.path().join("new.db"), false, &TestCloser(clock.clone()), &clock).unwrap_err();
         assert_eq!(restored.code(), "schema_prerelease");
         assert!(restored.to_string().contains(name) && !restored.to_string().contains(".restoring"), "{restored}");
         for refused in [SqliteStore::open(&path, &clock).map(|_| ()), report(&path).map(|_| ())] {

@@ -11,12 +11,18 @@ use super::backup::{at, claim, sync_folder, verify};
 use super::migrate::{self, PARTS, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
-use crate::{HeldWork, MaintenanceError, Restored, StoreError, crash};
+use crate::{HeldWork, MaintenanceError, Restored, StoreError, TurnCloser, crash};
 
 impl SqliteStore {
-    /// Replaces `database` by a backup in which all pending work is ended. Refused while a process has the database open.
+    /// Replaces `database` by a backup in which all pending work is ended with the closer. Refused while a process has the database open.
     /// An existing database is replaced only with `force`, and is kept under another name.
-    pub fn restore(backup: &Path, database: &Path, force: bool, clock: &Clock) -> Result<Restored, MaintenanceError> {
+    pub fn restore(
+        backup: &Path,
+        database: &Path,
+        force: bool,
+        closer: &dyn TurnCloser,
+        clock: &Clock,
+    ) -> Result<Restored, MaintenanceError> {
         let _lock = open::lock(database)?;
         let exists = database.try_exists().map_err(at(database))?;
         if exists && !force {
@@ -24,7 +30,7 @@ impl SqliteStore {
         }
         let part = beside(database, ".restoring");
         remove_part(&part)?;
-        let made = fill(backup, &part, database, clock).and_then(|filled| {
+        let made = fill(backup, &part, database, closer, clock.now()).and_then(|filled| {
             crash::point("restore_filled");
             let kept = if exists { Some(set_aside(database, clock.now())?) } else { None };
             crash::point("restore_set_aside");
@@ -41,8 +47,7 @@ impl SqliteStore {
 }
 
 /// Copies and verifies the backup, applies migrations, ends pending work, and repeats later erasures.
-fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Restored, MaintenanceError> {
-    let now = clock.now();
+fn fill(backup: &Path, part: &Path, database: &Path, closer: &dyn TurnCloser, now: Timestamp) -> Result<Restored, MaintenanceError> {
     let mut source = fs::File::open(backup).map_err(at(backup))?;
     let mut file = claim(part)?;
     std::io::copy(&mut source, &mut file).map_err(at(part))?;
@@ -50,8 +55,8 @@ fn fill(backup: &Path, part: &Path, database: &Path, clock: &Clock) -> Result<Re
     let (schema, rows) = verify(part).map_err(|error| with_backup_path(error, backup))?;
     let connection = open::writable(part).map_err(MaintenanceError::from)?;
     migrate::migrate(&connection, part, PARTS, now).map_err(|error| unfit(error, backup))?;
-    let held = hold(&connection, clock, now)?;
-    let erased_again = erase_again(&connection, database, clock, now)?;
+    let held = hold(&connection, closer, now)?;
+    let erased_again = erase_again(&connection, database, closer, now)?;
     connection.close().map_err(|(_, error)| StoreError::from(error))?;
     fs::File::open(part).and_then(|file| file.sync_all()).map_err(at(part))?;
     Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
@@ -74,9 +79,9 @@ fn unfit(error: StoreError, backup: &Path) -> MaintenanceError {
     }
 }
 
-fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWork, StoreError> {
+fn hold(connection: &Connection, closer: &dyn TurnCloser, now: Timestamp) -> Result<HeldWork, StoreError> {
     let transaction = rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
-    let held = hold::hold_all(&transaction, clock, now)?;
+    let held = hold::hold_all(&transaction, closer, now)?;
     transaction.execute(
         "INSERT INTO settings (name, value) VALUES ('restored_at', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         params![Stamp::from(now)],
@@ -86,7 +91,7 @@ fn hold(connection: &Connection, clock: &Clock, now: Timestamp) -> Result<HeldWo
 }
 
 /// Erases the people again who were erased after the backup was made; they are in the list beside the database.
-fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Timestamp) -> Result<u64, MaintenanceError> {
+fn erase_again(connection: &Connection, database: &Path, closer: &dyn TurnCloser, now: Timestamp) -> Result<u64, MaintenanceError> {
     let mut again = 0;
     for line in erased_list::read(database)? {
         if erase::is_erased(connection, &line)? {
@@ -94,7 +99,7 @@ fn erase_again(connection: &Connection, database: &Path, clock: &Clock, now: Tim
         }
         let transaction =
             rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate).map_err(StoreError::from)?;
-        if erase::erase(&transaction, line.tenant_id, &line.user_id, true, clock, now)?.is_some() {
+        if erase::erase(&transaction, line.tenant_id, &line.user_id, true, closer, now)?.is_some() {
             again += 1;
         }
         // Then the database has the same time of erasure as the list.

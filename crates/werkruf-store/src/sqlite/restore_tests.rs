@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use werkruf_contract::{CallStatus, Clock, Effect, EventType, TurnStatus};
+use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 
 use super::super::SqliteStore;
 use super::super::migrate::beside;
@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     fn restore(&self, name: &str, force: bool) -> Result<crate::Restored, MaintenanceError> {
-        SqliteStore::restore(&self.backup, &self.folder.path().join(name), force, &self.world.clock)
+        SqliteStore::restore(&self.backup, &self.folder.path().join(name), force, &*self.world.closer(), &self.world.clock)
     }
 
     fn open(&self, name: &str) -> Arc<SqliteStore> {
@@ -40,9 +40,7 @@ impl Fixture {
 
 async fn acting(world: &World<SqliteStore>) -> Running {
     let running = world.talk().await;
-    let mut call = world.call(&running, 0);
-    call.effect = Effect::Once;
-    world.act(&running, &[call]).await;
+    world.act(&running, &[world.call(&running, 0)]).await;
     let waiting = ConversationRef::Existing { id: running.conversation, any_user: false };
     let waiting = OpenTurn { start: false, ..world.opening(waiting, "and then?") };
     world.store.open_turn(waiting).await.unwrap();
@@ -60,10 +58,10 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
     let store = fixture.open("new.db");
     assert!(store.unfinished_turns("process-2".to_owned()).await.unwrap().is_empty());
     let turn = store.turn(tenant, running.turn).await.unwrap().unwrap();
-    assert_eq!((turn.status, turn.error_code.as_deref(), turn.finished_at.is_some()), (TurnStatus::Failed, Some("restored"), true));
+    assert_eq!((turn.status, turn.error_code.as_deref(), turn.finished_at.is_some()), (TurnStatus::Failed, Some("Restored"), true));
     let calls = store.calls(tenant, crate::CallFilter::default(), crate::Page::default()).await.unwrap();
-    let ended: Vec<_> = calls.iter().map(|call| (call.status, call.error_code.as_deref(), call.error_type.as_deref())).collect();
-    assert_eq!(ended, [(CallStatus::Failed, Some("outcome_unknown"), Some("FATAL"))]);
+    let ended: Vec<_> = calls.iter().map(|call| (call.status, call.finished_at.is_some())).collect();
+    assert_eq!(ended, [(CallStatus::Failed, true)]);
     let history = store.history(tenant, running.conversation).await.unwrap();
     let roles: Vec<_> = history.iter().map(|message| (message.role.as_str(), message.tool_call_id.as_deref())).collect();
     assert_eq!(roles, [("user", None), ("assistant", None), ("tool", Some("call_0")), ("user", None)]);
@@ -76,7 +74,7 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
     let store = fixture.open("new.db");
     let second = fixture.folder.path().join("second.db");
     let before = store.back_up(second.clone(), false).await.unwrap();
-    let again = SqliteStore::restore(&second, &fixture.folder.path().join("third.db"), false, &world.clock).unwrap();
+    let again = SqliteStore::restore(&second, &fixture.folder.path().join("third.db"), false, &*world.closer(), &world.clock).unwrap();
     assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
 }
 
@@ -107,7 +105,7 @@ async fn later_erasures_are_repeated() {
     world.complete(&running).await;
     fixture.back_up().await;
     let store = &world.store;
-    store.erase_person(world.tenant, "1".to_owned(), false, world.clock.clone()).await.unwrap().unwrap();
+    store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), world.clock.now()).await.unwrap().unwrap();
     let list = |name: &str| beside(&fixture.folder.path().join(name), ".erased.jsonl");
     std::fs::copy(list("w.db"), list("new.db")).unwrap();
     assert_eq!(fixture.restore("new.db", false).unwrap().erased_again, 1);
@@ -118,5 +116,5 @@ async fn later_erasures_are_repeated() {
     restored.back_up(later.clone(), false).await.unwrap();
     drop(restored);
     let target = fixture.folder.path().join("new.db");
-    assert_eq!(SqliteStore::restore(&later, &target, true, &world.clock).unwrap().erased_again, 0);
+    assert_eq!(SqliteStore::restore(&later, &target, true, &*world.closer(), &world.clock).unwrap().erased_again, 0);
 }

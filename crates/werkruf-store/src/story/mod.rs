@@ -4,6 +4,7 @@
 
 mod approvals;
 mod client_requests;
+mod closer;
 mod knowledge;
 mod people;
 mod provider_accounts;
@@ -18,6 +19,7 @@ mod world;
 pub(crate) use crate::Store;
 pub(crate) use approvals::*;
 pub(crate) use client_requests::*;
+pub(crate) use closer::TestCloser;
 pub(crate) use knowledge::*;
 pub(crate) use people::*;
 pub(crate) use provider_accounts::*;

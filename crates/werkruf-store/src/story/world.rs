@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use werkruf_contract::{CallStatus, Clock, EventType, State, TurnStatus, Uuid};
 
+use super::TestCloser;
 use crate::{
     CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store, TurnChange,
     TurnKind, TurnWrite, Written,
@@ -49,6 +50,10 @@ impl<S: Store> World<S> {
 
     pub(crate) fn id(&self) -> Uuid {
         self.clock.new_id()
+    }
+
+    pub(crate) fn closer(&self) -> Arc<TestCloser> {
+        Arc::new(TestCloser(self.clock.clone()))
     }
 
     pub(crate) fn message(&self, role: &'static str, content: &str) -> NewMessage {

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{MaintenanceError, StoreError};
+use werkruf_runtime::RecoveryCloser;
+use werkruf_store::{MaintenanceError, StoreError, TurnCloser};
 
 use super::admin_backup::maintenance_error;
 use super::body::PathParam;
@@ -91,9 +92,10 @@ async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: b
             app.runtime.cancel_turn(tenant_id, turn_id).await?;
         }
     }
+    let closer: Arc<dyn TurnCloser> = Arc::new(RecoveryCloser::new(app.clock.clone()));
     let attempts = async {
         loop {
-            match app.store.erase_person(tenant_id, user_id.clone(), cancel, app.clock.clone()).await {
+            match app.store.erase_person(tenant_id, user_id.clone(), cancel, Arc::clone(&closer), app.clock.now()).await {
                 Err(MaintenanceError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(RETRY_INTERVAL).await,
                 other => return other,
             }

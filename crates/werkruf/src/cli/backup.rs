@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use werkruf_contract::Clock;
+use werkruf_runtime::RecoveryCloser;
 use werkruf_store::{MaintenanceError, Restored, SqliteStore};
 
 use super::backend::Backend;
@@ -58,7 +59,8 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     let config = session.config()?;
     let clock = Clock::system(config.clock_offset_s);
     let database = file_of(&config)?;
-    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &clock));
+    let closer = RecoveryCloser::new(clock.clone());
+    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock));
     let restored = restoring.await.map_err(|error| CliError::refused("internal", format!("the restore did not end: {error}")))?;
     let restored = restored.map_err(|error| refused(&error))?;
     if session.globals.json {

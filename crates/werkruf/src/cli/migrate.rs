@@ -1,10 +1,12 @@
 //! `werkruf migrate`: updates or checks the schema of either database. It works on the database itself, not on a server.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
 use werkruf_contract::Clock;
+use werkruf_runtime::RecoveryCloser;
 use werkruf_store::{HeldWork, PostgresStore, SchemaReport, SqliteStore, StoreError};
 
 use super::backup::refused;
@@ -59,7 +61,9 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
                     store.add_compat_views().await.map_err(StartError::from)?;
                 }
                 if command.hold {
-                    held = Some(store.hold_pending(command.force, clock).await.map_err(|error| refused(&error))?);
+                    let now = clock.now();
+                    let closer = Arc::new(RecoveryCloser::new(clock));
+                    held = Some(store.hold_pending(command.force, closer, now).await.map_err(|error| refused(&error))?);
                 }
             }
             PostgresStore::schema_report(&options).await.map_err(StartError::from)?

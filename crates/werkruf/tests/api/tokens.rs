@@ -10,6 +10,7 @@ use werkruf::api;
 use werkruf::app::App;
 use werkruf::config::{Config, Flags};
 use werkruf_contract::Clock;
+use werkruf_runtime::RecoveryCloser;
 use werkruf_store::SqliteStore;
 
 use crate::support::{TestServer, body, refusal};
@@ -137,7 +138,8 @@ async fn the_roles_of_a_token_expire_with_it_for_every_credential() {
     assert_eq!(made.status(), 200);
     for (offset, expected) in [(0, json!("ok")), (3600, json!("permission_denied"))] {
         let fresh = server.folder.path().join(format!("{offset}.db"));
-        SqliteStore::restore(&copy, &fresh, false, &Clock::system(0)).unwrap();
+        let clock = Clock::system(0);
+        SqliteStore::restore(&copy, &fresh, false, &RecoveryCloser::new(clock.clone()), &clock).unwrap();
         let flags = Flags { database: Some(format!("sqlite:{}", fresh.display())), ..server.app.config.flags.clone() };
         let mut config = Config::load(&flags, &server.app.config.environment).unwrap();
         config.clock_offset_s = offset;
