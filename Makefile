@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test bench fmt lint rust-tests outside-tests client-tests chaos chaos-build chaos-short
+.PHONY: help toolchain run check test test-full bench fmt lint rust-tests outside-tests client-tests chaos chaos-build chaos-short
 
 CARGO ?= cargo
 BIN := target/release/werkruf
