@@ -7,7 +7,7 @@ BIN := target/release/werkruf
 NEED_RUST := 1.95
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs), version $(NEED_RUST) or newer."; exit 1; }
@@ -29,6 +29,9 @@ rust-tests:
 	$(CARGO) test --workspace --quiet
 
 test: toolchain check outside-tests client-tests chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under faults
+
+test-full: test chaos ## `test`, then the whole crash harness on both databases (about an hour)
+	$(MAKE) chaos DATABASE=postgres
 
 # Runs on SQLite and on PostgreSQL. The tests install and start their own PostgreSQL; tests/postgres/down stops it.
 outside-tests:
