@@ -73,12 +73,8 @@ impl Meter<'_> {
     fn row(&self, tokens: TokenUsage, estimated: bool, model: Option<&str>) -> NewUsage {
         let model = model.unwrap_or(self.model);
         NewUsage {
-            id: self.clock.new_id(),
             call_id: self.call_id,
             key_id: self.key_id,
-            provider: self.provider.to_owned(),
-            model: model.to_owned(),
-            operation: self.operation,
             tokens_prompt: tokens.input_tokens.max(0),
             tokens_cached: tokens.cached_tokens.max(0),
             tokens_completion: tokens.output_tokens.max(0),
@@ -86,6 +82,7 @@ impl Meter<'_> {
             tokens_total: tokens.total_tokens.max(0),
             estimated,
             cost_nano_usd: self.prices.cost(model, tokens),
+            ..NewUsage::new(self.clock.new_id(), self.provider, model, self.operation)
         }
     }
 }
