@@ -64,7 +64,7 @@ def check_while_the_database_is_unreachable_every_request_fails_at_once():
     try:
         server.stop()
         proxy = DatabaseProxy(server.database.url)
-        server.arguments[server.arguments.index("--database") + 1] = proxy.address
+        server.arguments[server.arguments.index("--database") + 1] = proxy.proxy_url
         server.start()
         _, before, _ = server.chat("Which requests are open?")
         for _ in range(2):
