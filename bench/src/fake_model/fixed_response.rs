@@ -45,10 +45,10 @@ pub(super) fn call_stream(wanted: &Wanted, counter: &AtomicU64) -> String {
                 r#"{{"type":"function_call","id":"fc_{id}","call_id":"call_{id}","name":"{tool}","arguments":"{arguments}","status":"{status}"}}"#
             )
         };
-        let begun = item("", "in_progress");
+        let started = item("", "in_progress");
         let _ = write!(
             out,
-            "data: {{\"type\":\"response.output_item.added\",\"output_index\":{index},\"item\":{begun}}}\n\n\
+            "data: {{\"type\":\"response.output_item.added\",\"output_index\":{index},\"item\":{started}}}\n\n\
              data: {{\"type\":\"response.function_call_arguments.delta\",\"item_id\":\"fc_{id}\",\"output_index\":{index},\"delta\":\"{arguments}\"}}\n\n"
         );
         items.push(item(&arguments, "completed"));

@@ -11,9 +11,9 @@ use super::reply::{Call, Script};
 /// The events of a stream. Calls without an id are numbered from `next_call`.
 pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_call: &mut usize) -> Pieces {
     let mut stream = Stream { number, sequence: 0, output: Vec::new(), pieces: Vec::new(), framing: String::new() };
-    let begun = stream.response(model, script, "in_progress");
-    stream.frame("response.created", json!({"response": begun}));
-    stream.frame("response.in_progress", json!({"response": begun}));
+    let started = stream.response(model, script, "in_progress");
+    stream.frame("response.created", json!({"response": started}));
+    stream.frame("response.in_progress", json!({"response": started}));
     stream.cut();
     for item in &script.before {
         stream.whole_item(item);
@@ -91,14 +91,14 @@ impl Stream {
 
     /// Adds a reasoning item or a provider item.
     fn whole_item(&mut self, item: &Value) {
-        let mut begun = item.clone();
+        let mut started = item.clone();
         for field in ["output", "error", "encrypted_content"].iter().filter(|field| item.get(**field).is_some()) {
-            begun[*field] = Value::Null;
+            started[*field] = Value::Null;
         }
         if item.get("status").is_some() {
-            begun["status"] = json!("in_progress");
+            started["status"] = json!("in_progress");
         }
-        self.frame("response.output_item.added", json!({"output_index": self.at(), "item": begun}));
+        self.frame("response.output_item.added", json!({"output_index": self.at(), "item": started}));
         self.cut();
         self.finish(item.clone());
         self.cut();

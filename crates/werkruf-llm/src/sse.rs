@@ -37,7 +37,7 @@ pub struct SseDecoder {
     /// The last byte was a CR, so a LF that follows belongs to the same line end.
     after_cr: bool,
     /// The first line may begin with a byte order mark.
-    begun: bool,
+    started: bool,
     failed: bool,
 }
 
@@ -97,12 +97,12 @@ impl SseDecoder {
         // The buffer is reused, because most lines have about the same length.
         line.clear();
         self.line = line;
-        self.begun = true;
+        self.started = true;
         event
     }
 
     fn field(&mut self, line: &[u8]) {
-        let line = if self.begun { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
+        let line = if self.started { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
         let (field, value) = match line.iter().position(|byte| *byte == b':') {
             Some(0) => return,
             Some(colon) => (&line[..colon], line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..])),

@@ -125,7 +125,7 @@ fn only_a_completed_response_is_executable() {
     );
 
     let unfinished = answer(&[open[0].clone(), open[1].clone(), completed(&json!([message("Hi")]))]);
-    assert!(!unfinished.executable, "a call that was begun and never finished");
+    assert!(!unfinished.executable, "a call that was started and never finished");
     let nameless = answer(&[delta(0, "fc", "{}"), completed(&json!([]))]);
     assert!(!nameless.executable, "arguments without a call");
 }
@@ -224,11 +224,11 @@ fn refusals_and_reasoning_are_not_text() {
 
 #[test]
 fn provider_items_are_emitted_live_and_are_in_the_answer() {
-    let begun = json!({"type": "mcp_call", "id": "mcp_1", "name": "search", "arguments": "", "server_label": "crm"});
+    let started = json!({"type": "mcp_call", "id": "mcp_1", "name": "search", "arguments": "", "server_label": "crm"});
     let failed = json!({"type": "mcp_call", "id": "mcp_1", "name": "search", "arguments": "{}", "status": "failed", "output": null,
         "error": {"type": "http_error", "code": 500, "message": "down"}});
     let stopped = json!({"type": "response.mcp_call.failed", "output_index": 0, "item_id": "mcp_1"});
-    let (deltas, outcome) = read(&[added(0, &begun), stopped, done(0, &failed), completed(&json!([failed, message("Sorry")]))]);
+    let (deltas, outcome) = read(&[added(0, &started), stopped, done(0, &failed), completed(&json!([failed, message("Sorry")]))]);
     let item = ProviderItem {
         kind: "mcp_call".into(),
         response_id: None,

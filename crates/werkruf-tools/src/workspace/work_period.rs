@@ -40,8 +40,8 @@ fn cut(row: &WorktimeRow, from: Timestamp, to: Timestamp, zone: &TimeZone, now: 
     let mut start = row.started_at.max(from);
     let mut periods = Vec::new();
     // A period that has just started has no length yet, but must be listed.
-    let just_begun = row.ended_at.is_none() && start == end && start < to;
-    while start < end || (just_begun && periods.is_empty()) {
+    let just_started = row.ended_at.is_none() && start == end && start < to;
+    while start < end || (just_started && periods.is_empty()) {
         let local = start.to_zoned(zone.clone());
         let Some(midnight) = start_of_day(shifted(local.date(), 1.day()), zone) else { break };
         let stop = end.min(midnight.timestamp());
@@ -101,9 +101,9 @@ mod tests {
         let open = [row("2026-11-14T22:00:00Z", None)];
         let periods = minutes(&open, date(2026, 11, 14), date(2026, 11, 15), "2026-11-15T09:30:40Z");
         assert_eq!(periods, [("2026-11-14".to_owned(), 60, false), ("2026-11-15".to_owned(), 630, true)]);
-        let begun = [row("2026-11-15T09:30:00Z", None)];
+        let started = [row("2026-11-15T09:30:00Z", None)];
         let day = date(2026, 11, 15);
-        assert_eq!(minutes(&begun, day, day, "2026-11-15T09:30:00Z"), [("2026-11-15".to_owned(), 0, true)]);
+        assert_eq!(minutes(&started, day, day, "2026-11-15T09:30:00Z"), [("2026-11-15".to_owned(), 0, true)]);
         assert!(minutes(&open, date(2026, 11, 16), date(2026, 11, 16), "2026-11-15T09:30:40Z").is_empty());
     }
 }

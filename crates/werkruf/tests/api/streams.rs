@@ -42,7 +42,9 @@ impl<'a> DirectTurn<'a> {
             events: Vec::new(),
             now: server.app.clock.now(),
         };
-        let Opened::Stored { fence: Some(fence), .. } = server.app.store.open_turn(open).await.unwrap() else { panic!("not begun") };
+        let Opened::Stored { fence: Some(fence), .. } = server.app.store.open_turn(open).await.unwrap() else {
+            panic!("the turn did not start")
+        };
         Self { server, fence, turn_id }
     }
 
