@@ -258,7 +258,7 @@ impl Reply {
     }
 }
 
-/// Splits a text into message, each with the space before it.
+/// Splits a text into words, each with the space after it.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split_inclusive(' ') {

@@ -62,7 +62,7 @@ impl CallStatus {
 }
 
 string_enum! {
-    /// The type of a call as the model requested it.
+    /// The type of a call.
     CallKind {
         Function = "function",
         Mcp = "mcp",

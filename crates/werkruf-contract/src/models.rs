@@ -15,6 +15,7 @@ pub struct TextRequest {
     pub messages: Vec<String>,
     /// Not sent to models that refuse it.
     pub temperature: Option<f64>,
+    /// The user's locale. Its region narrows a web search to a country.
     pub locale: String,
 }
 

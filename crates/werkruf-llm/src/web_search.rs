@@ -101,7 +101,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     };
     for item in response["output"].as_array().into_iter().flatten() {
         match item["type"].as_str() {
-            // Other actions only open pages that a search result.
+            // Other actions only open pages that a search found.
             Some("web_search_call") => {
                 let is_search = item["action"]["type"].as_str().is_none_or(|action| action == "search");
                 result.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));

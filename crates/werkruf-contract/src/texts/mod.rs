@@ -1,4 +1,4 @@
-//! The texts for users, in German, English and Spanish. No other code contains texts for users.
+//! The texts for users, in German, English and Spanish. Error messages of single tools are English and stand in the tools.
 //!
 //! The texts are in `texts/*.ftl`, compiled into the binary and parsed once. A missing key falls back to English and then
 //! to the key itself, so a missing text is visible but does not fail an answer.

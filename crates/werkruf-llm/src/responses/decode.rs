@@ -149,7 +149,7 @@ pub(crate) fn decode(payload: &str, event_name: Option<&str>) -> Result<Event, s
     let Some(topic) = kind.strip_prefix("response.") else { return Ok(Event::Ignored) };
     if let Some(response) = wire.response {
         return Ok(match topic {
-            "created" | "queued" | "in_progress" => started(response),
+            "created" | "queued" | "in_progress" => created(response),
             "completed" | "failed" | "incomplete" | "cancelled" => ending(response.get(), topic),
             _ => Event::Ignored,
         });
@@ -204,7 +204,7 @@ impl WireEvent<'_> {
     }
 }
 
-fn started(raw: &RawValue) -> Event {
+fn created(raw: &RawValue) -> Event {
     object::<WireResponse<'_>>(raw).map_or(Event::Ignored, |wire| Event::Created { response_id: name(wire.id), model: name(wire.model) })
 }
 

@@ -117,7 +117,7 @@ fn items_keep_their_ids_exactly() {
     assert_eq!((call.id.as_deref(), call.call_id.as_deref()), (Some("fc_1"), Some("call_1")));
     assert_eq!((call.arguments.as_deref(), call.requested_call()), (Some("{\"a\": 1}"), Some(werkruf_contract::CallKind::Function)));
     let ran = item(&json!({"type": "mcp_call", "id": "mcp_1", "name": "f", "arguments": "{}", "approval_request_id": null}));
-    assert_eq!((ran.call_id, ran.id.as_deref()), (None, Some("mcp_1")), "nothing is copied into the item of an id");
+    assert_eq!((ran.call_id, ran.id.as_deref()), (None, Some("mcp_1")), "nothing is copied in place of an id");
     let xai = item(&json!({"type": "web_search_call", "id": "ws", "call_id": "", "name": "web_search"}));
     assert_eq!(xai.call_id.as_deref(), Some(""), "an empty id is what the wire has");
     let bare = item(&json!({"type": "function_call", "id": 7, "call_id": "call_0", "name": "f"}));
@@ -130,7 +130,7 @@ fn arguments_and_output_are_read_for_every_item_type() {
         let item = item(&json);
         (item.arguments.unwrap_or_default(), item.output)
     };
-    assert_eq!(content(json!({"type": "function_call", "arguments": {"a": [1]}})).0, r#"{"a":[1]}"#, "an object in item of a string");
+    assert_eq!(content(json!({"type": "function_call", "arguments": {"a": [1]}})).0, r#"{"a":[1]}"#, "an object in place of a string");
     assert_eq!(content(json!({"type": "custom_tool_call", "input": "SELECT 1"})).0, "SELECT 1");
     assert_eq!(content(json!({"type": "web_search_call", "action": {"type": "search"}})).0, r#"{"type":"search"}"#);
     assert_eq!(content(json!({"type": "code_interpreter_call", "code": "1+1", "outputs": ["2"]})), ("1+1".into(), Some(json!(["2"]))));

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use werkruf_contract::{BoxFuture, Clock, Deadline, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, ToolErrorType, Uuid};
+use werkruf_contract::{
+    BoxFuture, Clock, Deadline, ErrorCode, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, ToolErrorType, Uuid,
+};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{Answer, Delta, Message, ModelError, ModelFault, ModelRequest, TokenUsage, ToolChoice, WebSearchRequest, in_time};
 use werkruf_store::{NewUsage, UsageOwner, UsageRows};
@@ -236,7 +238,7 @@ fn text_answer(answer: Answer, default_model: &str) -> (TextAnswer, Option<Token
 }
 
 fn late() -> Failure {
-    Failure::new(ToolErrorType::Timeout, "tool_timeout", "The model did not answer in time.")
+    Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "The model did not answer in time.")
 }
 
 /// What the user reads. The provider's own message stays in the cause, for the operator.

@@ -74,7 +74,7 @@ pub struct Args {
     pub reuse_last_request: Option<bool>,
 }
 
-/// Constraints that a flight must meet.
+/// Constraints that a flight must meet, where the provider publishes the value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Constraints {

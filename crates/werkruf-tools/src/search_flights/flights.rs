@@ -26,7 +26,7 @@ const MAX_CACHED_BYTES: usize = 4 * 1024 * 1024;
 /// The longest delay of an answer by the write to the cache.
 const CACHE_WRITE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// The `[flights]` configuration.
+/// The flight settings, from the environment.
 #[derive(Debug, Clone)]
 pub struct FlightsConfig {
     pub seatsaero: Option<SeatsaeroConfig>,

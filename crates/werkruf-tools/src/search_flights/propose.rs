@@ -149,9 +149,9 @@ fn cabin(folded: &str, tokens: &[&str]) -> Option<Cabin> {
 }
 
 /// The number directly before one of these nouns.
-fn people(tokens: &[&str], send_counted: &[&str]) -> Option<u32> {
+fn people(tokens: &[&str], nouns: &[&str]) -> Option<u32> {
     tokens.windows(2).find_map(|pair| match pair {
-        [number, noun] if send_counted.iter().any(|start| noun.starts_with(start)) => {
+        [number, noun] if nouns.iter().any(|start| noun.starts_with(start)) => {
             number.parse().ok().or_else(|| COUNTS.iter().find(|(word, _)| word == number).map(|(_, count)| *count))
         }
         _ => None,
