@@ -16,7 +16,7 @@ import points
 from auditor import audit
 from scenario import CrashingServer, message, until
 
-MIGRATIONS = sorted((points.ROOT / "crates/werkruf-store/src/sqlite/migrations").glob("*/*.sql"))
+MIGRATIONS = sorted((points.ROOT / "crates/werkruf-store/src/sqlite/migrations").glob("*/*.sql"), key=lambda path: (path.stem, path.parent.name))
 RUNNERS = ("server", "command")
 # The invariants that a copy made under load must satisfy; the others need observations of the same moment.
 COPY_INVARIANTS = ("I0", "I2", "I3", "I4", "I5", "I7")

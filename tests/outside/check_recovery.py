@@ -46,7 +46,7 @@ def check_killed_during_a_model_request():
         turn = finished(server, accepted["turn_id"])
         assert (turn["status"], turn["message"], turn["takeovers"]) == ("completed", "After the crash.", 1), turn
         usage = server.rows("SELECT estimated FROM api_usage WHERE turn_id = ? ORDER BY id", turn["id"])
-        assert [u["estimated"] for u in usage] == [1, 0], "the request that may have been out is booked as estimated"
+        assert [u["estimated"] for u in usage] == [1, 0], "the request that may have been sent has an estimated usage row"
         valid(server, accepted["conversation_id"])
 
 

@@ -36,7 +36,7 @@ struct BackupRequest {
 struct BackupView {
     path: String,
     bytes: u64,
-    /// The number of the last migration in the backup.
+    /// The schema number: how many migrations the backup has.
     schema: i64,
     /// Number of rows by table.
     rows: std::collections::BTreeMap<String, u64>,
