@@ -44,7 +44,7 @@ async fn a_turn_with_one_tool_streams_in_order() {
 async fn a_one_call_turn_is_four_commits_and_twenty_row_writes() {
     let server = TestServer::open().await;
     let conversation_id = server.conversation(3).await;
-    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("CommandOutput.")]);
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Done.")]);
     let before = server.app.store.counts();
     let answered = server
         .as_user(3, Method::POST, "/api/chat")
@@ -119,7 +119,7 @@ async fn a_failed_turn_has_the_status_of_its_error() {
 #[tokio::test]
 async fn a_background_turn_is_read_at_its_location() {
     let server = TestServer::open().await;
-    server.model.script(vec![Reply::text("CommandOutput.")]);
+    server.model.script(vec![Reply::text("Done.")]);
     let accepted = server.chat(3, json!({"message": "x", "background": true})).await;
     assert_eq!(accepted.status(), 202);
     let location = accepted.headers()["location"].to_str().unwrap().to_owned();
@@ -129,7 +129,7 @@ async fn a_background_turn_is_read_at_its_location() {
     let mut live = Stream::new(server.as_user(3, Method::GET, &events).header("accept", "text/event-stream").send().await.unwrap());
     live.until("final").await;
     let turn = body(server.as_user(3, Method::GET, &location).send().await.unwrap()).await;
-    assert_eq!((&turn["status"], &turn["message"]["content"]), (&json!("completed"), &json!("CommandOutput.")));
+    assert_eq!((&turn["status"], &turn["message"]["content"]), (&json!("completed"), &json!("Done.")));
     let again = server.as_user(3, Method::POST, &format!("{location}/cancel")).send().await.unwrap();
     assert_eq!(refusal(again).await, (409, "already_finished".to_owned()));
 }

@@ -9,7 +9,7 @@ use crate::support::{TestServer, body};
 /// The cost of a turn with two model calls: in the response, and as the sum of its usage rows.
 async fn turn(server: &TestServer) -> (Value, Option<f64>) {
     let first = Reply::calls(vec![call("test_echo", json!({"value": 1}))]).usage(750, 150);
-    server.model.script(vec![first, Reply::text("CommandOutput.").usage(1000, 1)]);
+    server.model.script(vec![first, Reply::text("Done.").usage(1000, 1)]);
     let answer = body(server.chat(3, json!({"message": "once"})).await).await;
     let demo = server.app.people().tenant("demo".to_owned()).await.unwrap().unwrap().id;
     let turn_id = Uuid::parse_str(answer["turn_id"].as_str().unwrap()).unwrap();

@@ -76,7 +76,7 @@ async fn a_broken_response_keeps_its_step_and_the_next_gets_a_new_one() {
     server.model.script(vec![
         broken_search(),
         Reply::calls(vec![call("test_echo", json!({"value": "tea"}))]),
-        Reply::text("CommandOutput.").runs(search()),
+        Reply::text("Done.").runs(search()),
     ]);
     let mut stream = server.stream(3, json!({"message": "tea"})).await;
     let received = stream.until("final").await;

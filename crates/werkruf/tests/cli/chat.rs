@@ -84,11 +84,11 @@ async fn a_piped_dialogue_keeps_its_conversation() {
 async fn tools_are_shown_with_their_outcome() {
     let model = FakeModel::start().await;
     let calls = vec![call("test_echo", json!({"value": "tea"})), call("test_panic", json!({}))];
-    model.script(vec![Reply::calls(calls).with_text("I look."), Reply::text("CommandOutput.")]);
+    model.script(vec![Reply::calls(calls).with_text("I look."), Reply::text("Done.")]);
     let folder = folder_with_model(&model);
     let done = run(&folder, &["chat", "tea please"]).exits(0);
     let lines: Vec<&str> = done.stdout.lines().collect();
-    assert_eq!((lines[0], lines[3]), ("I look.", "CommandOutput."), "{done:?}");
+    assert_eq!((lines[0], lines[3]), ("I look.", "Done."), "{done:?}");
     let calls = [lines[1], lines[2]];
     assert!(calls.iter().any(|line| line.starts_with("  ✓ test_echo ") && line.ends_with(" ms")), "{done:?}");
     assert!(calls.iter().any(|line| line.starts_with("  ✗ test_panic tool_panicked ") && line.ends_with(" ms")), "{done:?}");

@@ -21,7 +21,7 @@ pub(crate) struct RequestEcho {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tools: Vec<Value>,
     /// All other fields that are repeated unchanged (`temperature`, `text`, `reasoning`, …).
-    #[serde(rename = "options", skip_serializing_if = "Map::is_empty")]
+    #[serde(skip_serializing_if = "Map::is_empty")]
     pub(crate) options: Map<String, Value>,
     /// Tool results in the request. Their messages belong to the earlier turn with the calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
