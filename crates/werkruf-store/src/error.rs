@@ -25,8 +25,8 @@ pub enum StoreError {
     #[error("stored data cannot be used: {0}")]
     Broken(String),
     /// The schema is newer than this binary.
-    #[error("the database has schema {found}, this binary knows up to {known}; use a newer werkruf")]
-    TooNew { found: i64, known: i64 },
+    #[error("the database has migration {part}/{found}, this binary knows up to {part}/{known}; use a newer werkruf")]
+    TooNew { part: String, found: i64, known: i64 },
     /// An unreleased build made the database. Its schema is not a start for the numbered migrations of this binary.
     #[error(
         "a build before 0.2.0 created {0}, and this version cannot upgrade it; \

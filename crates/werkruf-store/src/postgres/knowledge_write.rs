@@ -1,4 +1,4 @@
-//! Writes documents, vectors and their usage rows. Work for the embedder concerns all tenants at once, and therefore runs as
+//! Writes of documents and vectors on PostgreSQL.
 //! `werkruf_system`.
 
 use serde_json::{Value, json};

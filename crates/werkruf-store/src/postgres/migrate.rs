@@ -140,7 +140,7 @@ impl Schema<'_> {
             let known = self.newest(&row.part);
             if row.compatible_with > known {
                 let found = newest_applied(applied, &row.part);
-                return Err(StoreError::TooNew { found, known });
+                return Err(StoreError::TooNew { part: row.part.clone(), found, known });
             }
             let is_older_set = row.part == FUNCTIONS && row.number < known;
             if row.number <= known && !is_older_set && self.checksum(&row.part, row.number).as_ref() != Some(&row.checksum) {

@@ -1,4 +1,4 @@
-//! Usage rows.
+//! [`UsageRows`] on PostgreSQL.
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
@@ -15,7 +15,7 @@ const USAGE: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
     SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
       tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total,
-      estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd";
+      estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd WHERE api_usage.estimated";
 
 impl UsageRows for PostgresStore {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {

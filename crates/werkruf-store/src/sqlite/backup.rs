@@ -132,9 +132,10 @@ pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
         return Err(unfit(format!("rows of {table} refer to missing rows")));
     }
     let schema = match migrate::recorded_number(&connection, path) {
-        Ok(0) => return Err(unfit("this is a database of another program".to_owned())),
+        Ok(0) => return Err(unfit("this database has no schema".to_owned())),
         Ok(number) => number,
         Err(error @ StoreError::Prerelease(_)) => return Err(error.into()),
+        Err(StoreError::Broken(why)) => return Err(unfit(why)),
         Err(error) => return Err(broken(error)),
     };
     Ok((schema, count(&connection).map_err(broken)?))

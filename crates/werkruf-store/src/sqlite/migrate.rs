@@ -163,8 +163,8 @@ fn check(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
 /// A newer release may have more migrations of a part, or more parts.
 fn refuse_newer(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
     let newest = |row: &Applied| parts.iter().find(|part| part.name == row.part).map_or(0, Part::newest);
-    match applied.iter().map(|row| (row.number, newest(row))).find(|(found, known)| found > known) {
-        Some((found, known)) => Err(StoreError::TooNew { found, known }),
+    match applied.iter().filter(|row| row.number > newest(row)).max_by_key(|row| row.number) {
+        Some(row) => Err(StoreError::TooNew { part: row.part.clone(), found: row.number, known: newest(row) }),
         None => Ok(()),
     }
 }

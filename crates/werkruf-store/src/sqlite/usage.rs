@@ -1,4 +1,4 @@
-//! Usage rows.
+//! [`UsageRows`] on SQLite.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -26,7 +26,7 @@ pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, 
          ON CONFLICT (id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
            tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion,
            tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total, estimated = excluded.estimated,
-           cost_nano_usd = excluded.cost_nano_usd",
+           cost_nano_usd = excluded.cost_nano_usd WHERE api_usage.estimated",
     )?
     .execute(params![
         Id::from(usage.id),

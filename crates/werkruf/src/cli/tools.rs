@@ -36,7 +36,11 @@ pub(super) enum Command {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    let backend = Backend::open(session).await?;
+    // A called tool may use the model; listing tools must work without one.
+    let backend = match command {
+        Command::Call { .. } => Backend::open_with_model(session).await?,
+        Command::List | Command::Schema { .. } => Backend::open(session).await?,
+    };
     let json = session.globals.json;
     match command {
         Command::List => {

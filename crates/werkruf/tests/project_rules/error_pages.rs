@@ -6,7 +6,16 @@ use std::path::Path;
 use crate::sources::{product_sources, root};
 
 /// Functions with an error code among their arguments. Other arguments may come first.
-const WITH_CODE: [&str; 5] = ["Failure::validation(", "Failure::fatal(", "Failure::upstream(", "ApiError::new(", "CliError::refused("];
+const WITH_CODE: [&str; 8] = [
+    "Failure::validation(",
+    "Failure::fatal(",
+    "Failure::upstream(",
+    "Failure::new(",
+    "ApiError::new(",
+    "ApiError::conflict(",
+    "ApiError::forbidden(",
+    "CliError::refused(",
+];
 /// A field with an error code.
 const CODE_FIELD: &str = "code: \"";
 /// The method of an error type that returns its code.

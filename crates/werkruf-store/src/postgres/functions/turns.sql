@@ -221,7 +221,8 @@ BEGIN
     -- A request of a tool has an estimated row while it is in progress; the final tokens replace the estimate.
     ON CONFLICT (tenant_id, id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
       tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning,
-      tokens_total = excluded.tokens_total, estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd;
+      tokens_total = excluded.tokens_total, estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd
+      WHERE api_usage.estimated;
   END IF;
   IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
   IF event_count > 0 THEN PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event); END IF;
