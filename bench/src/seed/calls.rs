@@ -6,8 +6,7 @@ use serde_json::json;
 use uuid::Uuid;
 use werkruf_contract::{CallStatus, EventType, TurnStatus};
 use werkruf_store::{
-    CallRow, ConversationRef, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnKind,
-    TurnWrite,
+    CallRow, ConversationRef, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, StoreError, TurnChange, TurnWrite,
 };
 
 use super::{AT_ONCE, SeedStore};
@@ -57,14 +56,9 @@ impl PastTurn<'_> {
     fn open(&self, number: u64) -> OpenTurn {
         let id = self.conversation_id;
         let init = json!({"chatId": id, "conversation_id": id, "turn_id": self.turn_id, "created": true}).to_string();
+        let conversation = ConversationRef::New { id, channel: "api".to_owned(), title: format!("Turn {number}") };
         OpenTurn {
-            tenant_id: self.seed_store.tenant_id,
-            user_id: "1".to_owned(),
-            turn_id: self.turn_id,
-            kind: TurnKind::Chat,
-            conversation: ConversationRef::New { id, channel: "api".to_owned(), title: format!("Turn {number}") },
             assistant: "default".to_owned(),
-            key_id: None,
             message: Some(self.message("user", format!("Turn {number} steps=10"), None)),
             inbox: Some(InboxEntry {
                 channel: "api".to_owned(),
@@ -73,17 +67,8 @@ impl PastTurn<'_> {
                 fingerprint: format!("{number:064x}"),
                 expires_at: self.now + jiff::SignedDuration::from_hours(24),
             }),
-            start: true,
-            owner: "seed".to_owned(),
-            calls: Vec::new(),
-            approvals: Vec::new(),
-            client: None,
-            request_digest: None,
-            after: None,
-            results: Vec::new(),
-            unanswered: None,
             events: vec![NewEvent { kind: EventType::Init, data: init }],
-            now: self.now,
+            ..OpenTurn::new(self.seed_store.tenant_id, "1", self.turn_id, conversation, "seed", self.now)
         }
     }
 

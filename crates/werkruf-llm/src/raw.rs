@@ -6,6 +6,18 @@ use serde_json::value::RawValue;
 /// A field as sent; `None` if it is absent or null.
 pub(crate) type Raw<'a> = Option<&'a RawValue>;
 
+/// Declares structs whose fields are all [`Raw`]. A field may name its key on the wire.
+macro_rules! raw_struct {
+    ($($(#[$note:meta])* $name:ident { $($(#[$field_note:meta])* $field:ident $(= $key:literal)?),+ $(,)? })+) => {
+        $($(#[$note])*
+        #[derive(serde::Deserialize)]
+        struct $name<'a> {
+            $($(#[$field_note])* #[serde(borrow, default $(, rename = $key)?)] $field: $crate::raw::Raw<'a>,)+
+        })+
+    };
+}
+pub(crate) use raw_struct;
+
 /// The elements of a list, or a single object that is sent in place of a list.
 pub(crate) fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Vec<T> {
     if raw.get().starts_with('{') {

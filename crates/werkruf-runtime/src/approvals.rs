@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, DecisionOutcome, Page, StoreError, crash};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Decision, DecisionOutcome, Page, StoreError, crash};
 
 use crate::engine::Engine;
 use crate::recovery::{expire_approvals, wake};
@@ -104,8 +104,8 @@ async fn store_decision(
     status: ApprovalStatus,
     by: String,
 ) -> Result<ApprovalRow, Refusal> {
-    let now = engine.store.clock.now();
-    match engine.store.approvals.decide(tenant_id, id, status, by, now).await?.ok_or(Refusal::UnknownApproval)? {
+    let decision = Decision { status, by, at: engine.store.clock.now() };
+    match engine.store.approvals.decide(tenant_id, id, decision).await?.ok_or(Refusal::UnknownApproval)? {
         DecisionOutcome::Decided(row) => {
             crash::point("decided");
             tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");

@@ -52,6 +52,15 @@ pub struct ApprovalFilter {
     pub roles: Option<Vec<String>>,
 }
 
+/// A decision about an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    pub status: ApprovalStatus,
+    /// The id of the user who decided, or the name of the credential.
+    pub by: String,
+    pub at: Timestamp,
+}
+
 /// The outcome of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionOutcome {
@@ -66,14 +75,7 @@ pub trait Approvals: Send + Sync {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>>;
     fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>>;
     /// Decides a pending approval that has not expired; `None` without such a row.
-    fn decide(
-        &self,
-        tenant_id: Uuid,
-        id: Uuid,
-        status: ApprovalStatus,
-        by: String,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<DecisionOutcome>>;
+    fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>>;
     /// Marks every pending approval past its time as expired, and returns how many there were.
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64>;
     /// Ids that begin with the prefix: at most two, enough to know whether the prefix is unique.

@@ -39,7 +39,7 @@ mod workspace_file;
 mod workspace_lines;
 mod write;
 
-pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, NewApproval};
+pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition};
 pub use error::StoreError;
@@ -69,7 +69,7 @@ pub use workspace_file::parse_batch;
 pub use workspace_lines::add_lines;
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    ProviderCallUpdate, Replacement, TurnChange, TurnKind, TurnWrite, Written,
+    ProviderCallUpdate, Replacement, TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;
@@ -137,15 +137,8 @@ pub trait Turns: Send + Sync {
     /// Stores a cancel request, which the owner of the turn carries out. False when there is no such running turn.
     fn request_cancel(&self, tenant_id: Uuid, turn_id: Uuid, now: Timestamp) -> StoreFuture<'_, bool>;
     /// Ends a turn that waits behind another, with this error and its event, without touching a lease. Returns the event's number,
-    /// or `None` when the turn does not wait (any more). `error` is a `TurnError` and its code.
-    fn cancel_waiting(
-        &self,
-        tenant_id: Uuid,
-        turn_id: Uuid,
-        error: (JsonText, String),
-        event: NewEvent,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<i64>>;
+    /// or `None` when the turn does not wait (any more).
+    fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>>;
     /// Merges into the session state from outside a turn. Returns the merged state, or `None` without such a conversation.
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>>;
     /// The messages of the conversation that have a `seq`, in order.

@@ -129,9 +129,37 @@ pub struct OpenTurn {
     /// The content for results that the client was to send and did not send; `None` where the API has no client-side calls.
     pub unanswered: Option<String>,
     /// The turn that must still be the newest of the conversation, for a client that continues its transcript.
-    pub after: Option<Uuid>,
+    pub expected_last_turn: Option<Uuid>,
     pub events: Vec<NewEvent>,
     pub now: Timestamp,
+}
+
+impl OpenTurn {
+    /// A chat turn of a user that starts at once, with nothing in it yet.
+    pub fn new(tenant_id: Uuid, user_id: &str, turn_id: Uuid, conversation: ConversationRef, owner: &str, now: Timestamp) -> Self {
+        Self {
+            tenant_id,
+            user_id: user_id.to_owned(),
+            turn_id,
+            kind: TurnKind::Chat,
+            conversation,
+            assistant: String::new(),
+            key_id: None,
+            message: None,
+            inbox: None,
+            start: true,
+            owner: owner.to_owned(),
+            calls: Vec::new(),
+            approvals: Vec::new(),
+            client: None,
+            request_digest: None,
+            results: Vec::new(),
+            unanswered: None,
+            expected_last_turn: None,
+            events: Vec::new(),
+            now,
+        }
+    }
 }
 
 /// The result of commit A.
@@ -143,7 +171,7 @@ pub enum Opened {
     Duplicate { turn_id: Uuid, same_body: bool },
     /// This user has no such conversation.
     UnknownConversation,
-    /// Another turn came after the one in `after`.
+    /// Another turn came after the one in `expected_last_turn`.
     Superseded,
 }
 
@@ -194,6 +222,17 @@ pub struct ProviderCallUpdate {
     pub call_id: Option<String>,
     pub request: Option<JsonText>,
     pub raw_arguments: Option<String>,
+}
+
+/// The end of a turn that was canceled before it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnCancellation {
+    /// The `TurnError` of the row.
+    pub error: JsonText,
+    pub error_code: String,
+    /// The last event of the turn.
+    pub event: NewEvent,
+    pub at: Timestamp,
 }
 
 /// A result that replaces its placeholder message.

@@ -3,12 +3,11 @@
 //! Every field whose type varies between servers is read as raw JSON first, so that an unexpected value in one field does not lose the others.
 //! Nothing is guessed here: missing values stay missing, and `assemble` interprets them.
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::TokenUsage;
-use crate::raw::{Raw, is_blank, list, name, number, object};
+use crate::raw::{Raw, is_blank, list, name, number, object, raw_struct};
 use crate::stream_error::StreamError;
 use crate::usage::usage;
 
@@ -42,89 +41,21 @@ pub(crate) struct CallFragment {
     pub(crate) extra: Option<Value>,
 }
 
-#[derive(Deserialize)]
-struct WireChunk<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    choices: Raw<'a>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-    #[serde(borrow, default)]
-    x_groq: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    object: Raw<'a>,
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireChoice<'a> {
-    #[serde(borrow, default)]
-    index: Raw<'a>,
-    #[serde(borrow, default)]
-    delta: Raw<'a>,
-    /// Used in a body that is not streamed.
-    #[serde(borrow, default)]
-    message: Raw<'a>,
-    #[serde(borrow, default)]
-    finish_reason: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireDelta<'a> {
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
-    #[serde(borrow, default)]
-    reasoning_content: Raw<'a>,
-    #[serde(borrow, default)]
-    tool_calls: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WirePart<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireCall<'a> {
-    #[serde(borrow, default)]
-    index: Raw<'a>,
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    function: Raw<'a>,
-    #[serde(borrow, default)]
-    extra_content: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireFunction<'a> {
-    #[serde(borrow, default)]
-    name: Raw<'a>,
-    #[serde(borrow, default)]
-    arguments: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct GroqPart<'a> {
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
+raw_struct! {
+    WireChunk { id, model, choices, usage, x_groq, error, object, kind = "type" }
+    WireChoice {
+        index,
+        delta,
+        /// Used in a body that is not streamed.
+        message,
+        finish_reason,
+        error,
+    }
+    WireDelta { content, refusal, reasoning_content, tool_calls }
+    WirePart { kind = "type", text, refusal }
+    WireCall { index, id, function, extra_content }
+    WireFunction { name, arguments }
+    GroqPart { usage, error }
 }
 
 /// Decodes one payload, which is not `[DONE]`. `named_error` is true if the event was named `error`.

@@ -2,12 +2,11 @@
 //!
 //! Unknown events are ignored. A whole response that is sent in place of a stream is decoded as its final event.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::item::Item;
 use crate::TokenUsage;
-use crate::raw::{Raw, is_blank, name, number, object};
+use crate::raw::{Raw, is_blank, name, number, object, raw_struct};
 use crate::stream_error::StreamError;
 use crate::usage::usage;
 
@@ -70,62 +69,13 @@ pub(crate) struct FinalResponse {
     pub(crate) damaged: bool,
 }
 
-#[derive(Deserialize)]
-struct WireEvent<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    item_id: Raw<'a>,
-    #[serde(borrow, default)]
-    output_index: Raw<'a>,
-    #[serde(borrow, default)]
-    content_index: Raw<'a>,
-    #[serde(borrow, default)]
-    delta: Raw<'a>,
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
-    #[serde(borrow, default)]
-    arguments: Raw<'a>,
-    #[serde(borrow, default)]
-    input: Raw<'a>,
-    #[serde(borrow, default)]
-    code: Raw<'a>,
-    #[serde(borrow, default)]
-    item: Raw<'a>,
-    #[serde(borrow, default)]
-    response: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    object: Raw<'a>,
-    #[serde(borrow, default)]
-    output: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireResponse<'a> {
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    model: Raw<'a>,
-    #[serde(borrow, default)]
-    status: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    incomplete_details: Raw<'a>,
-    #[serde(borrow, default)]
-    output: Raw<'a>,
-    #[serde(borrow, default)]
-    usage: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WireDetails<'a> {
-    #[serde(borrow, default)]
-    reason: Raw<'a>,
+raw_struct! {
+    WireEvent {
+        kind = "type", item_id, output_index, content_index, delta, text, refusal, arguments, input, code, item,
+        response, error, object, output,
+    }
+    WireResponse { id, model, status, error, incomplete_details, output, usage }
+    WireDetails { reason }
 }
 
 /// Decodes one payload. `event_name` is the name of the server-sent event, used if the payload has no type.

@@ -2,13 +2,12 @@
 //!
 //! Item types keep their arguments and output in different fields; here they are mapped to the same fields.
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use werkruf_contract::CallKind;
 
 use crate::ProviderItem;
-use crate::raw::{Raw, list, object};
+use crate::raw::{Raw, list, object, raw_struct};
 
 /// The content of an item.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,52 +38,12 @@ pub(crate) struct Part {
     pub(crate) refusal: bool,
 }
 
-#[derive(Deserialize)]
-struct WireItem<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Raw<'a>,
-    #[serde(borrow, default)]
-    id: Raw<'a>,
-    #[serde(borrow, default)]
-    call_id: Raw<'a>,
-    #[serde(borrow, default)]
-    name: Raw<'a>,
-    #[serde(borrow, default)]
-    arguments: Raw<'a>,
-    #[serde(borrow, default)]
-    input: Raw<'a>,
-    #[serde(borrow, default)]
-    code: Raw<'a>,
-    #[serde(borrow, default)]
-    queries: Raw<'a>,
-    #[serde(borrow, default)]
-    action: Raw<'a>,
-    #[serde(borrow, default)]
-    operation: Raw<'a>,
-    #[serde(borrow, default)]
-    output: Raw<'a>,
-    #[serde(borrow, default)]
-    outputs: Raw<'a>,
-    #[serde(borrow, default)]
-    results: Raw<'a>,
-    #[serde(borrow, default)]
-    tools: Raw<'a>,
-    #[serde(borrow, default)]
-    status: Raw<'a>,
-    #[serde(borrow, default)]
-    error: Raw<'a>,
-    #[serde(borrow, default)]
-    content: Raw<'a>,
-    #[serde(borrow, default)]
-    phase: Raw<'a>,
-}
-
-#[derive(Deserialize)]
-struct WirePart<'a> {
-    #[serde(borrow, default)]
-    text: Raw<'a>,
-    #[serde(borrow, default)]
-    refusal: Raw<'a>,
+raw_struct! {
+    WireItem {
+        kind = "type", id, call_id, name, arguments, input, code, queries, action, operation, output, outputs, results,
+        tools, status, error, content, phase,
+    }
+    WirePart { text, refusal }
 }
 
 impl Item {

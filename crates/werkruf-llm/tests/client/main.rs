@@ -3,6 +3,7 @@
 
 mod chat;
 mod responses;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;

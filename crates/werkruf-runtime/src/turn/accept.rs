@@ -5,9 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use werkruf_contract::{EventType, Init, State};
-use werkruf_store::{
-    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey, TurnKind,
-};
+use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
 
 use super::start::StoredTurn;
 use crate::client_request::ClientResult;
@@ -94,28 +92,20 @@ fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool
     } else {
         ConversationRef::Existing { id: init.conversation_id, any_user: message.caller.admin }
     };
-    let client = message.client.as_ref();
+    let (client, principal) = (message.client.as_ref(), &message.caller.principal);
     OpenTurn {
-        tenant_id: message.caller.principal.tenant_id,
-        user_id: message.caller.principal.user_id.clone(),
-        turn_id: init.turn_id,
-        kind: TurnKind::Chat,
-        conversation,
         assistant: message.assistant.clone().unwrap_or_else(|| "default".to_owned()),
         key_id: message.caller.key_id,
         message: user_message(engine, message),
         inbox: message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)),
         start,
-        owner: engine.owner.clone(),
-        calls: Vec::new(),
-        approvals: Vec::new(),
         client: client.map(json),
         request_digest: client.map(|client| client.transcript_digest.clone()).filter(|digest| !digest.is_empty()),
         results: message.results.iter().map(client_result).collect(),
         unanswered: (!init.created).then(|| NOT_ANSWERED.to_owned()),
-        after: message.after,
+        expected_last_turn: message.after,
         events: vec![NewEvent { kind: EventType::Init, data: json(init) }],
-        now,
+        ..OpenTurn::new(principal.tenant_id, &principal.user_id, init.turn_id, conversation, &engine.owner, now)
     }
 }
 

@@ -245,27 +245,15 @@ fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner:
     let route = format!("invoke/{}", call.row.tool_name);
     let any_user = direct.caller.admin;
     let started = call.row.started_at.map(|_| NewEvent { kind: EventType::ToolStarted, data: json(&tool_started(&call.row)) });
+    let conversation = scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user });
     OpenTurn {
-        tenant_id: scope.tenant_id(),
-        user_id: direct.caller.principal.user_id.clone(),
-        turn_id: scope.turn_id,
         kind: direct.kind,
-        conversation: scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user }),
-        assistant: String::new(),
         key_id: direct.caller.key_id,
-        message: None,
         inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),
-        start: true,
-        owner: owner.to_owned(),
         calls: vec![call.row.clone()],
         approvals: call.new_approval().into_iter().collect(),
-        client: None,
-        request_digest: None,
-        results: Vec::new(),
-        unanswered: None,
-        after: None,
         events: started.into_iter().collect(),
-        now,
+        ..OpenTurn::new(scope.tenant_id(), &direct.caller.principal.user_id, scope.turn_id, conversation, owner, now)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use werkruf_contract::{ErrorEvent, EventType, Texts, TurnError, Uuid};
-use werkruf_store::{Fence, NewEvent, StoreError};
+use werkruf_store::{Fence, NewEvent, StoreError, TurnCancellation};
 
 use super::end::canceled_error;
 use crate::engine::Engine;
@@ -67,11 +67,12 @@ impl UnstartedTurn<'_> {
     pub(crate) async fn cancel(&self, texts: &Texts) -> Result<bool, StoreError> {
         let (store, turn_id) = (&self.engine.store, self.turn_id);
         let error = canceled_error(texts);
-        let stored = (json(&error), error.code.clone());
+        let (stored, error_code) = (json(&error), error.code.clone());
         let TurnError { kind, code, message, retry_after_ms } = error;
         let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
-        let Some(seq) = store.turns.cancel_waiting(self.tenant_id, turn_id, stored, event, store.clock.now()).await? else {
+        let cancellation = TurnCancellation { error: stored, error_code, event, at: store.clock.now() };
+        let Some(seq) = store.turns.cancel_waiting(self.tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };
         let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, CallStatus, EventType, TurnStatus, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, DecisionOutcome, NewApproval, Order, Page, Replacement, StoreError, TurnWrite};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Decision, DecisionOutcome, NewApproval, Order, Page, Replacement, StoreError, TurnWrite};
 
 use crate::mutant::Mutant;
 use crate::tables::{Tables, broken};
@@ -50,11 +50,11 @@ impl Tables {
         }
     }
 
-    pub fn decide(&mut self, id: Uuid, status: ApprovalStatus, by: &str, now: Timestamp, mutant: Mutant) -> Option<DecisionOutcome> {
+    pub fn decide(&mut self, id: Uuid, decision: &Decision, mutant: Mutant) -> Option<DecisionOutcome> {
         let row = Arc::make_mut(self.approvals.get_mut(&id)?);
         let open = row.status == ApprovalStatus::Pending || mutant == Mutant::DecidedTwice;
-        if open && (row.expires_at > now || mutant == Mutant::DecidedLate) {
-            (row.status, row.decided_by, row.decided_at) = (status, Some(by.to_owned()), Some(now));
+        if open && (row.expires_at > decision.at || mutant == Mutant::DecidedLate) {
+            (row.status, row.decided_by, row.decided_at) = (decision.status, Some(decision.by.clone()), Some(decision.at));
             return Some(DecisionOutcome::Decided(row.clone()));
         }
         Some(DecisionOutcome::AlreadyDecided(row.clone()))

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid, merge_state};
 use werkruf_store::{
     AttemptRow, CallEnd, CallRetry, CallRow, CallStart, ConversationRef, ConversationRow, EventRow, Fence, MessageRow, NewEvent,
-    NewMessage, OpenTurn, Opened, ProviderCallUpdate, StoreError, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
+    NewMessage, OpenTurn, Opened, ProviderCallUpdate, StoreError, TurnCancellation, TurnChange, TurnKind, TurnRow, TurnWrite, Written,
 };
 
 use crate::mutant::Mutant;
@@ -239,14 +239,14 @@ impl Tables {
     }
 
     /// Ends a turn that has not started; returns the number of its last event.
-    pub fn cancel_waiting(&mut self, turn_id: Uuid, error: (String, String), event: &NewEvent, now: Timestamp) -> Option<i64> {
+    pub fn cancel_waiting(&mut self, turn_id: Uuid, by: TurnCancellation) -> Option<i64> {
         let stream_id = stream_of(self.turns.get(&turn_id).filter(|turn| turn.status == TurnStatus::Accepted)?);
         self.change_turn(turn_id, |turn| {
             (turn.status, turn.cancel_requested) = (TurnStatus::Canceled, true);
-            (turn.error, turn.error_code) = (Some(error.0), Some(error.1));
-            (turn.updated_at, turn.finished_at) = (now, Some(now));
+            (turn.error, turn.error_code) = (Some(by.error), Some(by.error_code));
+            (turn.updated_at, turn.finished_at) = (by.at, Some(by.at));
         });
-        self.add_events(stream_id, turn_id, std::slice::from_ref(event), now).first().copied()
+        self.add_events(stream_id, turn_id, &[by.event], by.at).first().copied()
     }
 
     pub fn patch(&mut self, id: Uuid, patches: &[State], now: Timestamp) -> Option<State> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, JsonText, KeyDigest, KeyRow, MessageRow, NewEvent,
-    NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary,
-    TenantRow, TokenRoles, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, KeyDigest, KeyRow, MessageRow, NewKey, NewUsage,
+    OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow, TokenRoles,
+    TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -175,17 +175,10 @@ impl Turns for Store {
         })
     }
 
-    fn cancel_waiting(
-        &self,
-        _: Uuid,
-        turn_id: Uuid,
-        error: (JsonText, String),
-        event: NewEvent,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<i64>> {
+    fn cancel_waiting(&self, _: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>> {
         let world = Arc::clone(&self.world);
         self.submit(format!("cancel waiting {}", short(turn_id)), move |tables, _| {
-            let seq = tables.cancel_waiting(turn_id, error, &event, now);
+            let seq = tables.cancel_waiting(turn_id, cancellation);
             if seq.is_some() {
                 world.count("turns canceled in the queue");
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_store::{
-    ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, DeletedEvents, EventRow, NewPartial, Page, PartialText, ReadLimit, StoreError,
-    StoreFuture, StreamKey, Streams,
+    ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, DeletedEvents, EventRow, NewPartial, Page, PartialText, ReadLimit,
+    StoreError, StoreFuture, StreamKey, Streams,
 };
 
 use crate::mutant::Mutant;
@@ -29,8 +29,8 @@ impl Approvals for Store {
         }))
     }
 
-    fn decide(&self, _: Uuid, id: Uuid, status: ApprovalStatus, by: String, now: Timestamp) -> StoreFuture<'_, Option<DecisionOutcome>> {
-        self.submit(format!("decide {} {status}", short(id)), move |tables, mutant| Ok(tables.decide(id, status, &by, now, mutant)))
+    fn decide(&self, _: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>> {
+        self.submit(format!("decide {} {}", short(id), decision.status), move |tables, mutant| Ok(tables.decide(id, &decision, mutant)))
     }
 
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use werkruf_contract::{ApprovalStatus, EventType, TurnStatus, Uuid};
 use werkruf_store::{
-    ApprovalFilter, Approvals, CallFilter, CallRow, CallStart, ConversationRef, Fence, InboxEntry, NewPartial, OpenTurn, Opened, Order,
-    Page, ReadLimit, Records, Replacement, SqliteStore, StoreError, Streams, TurnChange, TurnKind, TurnWrite, Turns,
+    ApprovalFilter, Approvals, CallFilter, CallRow, CallStart, ConversationRef, Decision, Fence, InboxEntry, NewPartial, OpenTurn, Opened,
+    Order, Page, ReadLimit, Records, Replacement, SqliteStore, StoreError, Streams, TurnCancellation, TurnChange, TurnKind, TurnWrite,
+    Turns,
 };
 
 use crate::mutant::Mutant;
@@ -171,27 +172,17 @@ impl Comparison {
             expires_at: now + SignedDuration::from_millis(40),
         });
         let calls: Vec<CallRow> = direct.then(|| self.call(turn_id, conversation_id)).into_iter().collect();
+        let user_id = if self.below(8) == 0 { "2" } else { "1" };
         let open = OpenTurn {
-            tenant_id: self.tenant(),
-            user_id: if self.below(8) == 0 { "2" } else { "1" }.to_owned(),
-            turn_id,
             kind: if direct { TurnKind::Invoke } else { TurnKind::Chat },
-            conversation,
             assistant: "default".to_owned(),
-            key_id: None,
             message: (!direct).then(|| self.message("user", None)),
             inbox,
             start: direct || self.below(4) > 0,
-            owner: self.owner(),
             calls: calls.clone(),
             approvals: calls.first().filter(|_| self.below(2) == 0).map(|call| self.approval_request(call.id)).into_iter().collect(),
-            client: None,
-            request_digest: None,
-            results: Vec::new(),
-            unanswered: None,
-            after: None,
             events: vec![event(EventType::Init)],
-            now,
+            ..OpenTurn::new(self.tenant(), user_id, turn_id, conversation, &self.owner(), now)
         };
         if let Ok(Opened::Stored { fence, .. }) = both!(self, open_turn(open)) {
             let calls = calls.iter().map(|call| call.id).collect();
@@ -343,15 +334,16 @@ impl Comparison {
         }
         let Some(id) = self.world.rng.pick(&self.approvals).copied() else { return };
         let statuses = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
-        let (status, by) = (statuses[usize::try_from(self.below(3)).unwrap()], "2".to_owned());
-        let _ = both!(self, decide(tenant_id, id, status, by, now));
+        let decision = Decision { status: statuses[usize::try_from(self.below(3)).unwrap()], by: "2".to_owned(), at: now };
+        let _ = both!(self, decide(tenant_id, id, decision));
     }
 
     async fn cancel_waiting(&self) {
         let (tenant_id, now) = (self.tenant(), self.world.clock.now());
         let Some(turn) = self.turn() else { return };
-        let (error, event) = (("{}".to_owned(), "canceled".to_owned()), event(EventType::Error));
-        let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, error, event, now));
+        let cancellation =
+            TurnCancellation { error: "{}".to_owned(), error_code: "canceled".to_owned(), event: event(EventType::Error), at: now };
+        let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, cancellation));
     }
 
     async fn save_partials(&self) {

@@ -9,7 +9,7 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{APPROVAL, all, approval, first};
 use super::text::clean;
-use crate::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
+use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
 
 impl Approvals for PostgresStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
@@ -28,15 +28,8 @@ impl Approvals for PostgresStore {
         })
     }
 
-    fn decide(
-        &self,
-        tenant_id: Uuid,
-        id: Uuid,
-        status: ApprovalStatus,
-        by: String,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<DecisionOutcome>> {
-        Box::pin(async move { self.decide_now(tenant_id, id, status, &by, ms(now)).await })
+    fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>> {
+        Box::pin(self.decide_now(tenant_id, id, decision))
     }
 
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
@@ -63,14 +56,7 @@ fn list_sql(order: Order) -> String {
 
 impl PostgresStore {
     /// A stored decision with the same values is this one, where an earlier attempt may have been committed.
-    async fn decide_now(
-        &self,
-        tenant_id: Uuid,
-        id: Uuid,
-        status: ApprovalStatus,
-        by: &str,
-        now: Timestamp,
-    ) -> Result<Option<DecisionOutcome>, StoreError> {
+    async fn decide_now(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> Result<Option<DecisionOutcome>, StoreError> {
         let sql = format!(
             "WITH decided AS (
                UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5
@@ -80,7 +66,7 @@ impl PostgresStore {
              SELECT {APPROVAL}, $6 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
              WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
         );
-        let (by, status) = (clean(by), status.as_str());
+        let (by, status, now) = (clean(&decision.by), decision.status.as_str(), ms(decision.at));
         let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now)];
         let rows = self.query_once(DbRole::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");

@@ -105,8 +105,7 @@ async fn operations_outside_a_running_turn_are_done_once_too() {
             turn
         };
         let (second, third) = (wait().await, wait().await);
-        let error = (r#"{"code":"canceled"}"#.to_owned(), "canceled".to_owned());
-        let canceled = cut(&proxy, at, world.store.cancel_waiting(world.tenant, second, error, event(EventType::Error), world.now)).await;
+        let canceled = cut(&proxy, at, world.store.cancel_waiting(world.tenant, second, world.cancellation())).await;
         assert_eq!(canceled, Some(4), "{at:?}");
         cut(&proxy, at, world.store.release(first.fence.clone())).await;
         let fence = cut(&proxy, at, world.store.take_over(world.tenant, first.turn, "me".to_owned(), world.now)).await;
@@ -138,7 +137,7 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
         let mut write = world.to_write(&running);
         (write.calls, write.approvals) = (vec![call], vec![approval.clone()]);
         world.store.write(write).await.unwrap();
-        let decide = || world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now);
+        let decide = || world.store.decide(world.tenant, approval.id, world.decision(ApprovalStatus::Approved));
         let decided = cut(&proxy, at, decide()).await;
         assert!(matches!(decided, Some(DecisionOutcome::Decided(_))), "{at:?}: {decided:?}");
         assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::AlreadyDecided(_))), "a second decision finds the first");

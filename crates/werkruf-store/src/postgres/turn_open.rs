@@ -100,7 +100,7 @@ impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
             approvals: open.approvals.iter().map(Approval::from).collect(),
             results: open.results.iter().map(CallResult::from).collect(),
             unanswered: open.unanswered.as_deref(),
-            expected_last_turn: open.after.filter(|_| conversation_id.is_some()),
+            expected_last_turn: open.expected_last_turn.filter(|_| conversation_id.is_some()),
         }
     }
 }

@@ -11,8 +11,8 @@ use super::row::{self, Columns, all, first, only};
 use super::text::{clean, clean_json};
 use super::turn_documents::{Event, document};
 use crate::{
-    Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnRow, TurnWrite, Turns,
-    Written, crash,
+    Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns, Written,
+    crash,
 };
 
 impl Turns for PostgresStore {
@@ -38,18 +38,11 @@ impl Turns for PostgresStore {
         })
     }
 
-    fn cancel_waiting(
-        &self,
-        tenant_id: Uuid,
-        turn_id: Uuid,
-        error: (JsonText, String),
-        event: NewEvent,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<i64>> {
+    fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>> {
         let sql = "SELECT cancel_waiting($1, $2, $3, $4, $5::text::jsonb, $6, $7)";
         Box::pin(async move {
-            let event = document(&[Event::from(&event)])?;
-            let (error, code, now) = (clean_json(&error.0), clean(&error.1), ms(now));
+            let event = document(&[Event::from(&cancellation.event)])?;
+            let (error, code, now) = (clean_json(&cancellation.error), clean(&cancellation.error_code), ms(cancellation.at));
             let values = [p(&tenant_id), p(&turn_id), p(&error), p(&code), (&event, Type::TEXT), p(&now)];
             let rows = self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?;
             crash::point("inside_cancel");

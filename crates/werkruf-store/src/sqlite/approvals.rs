@@ -8,7 +8,7 @@ use super::SqliteStore;
 use super::insert::WriteContext;
 use super::row::{APPROVAL, all, approval, first};
 use super::text::{Id, Stamp, id_or_null};
-use crate::{ApprovalFilter, ApprovalRow, Approvals, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
+use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
 
 impl Approvals for SqliteStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
@@ -19,15 +19,8 @@ impl Approvals for SqliteStore {
         Box::pin(self.readers.list(move |c| list(c, tenant_id, &filter, page)))
     }
 
-    fn decide(
-        &self,
-        tenant_id: Uuid,
-        id: Uuid,
-        status: ApprovalStatus,
-        by: String,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<DecisionOutcome>> {
-        Box::pin(self.writer.submit(move |c| decide(c, &Id::from(tenant_id), &Id::from(id), status, &by, now)))
+    fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>> {
+        Box::pin(self.writer.submit(move |c| decide(c, &Id::from(tenant_id), &Id::from(id), &decision)))
     }
 
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
@@ -78,20 +71,13 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
     all(&mut statement, values, approval)
 }
 
-fn decide(
-    c: &Connection,
-    tenant: &Id,
-    id: &Id,
-    status: ApprovalStatus,
-    by: &str,
-    now: Timestamp,
-) -> Result<Option<DecisionOutcome>, StoreError> {
+fn decide(c: &Connection, tenant: &Id, id: &Id, decision: &Decision) -> Result<Option<DecisionOutcome>, StoreError> {
     let decided = c
         .prepare_cached(
             "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5
              WHERE tenant_id = ?1 AND id = ?2 AND status = 'pending' AND expires_at > ?5",
         )?
-        .execute(params![tenant, id, status.as_str(), by, Stamp::from(now)])?;
+        .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at)])?;
     crash::point("before_decision");
     Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Decided(row) } else { DecisionOutcome::AlreadyDecided(row) }))
 }

@@ -25,7 +25,7 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
             (Some(*id), Some(found))
         }
     };
-    if let (Some(after), Some(id)) = (open.after, conversation_id)
+    if let (Some(after), Some(id)) = (open.expected_last_turn, conversation_id)
         && client_requests::newest(c, &tenant, &Id::from(id))? != Some(after)
     {
         let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();

@@ -8,8 +8,8 @@ use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
-    CallRow, Fence, JsonText, MessageRow, NewEvent, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnRow, TurnWrite,
-    Turns, Written,
+    CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns,
+    Written,
 };
 
 impl Turns for SqliteStore {
@@ -38,15 +38,8 @@ impl Turns for SqliteStore {
         }))
     }
 
-    fn cancel_waiting(
-        &self,
-        tenant_id: Uuid,
-        turn_id: Uuid,
-        error: (JsonText, String),
-        event: NewEvent,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<i64>> {
-        Box::pin(self.writer.submit(move |c| waiting::cancel(c, tenant_id, turn_id, (&error.0, &error.1), &event, now)))
+    fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>> {
+        Box::pin(self.writer.submit(move |c| waiting::cancel(c, tenant_id, turn_id, &cancellation)))
     }
 
     fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {

@@ -3,7 +3,6 @@
 //! A message that waits has no `seq` while another turn runs, because no message may come between a call and its result. If its
 //! turn is canceled meanwhile, the message gets its `seq` when the next turn starts.
 
-use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
@@ -11,28 +10,21 @@ use super::insert::WriteContext;
 use super::row::{all, first};
 use super::text::{Id, Stamp};
 use super::turn_open::append;
-use crate::{NewEvent, StoreError, crash};
+use crate::{StoreError, TurnCancellation, crash};
 
 /// Ends a turn that has not started. Returns the number of its last event, or `None` when the turn does not wait (any more).
-pub(super) fn cancel(
-    c: &Connection,
-    tenant_id: Uuid,
-    turn_id: Uuid,
-    error: (&str, &str),
-    event: &NewEvent,
-    now: Timestamp,
-) -> Result<Option<i64>, StoreError> {
-    let (tenant, turn, now) = (Id::from(tenant_id), Id::from(turn_id), Stamp::from(now));
+pub(super) fn cancel(c: &Connection, tenant_id: Uuid, turn_id: Uuid, by: &TurnCancellation) -> Result<Option<i64>, StoreError> {
+    let (tenant, turn, now) = (Id::from(tenant_id), Id::from(turn_id), Stamp::from(by.at));
     let mut statement = c.prepare_cached(
         "UPDATE turns SET status = 'canceled', cancel_requested = 1, error = ?3, error_code = ?4, updated_at = ?5, finished_at = ?5
          WHERE tenant_id = ?1 AND id = ?2 AND status = 'accepted' RETURNING conversation_id",
     )?;
-    let ended = first(&mut statement, params![tenant, turn, error.0, error.1, now], |columns| columns.id_or_null())?;
+    let ended = first(&mut statement, params![tenant, turn, by.error, by.error_code, now], |columns| columns.id_or_null())?;
     let Some(conversation_id) = ended else { return Ok(None) };
     let stream = Id::from(conversation_id.unwrap_or(turn_id));
     // This only allocates an event number, as commit A does; it does not touch the lease of the running turn.
     let seq = append(c, &tenant, &stream, 1)? - 1;
-    WriteContext { tenant: &tenant, turn: &turn, now: &now }.events(c, &stream, std::slice::from_ref(event), seq)?;
+    WriteContext { tenant: &tenant, turn: &turn, now: &now }.events(c, &stream, std::slice::from_ref(&by.event), seq)?;
     crash::point("inside_cancel");
     Ok(Some(seq))
 }

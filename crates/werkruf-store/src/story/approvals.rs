@@ -44,8 +44,8 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     assert_eq!(earlier.call.id, call.id, "the same call again finds the one that waits");
 
     world.later(10);
-    let (tenant, by) = (world.tenant, "2".to_owned());
-    let decided = world.store.decide(tenant, approval.id, ApprovalStatus::Approved, by.clone(), world.now).await.unwrap();
+    let tenant = world.tenant;
+    let decided = world.store.decide(tenant, approval.id, world.decision(ApprovalStatus::Approved)).await.unwrap();
     let Some(DecisionOutcome::Decided(row)) = decided else { panic!("not decided: {decided:?}") };
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
@@ -53,7 +53,7 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
         (&row.arguments, &row.arguments_digest, &row.approver_roles),
         (&approval.arguments, &approval.arguments_digest, &approval.approver_roles)
     );
-    let again = world.store.decide(tenant, approval.id, ApprovalStatus::Denied, by, world.now).await.unwrap();
+    let again = world.store.decide(tenant, approval.id, world.decision(ApprovalStatus::Denied)).await.unwrap();
     assert_eq!(again, Some(DecisionOutcome::AlreadyDecided(row)), "a decision is final");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
@@ -77,7 +77,7 @@ pub(crate) async fn an_expired_approval_cannot_be_decided<S: Store>(mut world: W
     let (running, call, approval) = awaiting_approval(&world).await;
     assert_eq!(world.store.expire_approvals(world.now).await.unwrap(), 0);
     world.later(3_600_000);
-    let late = world.store.decide(world.tenant, approval.id, ApprovalStatus::Approved, "2".to_owned(), world.now).await.unwrap();
+    let late = world.store.decide(world.tenant, approval.id, world.decision(ApprovalStatus::Approved)).await.unwrap();
     assert!(
         matches!(late, Some(DecisionOutcome::AlreadyDecided(row)) if row.status == ApprovalStatus::Pending),
         "expired, even before the expiry is stored"
@@ -90,13 +90,13 @@ pub(crate) async fn an_expired_approval_cannot_be_decided<S: Store>(mut world: W
     write.withdrawn = vec![call.id];
     world.store.write(write).await.unwrap();
     assert_eq!(world.store.approval(world.tenant, approval.id).await.unwrap().unwrap().status, ApprovalStatus::Expired, "a decision stays");
-    assert_eq!(world.store.decide(world.tenant, world.id(), ApprovalStatus::Denied, "2".to_owned(), world.now).await.unwrap(), None);
+    assert_eq!(world.store.decide(world.tenant, world.id(), world.decision(ApprovalStatus::Denied)).await.unwrap(), None);
 }
 
 pub(crate) async fn approvals_are_listed_by_role_status_and_turn<S: Store>(world: World<S>) {
     let (first, _, _) = awaiting_approval(&world).await;
     let (_, _, approval) = awaiting_approval(&world).await;
-    world.store.decide(world.tenant, approval.id, ApprovalStatus::Denied, "2".to_owned(), world.now).await.unwrap();
+    world.store.decide(world.tenant, approval.id, world.decision(ApprovalStatus::Denied)).await.unwrap();
     let count = async |status, turn_id, roles: Option<&[&str]>| {
         let roles = roles.map(|roles| roles.iter().map(ToString::to_string).collect());
         world.store.approvals(world.tenant, ApprovalFilter { status, turn_id, roles }, Page::default()).await.unwrap().len()

@@ -29,8 +29,7 @@ impl<S: Store> World<S> {
     }
 
     async fn cancel(&self, turn: werkruf_contract::Uuid) -> Option<i64> {
-        let error = (r#"{"code":"canceled"}"#.to_owned(), "canceled".to_owned());
-        self.store.cancel_waiting(self.tenant, turn, error, event(EventType::Error), self.now).await.unwrap()
+        self.store.cancel_waiting(self.tenant, turn, self.cancellation()).await.unwrap()
     }
 
     async fn numbered_texts(&self, running: &Running) -> Vec<(Option<i64>, String)> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use werkruf_contract::{CallStatus, Clock, EventType, State, TurnStatus, Uuid};
+use werkruf_contract::{ApprovalStatus, CallStatus, Clock, EventType, State, TurnStatus, Uuid};
 
 use super::TestCloser;
 use crate::{
-    CallEnd, CallRow, ConversationRef, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store, TurnChange,
-    TurnKind, TurnWrite, Written,
+    CallEnd, CallRow, ConversationRef, Decision, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store,
+    TurnCancellation, TurnChange, TurnWrite, Written,
 };
 
 pub(crate) struct World<S> {
@@ -60,28 +60,22 @@ impl<S: Store> World<S> {
         NewMessage::new(self.id(), role, content)
     }
 
+    /// A decision of user 2.
+    pub(crate) fn decision(&self, status: ApprovalStatus) -> Decision {
+        Decision { status, by: "2".to_owned(), at: self.now }
+    }
+
+    pub(crate) fn cancellation(&self) -> TurnCancellation {
+        let (error, error_code) = (r#"{"code":"canceled"}"#.to_owned(), "canceled".to_owned());
+        TurnCancellation { error, error_code, event: event(EventType::Error), at: self.now }
+    }
+
     pub(crate) fn opening(&self, conversation: ConversationRef, text: &str) -> OpenTurn {
         OpenTurn {
-            tenant_id: self.tenant,
-            user_id: "1".to_owned(),
-            turn_id: self.id(),
-            kind: TurnKind::Chat,
-            conversation,
             assistant: "default".to_owned(),
-            key_id: None,
             message: Some(self.message("user", text)),
-            inbox: None,
-            start: true,
-            owner: OWNER.to_owned(),
-            calls: Vec::new(),
-            approvals: Vec::new(),
-            client: None,
-            request_digest: None,
-            results: Vec::new(),
-            unanswered: None,
-            after: None,
             events: vec![event(EventType::Init)],
-            now: self.now,
+            ..OpenTurn::new(self.tenant, "1", self.id(), conversation, OWNER, self.now)
         }
     }
 

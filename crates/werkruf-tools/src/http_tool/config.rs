@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape};
 
@@ -16,7 +16,7 @@ use werkruf_contract::{Effect, Need, Shape};
 const RESERVED_HEADERS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
 
 /// One `[[tools]]` entry with `kind = "http"`.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpToolConfig {
     /// The name that the model calls: letters, digits, `_` and `-`, at most 64.
@@ -229,44 +229,8 @@ impl HttpToolConfig {
 
     /// Identifies this declaration, so that results of a different declaration are never reused.
     pub(super) fn digest(&self) -> String {
-        // Destructured without `..`, so that a new field cannot be forgotten here.
-        let Self {
-            name,
-            description,
-            kind,
-            url,
-            method,
-            effect,
-            timeout_ms,
-            attempts,
-            reuse_s,
-            approval,
-            permission,
-            max_response_bytes,
-            headers,
-            secret_env,
-            answer,
-            parameters,
-        } = self;
-        let declaration = json!([
-            name,
-            description,
-            kind,
-            url,
-            method,
-            effect,
-            timeout_ms,
-            attempts,
-            reuse_s,
-            approval,
-            permission,
-            max_response_bytes,
-            headers,
-            secret_env,
-            answer,
-            parameters
-        ]);
-        werkruf_contract::hex(&Sha256::digest(declaration.to_string()))
+        // A declaration has only texts and numbers, which always serialize.
+        werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
     }
 }
 

@@ -1,7 +1,5 @@
 //! `werkruf approvals …`: calls that wait for approval.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -37,20 +35,22 @@ pub(super) enum Command {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    let backend = Backend::open(session).await?;
     let json = session.globals.json;
-    let result = match command {
+    Backend::run(session, async |backend| match command {
         Command::List { status, limit } => {
             let filter = if status == "all" { String::new() } else { format!("&status={status}") };
-            let response = backend.get(&format!("/api/approvals?limit={limit}{filter}")).await;
-            response.map(|response| if json { print::json(&response) } else { list(&response) })
+            let response = backend.get(&format!("/api/approvals?limit={limit}{filter}")).await?;
+            if json {
+                print::json(&response)
+            } else {
+                list(&response)
+            }
+            Ok(())
         }
-        Command::Approve { approval } => decide(&backend, &approval, "approve", json).await,
-        Command::Deny { approval } => decide(&backend, &approval, "deny", json).await,
-    };
-    // A call approved in this process runs to its end before the process exits.
-    backend.close().await;
-    result.map(|()| ExitCode::SUCCESS)
+        Command::Approve { approval } => decide(backend, &approval, "approve", json).await,
+        Command::Deny { approval } => decide(backend, &approval, "deny", json).await,
+    })
+    .await
 }
 
 async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> Result<(), super::CliError> {

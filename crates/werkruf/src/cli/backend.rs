@@ -3,6 +3,7 @@
 //! The order of choice: the server named by `--server`, the running server that the lock file names, the database itself.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tower::ServiceExt;
 use werkruf_llm::{HttpLimits, http_client};
 
 use super::error::CliError;
-use super::{Session, address};
+use super::{Outcome, Session, address};
 use crate::api;
 use crate::app::{App, StartError};
 use crate::config::Variable;
@@ -74,6 +75,15 @@ impl Backend {
             Some(backend) => Ok(backend),
             None => Ok(Self::local(session, App::open_for_command(session.config()?).await?)),
         }
+    }
+
+    /// Opens the backend, runs a command with it and closes it, also after an error. A call that the command starts in this process runs
+    /// to its end before the process exits.
+    pub(super) async fn run(session: &Session, command: impl AsyncFnOnce(&Self) -> Result<(), CliError>) -> Outcome {
+        let backend = Self::open(session).await?;
+        let result = command(&backend).await;
+        backend.close().await;
+        result.map(|()| ExitCode::SUCCESS)
     }
 
     /// Like [`Self::open`], for commands that use the model. Without a server, this process first resumes the turns that an

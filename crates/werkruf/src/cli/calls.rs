@@ -1,7 +1,5 @@
 //! `werkruf calls …`: the registry of tool calls.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -53,11 +51,7 @@ pub(super) enum Command {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    let backend = Backend::open(session).await?;
-    let result = execute(&backend, command, session.globals.json).await;
-    // A retry in this process runs to its end before the process exits.
-    backend.close().await;
-    result.map(|()| ExitCode::SUCCESS)
+    Backend::run(session, async |backend| execute(backend, command, session.globals.json).await).await
 }
 
 async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {

@@ -3,7 +3,6 @@
 mod dialogue;
 
 use std::io::{BufRead, IsTerminal};
-use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -95,10 +94,7 @@ impl MessageFormat {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    let backend = Backend::open(session).await?;
-    let result = execute(&backend, command, session.globals.json).await;
-    backend.close().await;
-    result.map(|()| ExitCode::SUCCESS)
+    Backend::run(session, async |backend| execute(backend, command, session.globals.json).await).await
 }
 
 async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {

@@ -1,7 +1,5 @@
 //! `werkruf explain CALL`: everything recorded about one call, from the message to the outcome.
 
-use std::process::ExitCode;
-
 use serde_json::Value;
 
 use super::backend::Backend;
@@ -9,16 +7,16 @@ use super::{Outcome, Session, ids, print};
 
 pub(super) async fn run(session: &Session, typed: &str) -> Outcome {
     let path = ids::call_path(typed)?;
-    let backend = Backend::open(session).await?;
-    let explanation = backend.get(&format!("{path}/explain")).await;
-    backend.close().await;
-    let explanation = explanation?;
-    if session.globals.json {
-        print::json(&explanation);
-    } else {
-        report(&explanation).iter().for_each(|line| print::line(line));
-    }
-    Ok(ExitCode::SUCCESS)
+    Backend::run(session, async |backend| {
+        let explanation = backend.get(&format!("{path}/explain")).await?;
+        if session.globals.json {
+            print::json(&explanation);
+        } else {
+            report(&explanation).iter().for_each(|line| print::line(line));
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// One section per stage of the call, in order; empty sections are left out.

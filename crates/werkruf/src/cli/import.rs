@@ -1,7 +1,6 @@
 //! `werkruf import`: the conversations and tool calls of an older program.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -26,16 +25,16 @@ pub(super) struct Command {
 
 pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let from = source(session, &command.from)?;
-    let backend = Backend::open(session).await?;
-    let response = backend.post("/api/admin/import", &json!({"from": from, "dry_run": command.dry_run})).await;
-    backend.close().await;
-    let response = response?;
-    if session.globals.json {
-        print::json(&response)
-    } else {
-        report(&response, command.dry_run)
-    }
-    Ok(ExitCode::SUCCESS)
+    Backend::run(session, async |backend| {
+        let response = backend.post("/api/admin/import", &json!({"from": from, "dry_run": command.dry_run})).await?;
+        if session.globals.json {
+            print::json(&response)
+        } else {
+            report(&response, command.dry_run)
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// The source as the server can open it: a file gets its absolute path.

@@ -1,7 +1,5 @@
 //! `werkruf keys …`: API keys. A key is shown once, when it is made.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -47,10 +45,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
         Command::List | Command::Delete { .. } => None,
     };
     // Here --user names the owner of the key; the operator makes it.
-    let backend = Backend::open(&session.without_user()).await?;
-    let result = execute(&backend, command, body, json).await;
-    backend.close().await;
-    result.map(|()| ExitCode::SUCCESS)
+    Backend::run(&session.without_user(), async |backend| execute(backend, command, body, json).await).await
 }
 
 fn new_key(session: &Session, scopes: &[String], name: Option<&str>, expires: Option<&str>) -> Result<Value, CliError> {

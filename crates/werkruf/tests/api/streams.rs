@@ -20,28 +20,9 @@ struct DirectTurn<'a> {
 impl<'a> DirectTurn<'a> {
     async fn begin(server: &'a TestServer, conversation: &str) -> Self {
         let turn_id = server.app.clock.new_id();
-        let open = OpenTurn {
-            tenant_id: DEMO_ID,
-            user_id: "3".to_owned(),
-            turn_id,
-            kind: TurnKind::Invoke,
-            conversation: ConversationRef::Existing { id: conversation.parse().unwrap(), any_user: true },
-            assistant: String::new(),
-            key_id: None,
-            message: None,
-            inbox: None,
-            start: true,
-            owner: "turn".to_owned(),
-            calls: Vec::new(),
-            approvals: Vec::new(),
-            client: None,
-            request_digest: None,
-            results: Vec::new(),
-            unanswered: None,
-            after: None,
-            events: Vec::new(),
-            now: server.app.clock.now(),
-        };
+        let conversation = ConversationRef::Existing { id: conversation.parse().unwrap(), any_user: true };
+        let new = OpenTurn::new(DEMO_ID, "3", turn_id, conversation, "turn", server.app.clock.now());
+        let open = OpenTurn { kind: TurnKind::Invoke, ..new };
         let Opened::Stored { fence: Some(fence), .. } = server.app.store.open_turn(open).await.unwrap() else {
             panic!("the turn did not start")
         };

@@ -1,10 +1,11 @@
-// The Vercel AI SDK over Chat Completions; it runs the client's tool and sends the result by itself.
+// The Vercel AI SDK over the API named in $API; it runs the client's tool and sends the result by itself.
+// Over Responses it names earlier items by their ids.
 import { createOpenAI } from "@ai-sdk/openai";
 import { stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
 const openai = createOpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env.API_KEY });
-const model = openai.chat("gpt-4o-mini");
+const model = openai[process.env.API]("gpt-4o-mini");
 
 async function turn(options) {
   const received = { text: "", pieces: 0, calls: [] };

@@ -1,4 +1,4 @@
-"""`langchain-openai` over Chat Completions, as an agent would use it."""
+"""`langchain-openai` over the API named in $API, as an agent would use it: every request sends the whole history."""
 import json
 import os
 import sys
@@ -7,7 +7,8 @@ from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-model = ChatOpenAI(model="gpt-4o-mini", base_url=os.environ["BASE_URL"], api_key=os.environ["API_KEY"], max_retries=0, stream_usage=True)
+options = {"chat": {"stream_usage": True}, "responses": {"use_responses_api": True}}[os.environ["API"]]
+model = ChatOpenAI(model="gpt-4o-mini", base_url=os.environ["BASE_URL"], api_key=os.environ["API_KEY"], max_retries=0, **options)
 
 
 @tool
@@ -16,18 +17,24 @@ def my_weather(city: str) -> str:
     return f"sunny in {city}"
 
 
+def text(message):
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(part if isinstance(part, str) else part.get("text", "") for part in message.content)
+
+
 def turn(model, messages):
     """(the whole message, the number of pieces of text)"""
     whole, pieces = None, 0
     for chunk in model.stream(messages):
-        pieces += bool(chunk.content)
+        pieces += bool(text(chunk))
         whole = chunk if whole is None else whole + chunk
     return whole, pieces
 
 
 def server_tools():
     whole, pieces = turn(model, [HumanMessage("tea and cake please")])
-    return {"text": whole.content, "pieces": pieces, "calls": whole.tool_calls, "total_tokens": whole.usage_metadata["total_tokens"]}
+    return {"text": text(whole), "pieces": pieces, "calls": whole.tool_calls, "total_tokens": whole.usage_metadata["total_tokens"]}
 
 
 def client_tool():
@@ -37,8 +44,9 @@ def client_tool():
     assert not calling.invalid_tool_calls, calling
     messages.append(calling)
     messages += [ToolMessage(my_weather.invoke(call["args"]), tool_call_id=call["id"]) for call in calling.tool_calls]
-    whole, _ = turn(bound, messages)
-    return {"text": whole.content, "calls": [{"name": call["name"], "arguments": call["args"]} for call in calling.tool_calls]}
+    # Chat is streamed again; over Responses the second request is not, so both ways are seen.
+    whole = turn(bound, messages)[0] if os.environ["API"] == "chat" else bound.invoke(messages)
+    return {"text": text(whole), "calls": [{"name": call["name"], "arguments": call["args"]} for call in calling.tool_calls]}
 
 
 print(json.dumps({"server_tools": server_tools, "client_tool": client_tool}[sys.argv[1]]()))
