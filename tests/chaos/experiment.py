@@ -270,13 +270,18 @@ class Experiment:
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
         self.server.terminate()
+        violations = self.violations(keep)
+        self.server.folder.cleanup()
+        return violations
+
+    def violations(self, keep):
+        """Audits the database. After a violation, or with `keep`, the files stay as evidence."""
         violations = self.audited() + self.failures
         if keep or violations:
             folder = pathlib.Path(keep or points.ROOT / "target/chaos/evidence") / self.name
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self.server.folder.name, folder)
             (folder / "observations.json").write_text(json.dumps(self.observations()))
-        self.server.folder.cleanup()
         return violations
 
 

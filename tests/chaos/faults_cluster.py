@@ -230,12 +230,7 @@ class ClusterExperiment(Experiment):
             until(ended, 60, "the end of all turns")
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
-        violations = self.audited() + self.failures
-        if keep or violations:
-            folder = pathlib.Path(keep or points.ROOT / "target/chaos/evidence") / self.name
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(self.server.folder.name, folder)
-            (folder / "observations.json").write_text(json.dumps(self.observations()))
+        violations = self.violations(keep)
         self.server.close()
         return violations
 

@@ -1,10 +1,9 @@
 """Calls that need an approval: the conversation continues meanwhile, restarts change nothing, no call runs twice."""
-import contextlib
 import json
 
 from check_recovery import finished, kill, valid
-from fakes import Model, Tool, calls, text
-from server import Server, until
+from fakes import calls, text
+from server import Server, until, with_model_and_tool
 
 CONFIG = """
 [[tools]]
@@ -21,16 +20,8 @@ approval_required_for = ["test_echo"]
 """
 
 
-@contextlib.contextmanager
 def scenario(env=None):
-    model, tool = Model(), Tool(lambda request, number: (200, {"paid": request["body"]["arguments"]["amount"]}, {}))
-    server = Server(model, CONFIG.format(url=tool.url), env)
-    try:
-        yield model, tool, server
-    finally:
-        server.close()
-        model.close()
-        tool.close()
+    return with_model_and_tool(CONFIG, lambda request, number: (200, {"paid": request["body"]["arguments"]["amount"]}, {}), env)
 
 
 def key(server, user, scopes=("chat", "read", "tools")):

@@ -1,9 +1,8 @@
 """How a client of the OpenAI APIs returns to a conversation: no path mixes conversations, hides an effect or repeats one."""
-import contextlib
 import threading
 
-from fakes import Model, Tool, calls, text
-from server import Server, until
+from fakes import calls, text
+from server import until, with_model_and_tool
 
 OWN = [{"type": "function", "function": {"name": "my_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
 MAIL = """
@@ -17,16 +16,8 @@ parameters = '''{{"type": "object", "properties": {{"to": {{"type": "string"}}}}
 """
 
 
-@contextlib.contextmanager
 def scenario():
-    model, tool = Model(), Tool(lambda request, number: (200, {"sent": True}, {}))
-    server = Server(model, MAIL.format(url=tool.url))
-    try:
-        yield model, tool, server
-    finally:
-        server.close()
-        model.close()
-        tool.close()
+    return with_model_and_tool(MAIL, lambda request, number: (200, {"sent": True}, {}))
 
 
 def user(content):

@@ -1,4 +1,5 @@
 """A werkruf process as an operator runs it, and the requests that a client sends to it."""
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 
 import databases
+from fakes import Model, Tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("WERKRUF_BIN", str(ROOT / "target/debug/werkruf"))
@@ -164,3 +166,16 @@ def events(answer):
             yield number, name, json.loads("\n".join(data))
             number = name = None
             data = []
+
+
+@contextlib.contextmanager
+def with_model_and_tool(config, answer, env=None):
+    """A server whose configuration names a scripted tool at `{url}`; yields the model, the tool and the server."""
+    model, tool = Model(), Tool(answer)
+    server = Server(model, config.format(url=tool.url), env)
+    try:
+        yield model, tool, server
+    finally:
+        server.close()
+        model.close()
+        tool.close()

@@ -197,10 +197,18 @@ pub trait ToolObject: Send + Sync + 'static {
     /// JSON Schema of the arguments.
     fn parameters(&self) -> &Value;
     /// The arguments with defaults filled in, as they are passed to the tool and compared with other calls.
-    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>>;
+    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
+        Ok(args)
+    }
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>>;
-    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value>;
-    fn claims(&self, state: &State, text: &str) -> Option<Value>;
+    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value> {
+        let _ = (text, locale, today);
+        None
+    }
+    fn claims(&self, state: &State, text: &str) -> Option<Value> {
+        let _ = (state, text);
+        None
+    }
     /// The session state fields that hold an offer of this tool.
     fn offers(&self) -> &'static [&'static str] {
         &[]

@@ -25,6 +25,32 @@ pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
 /// that is passed as an argument must accept the columns of every row, whatever their lifetime.
 macro_rules! readings {
     () => {
+        pub(super) fn tenant(c: &mut Columns<'_>) -> Result<$crate::TenantRow, $crate::StoreError> {
+            Ok($crate::TenantRow { id: c.id()?, slug: c.text()? })
+        }
+
+        pub(super) fn user(c: &mut Columns<'_>) -> Result<$crate::UserRow, $crate::StoreError> {
+            let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
+            let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<$crate::TokenRoles>(&text)).transpose();
+            let mut token_roles = token_roles.map_err(|error| $crate::StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
+            if let (Some(roles), Some(until)) = (&mut token_roles, c.time_or_null()?) {
+                roles.until = until;
+            }
+            Ok($crate::UserRow { id, first_name, last_name, token_roles })
+        }
+
+        pub(super) fn usage(c: &mut Columns<'_>) -> Result<werkruf_contract::Usage, $crate::StoreError> {
+            Ok(werkruf_contract::Usage {
+                input_tokens: c.int()?,
+                cached_tokens: c.int()?,
+                output_tokens: c.int()?,
+                reasoning_tokens: c.int()?,
+                total_tokens: c.int()?,
+                cost_usd: c.int_or_null()?.map(werkruf_contract::Usage::dollars),
+                model_calls: c.small()?,
+            })
+        }
+
         pub(super) fn conversation(c: &mut Columns<'_>) -> Result<$crate::ConversationRow, $crate::StoreError> {
             Ok($crate::ConversationRow {
                 id: c.id()?,

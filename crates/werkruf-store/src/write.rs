@@ -212,6 +212,24 @@ pub struct CallEnd {
     pub finished_at: Timestamp,
 }
 
+impl CallEnd {
+    /// An end without a result and without an error.
+    pub fn new(id: Uuid, status: CallStatus, finished_at: Timestamp) -> Self {
+        Self {
+            id,
+            status,
+            response: None,
+            meta: None,
+            error: None,
+            error_type: None,
+            error_code: None,
+            error_detail: None,
+            cache_hit: false,
+            finished_at,
+        }
+    }
+}
+
 /// The provider's final data for a call that it runs itself. The row was written when the call started; fields that are `None` stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderCallUpdate {

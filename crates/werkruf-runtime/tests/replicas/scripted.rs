@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
-use jiff::civil::Date;
 use serde_json::{Value, json};
-use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, State, ToolObject, ToolSpec, Violation};
+use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, ToolObject, ToolSpec};
 use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider};
 
 /// A message with this text is answered only after the gate is raised.
@@ -81,23 +80,11 @@ impl ToolObject for Tool {
         &self.parameters
     }
 
-    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
-        Ok(args)
-    }
-
     fn call(&self, args: Value, _: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
             self.gate.raised().await;
             Ok(Reply::new(args))
         })
-    }
-
-    fn propose(&self, _: &str, _: &str, _: Date) -> Option<Value> {
-        None
-    }
-
-    fn claims(&self, _: &State, _: &str) -> Option<Value> {
-        None
     }
 }

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::civil::Date;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalStatus, BoxFuture, CallStatus, Effect, Failure, Invocation, Reply, State, ToolErrorType, ToolObject, ToolSpec, Violation,
+    ApprovalStatus, BoxFuture, CallStatus, Effect, Failure, Invocation, Reply, State, ToolErrorType, ToolObject, ToolSpec,
 };
 use werkruf_runtime::Registry;
 
@@ -63,20 +62,8 @@ impl ToolObject for Tool {
         &self.parameters
     }
 
-    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
-        Ok(args)
-    }
-
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(self.run(args, invocation))
-    }
-
-    fn propose(&self, _: &str, _: &str, _: Date) -> Option<Value> {
-        None
-    }
-
-    fn claims(&self, _: &State, _: &str) -> Option<Value> {
-        None
     }
 }
 

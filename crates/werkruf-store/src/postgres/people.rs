@@ -13,7 +13,7 @@ use super::flush::{DbRole, Statement};
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::List;
-use super::row::{self, Columns, all, first, only};
+use super::row::{self, Columns, all, first, only, tenant, user};
 use super::text::{clean, clean_json};
 use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
@@ -149,20 +149,6 @@ impl People for PostgresStore {
             Ok(())
         })
     }
-}
-
-pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
-    Ok(TenantRow { id: c.id()?, slug: c.text()? })
-}
-
-pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
-    let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
-    let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<TokenRoles>(&text)).transpose();
-    let mut token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
-    if let (Some(roles), Some(until)) = (&mut token_roles, c.time_or_null()?) {
-        roles.until = until;
-    }
-    Ok(UserRow { id, first_name, last_name, token_roles })
 }
 
 fn principal(c: &mut Columns<'_>, tenant_id: Uuid, user_id: String) -> Result<Principal, StoreError> {

@@ -9,8 +9,7 @@ use werkruf_contract::Uuid;
 use super::fault::Fault;
 use super::flush::{Param, Statement, Transaction};
 use super::param::p;
-use super::people::user;
-use super::row::first;
+use super::row::{first, user};
 use super::text::clean_json;
 use crate::{PeopleBatch, StoreError, UserRow};
 

@@ -7,12 +7,11 @@ use werkruf_contract::{State, Usage, Uuid};
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
-use super::row::{self, Columns, all, first, only};
+use super::row::{self, all, first, only, usage};
 use super::text::{clean, clean_json};
 use super::turn_documents::{Event, document};
 use crate::{
-    Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns, Written,
-    crash,
+    Fence, MessageRow, OpenTurn, Opened, Reusable, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns, Written, crash,
 };
 
 impl Turns for PostgresStore {
@@ -166,16 +165,4 @@ fn reusable_sql() -> String {
          ORDER BY created_at DESC, id DESC LIMIT 1) AS found",
         row::CALL
     )
-}
-
-fn usage(columns: &mut Columns<'_>) -> Result<Usage, StoreError> {
-    Ok(Usage {
-        input_tokens: columns.int()?,
-        cached_tokens: columns.int()?,
-        output_tokens: columns.int()?,
-        reasoning_tokens: columns.int()?,
-        total_tokens: columns.int()?,
-        cost_usd: columns.int_or_null()?.map(Usage::dollars),
-        model_calls: columns.small()?,
-    })
 }

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
-use super::people::tenant;
 use super::people_write as people;
-use super::row::{all, first};
+use super::row::{all, first, tenant};
 use super::text::{Id, Stamp, stamp_or_null};
 use crate::workspace_check::{Faults, Stored, check_new_tenant, check_references};
 use crate::{

@@ -9,7 +9,7 @@ use werkruf_contract::{Access, Permission, Principal, Role, Scope, Uuid};
 use super::SqliteStore;
 use super::people_write as write;
 use super::records::List;
-use super::row::{self, Columns, all, first};
+use super::row::{self, all, first, tenant, user};
 use super::text::{Id, Stamp};
 use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
@@ -138,20 +138,6 @@ impl Drop for ClearCache<'_> {
     fn drop(&mut self) {
         self.0.cache.clear();
     }
-}
-
-pub(super) fn tenant(c: &mut Columns<'_>) -> Result<TenantRow, StoreError> {
-    Ok(TenantRow { id: c.id()?, slug: c.text()? })
-}
-
-pub(super) fn user(c: &mut Columns<'_>) -> Result<UserRow, StoreError> {
-    let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
-    let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<TokenRoles>(&text)).transpose();
-    let mut token_roles = token_roles.map_err(|error| StoreError::Broken(format!("users.token_roles of {id}: {error}")))?;
-    if let (Some(roles), Some(until)) = (&mut token_roles, c.time_or_null()?) {
-        roles.until = until;
-    }
-    Ok(UserRow { id, first_name, last_name, token_roles })
 }
 
 pub(super) fn by_external_id(c: &Connection, tenant: &Id, external_id: &str) -> Result<Option<UserRow>, StoreError> {

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
-use super::people::{by_external_id, tenant, user};
-use super::row::first;
+use super::people::by_external_id;
+use super::row::{first, tenant, user};
 use super::text::{Id, Stamp, stamp_or_null};
 use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow};
 

@@ -69,16 +69,6 @@ pub(super) fn usage(c: &Connection, tenant_id: Uuid, turn_id: Uuid) -> Result<Us
            CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd) END, count(*)
          FROM api_usage WHERE tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND operation = 'chat'",
     )?;
-    let sums = first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], |columns| {
-        Ok(Usage {
-            input_tokens: columns.int()?,
-            cached_tokens: columns.int()?,
-            output_tokens: columns.int()?,
-            reasoning_tokens: columns.int()?,
-            total_tokens: columns.int()?,
-            cost_usd: columns.int_or_null()?.map(Usage::dollars),
-            model_calls: columns.small()?,
-        })
-    })?;
+    let sums = first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], row::usage)?;
     Ok(sums.unwrap_or_default())
 }

@@ -25,18 +25,7 @@ impl TurnCloser for TestCloser {
                 metadata: None,
                 tokens: None,
             });
-            write.ends.push(CallEnd {
-                id: call.id,
-                status: CallStatus::Failed,
-                response: None,
-                meta: None,
-                error: None,
-                error_type: None,
-                error_code: None,
-                error_detail: None,
-                cache_hit: false,
-                finished_at: now,
-            });
+            write.ends.push(CallEnd::new(call.id, CallStatus::Failed, now));
         }
         let error = Some(("{}".to_owned(), format!("{reason:?}")));
         write.turn = Some(TurnChange { status: TurnStatus::Failed, step: turn.step, error, message: None, transcript_digest: None });

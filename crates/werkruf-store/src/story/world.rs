@@ -138,18 +138,7 @@ impl<S: Store> World<S> {
     }
 
     pub(crate) fn end(&self, call: &CallRow, status: CallStatus) -> CallEnd {
-        CallEnd {
-            id: call.id,
-            status,
-            response: Some(r#"{"items":[]}"#.to_owned()),
-            meta: None,
-            error: None,
-            error_type: None,
-            error_code: None,
-            error_detail: None,
-            cache_hit: false,
-            finished_at: self.now,
-        }
+        CallEnd { response: Some(r#"{"items":[]}"#.to_owned()), ..CallEnd::new(call.id, status, self.now) }
     }
 
     pub(crate) fn usage(&self) -> NewUsage {

@@ -11,9 +11,8 @@ mod send;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use jiff::civil::Date;
 use serde_json::{Map, Value};
-use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, State, ToolObject, ToolSpec, Violation};
+use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, ToolObject, ToolSpec, Violation};
 
 pub use config::{ConfigFault, HttpToolConfig, expand};
 
@@ -70,14 +69,6 @@ impl ToolObject for HttpTool {
 
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move { self.target.send(&args, &invocation, self.spec.timeout).await })
-    }
-
-    fn propose(&self, _text: &str, _locale: &str, _today: Date) -> Option<Value> {
-        None
-    }
-
-    fn claims(&self, _state: &State, _text: &str) -> Option<Value> {
-        None
     }
 }
 

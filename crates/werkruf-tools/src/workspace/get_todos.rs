@@ -5,34 +5,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Tool, ToolSpec};
 
-use super::access::{OwnerFilter, WorkspaceAccess, spec};
+use super::access::{WorkspaceAccess, spec};
 use super::phrase::Phrase;
 use super::phrase_status::PhraseStatus;
-use super::whole_number::WholeNumber;
-use super::work_list::{Table, WorkFilter, WorkList, list};
+use super::work_list::{Table, WorkArgs, WorkList, WorkStatus, list};
 
 pub(super) struct GetTodos(pub(super) WorkspaceAccess);
 
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Args {
-    /// Status of the task
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-    /// Due date as YYYY-MM-DD, or 'today', 'tomorrow', 'yesterday', 'this_week', 'next_week'
-    #[serde(rename = "dueDate", skip_serializing_if = "Option::is_none")]
-    due_date: Option<String>,
-    /// Id of another user; leave it out for the person who asks
-    #[serde(rename = "userId", skip_serializing_if = "Option::is_none")]
-    user_id: Option<WholeNumber>,
-    /// Id of a branch, to list everything in it; leave it out for the person who asks
-    #[serde(rename = "branchId", skip_serializing_if = "Option::is_none")]
-    branch_id: Option<WholeNumber>,
-}
-
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+pub(super) enum Status {
     Open,
     InProgress,
     Improval,
@@ -40,8 +22,8 @@ enum Status {
     Done,
 }
 
-impl Status {
-    const fn as_str(self) -> &'static str {
+impl WorkStatus for Status {
+    fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::InProgress => "in_progress",
@@ -51,7 +33,7 @@ impl Status {
         }
     }
 
-    const fn of(status: PhraseStatus) -> Option<Self> {
+    fn of(status: PhraseStatus) -> Option<Self> {
         match status {
             PhraseStatus::Open => Some(Self::Open),
             PhraseStatus::InProgress => Some(Self::InProgress),
@@ -64,7 +46,7 @@ impl Status {
 }
 
 impl Tool for GetTodos {
-    type Args = Args;
+    type Args = WorkArgs<Status>;
     type Output = WorkList;
 
     fn spec(&self) -> ToolSpec {
@@ -72,19 +54,11 @@ impl Tool for GetTodos {
         spec("get_todos", description, Some("table_tasks:table:read"))
     }
 
-    async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<WorkList>, Failure> {
-        let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
-        let filter = WorkFilter { status: args.status.map(Status::as_str), due_date: args.due_date, owner };
-        list(&self.0, Table::Todos, filter, invocation).await
+    async fn call(&self, args: WorkArgs<Status>, invocation: Invocation) -> Result<Reply<WorkList>, Failure> {
+        list(&self.0, Table::Todos, args, invocation).await
     }
 
-    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
-        let wanted = Phrase::read(text, locale, today).todos()?;
-        Some(Args {
-            status: wanted.status.and_then(Status::of),
-            due_date: wanted.due.map(|day| day.text()),
-            user_id: wanted.person.map(WholeNumber),
-            branch_id: None,
-        })
+    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<WorkArgs<Status>> {
+        Phrase::read(text, locale, today).todos().as_ref().map(WorkArgs::of)
     }
 }

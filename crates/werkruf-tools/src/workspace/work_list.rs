@@ -1,13 +1,17 @@
 //! What `get_requests` and `get_todos` share: the same filters, rows and results.
 
 use jiff::civil::Date;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use werkruf_contract::{Failure, Invocation, Reply, Texts};
 use werkruf_store::{DateSpan, Listing, Target, WorkQuery, WorkRow};
 
 use super::access::{OwnerFilter, WorkspaceAccess, failed};
 use super::days::{Day, Days};
+use super::phrase::WantedWork;
+use super::phrase_status::PhraseStatus;
 use super::render;
+use super::whole_number::WholeNumber;
 use crate::caller::texts;
 
 const MAX_ROWS: u32 = 20;
@@ -28,10 +32,41 @@ impl Table {
     }
 }
 
-pub(super) struct WorkFilter {
-    pub(super) status: Option<&'static str>,
-    pub(super) due_date: Option<String>,
-    pub(super) owner: OwnerFilter,
+/// A status that the rows of one table have.
+pub(super) trait WorkStatus: Copy {
+    /// As the column has it.
+    fn name(self) -> &'static str;
+    /// The status that a sentence names; `None` where the table has no such status.
+    fn of(status: PhraseStatus) -> Option<Self>;
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkArgs<S> {
+    /// Only rows with this status
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<S>,
+    /// Due date as YYYY-MM-DD, or 'today', 'tomorrow', 'yesterday', 'this_week', 'next_week'
+    #[serde(rename = "dueDate", skip_serializing_if = "Option::is_none")]
+    due_date: Option<String>,
+    /// Id of another user; leave it out for the person who asks
+    #[serde(rename = "userId", skip_serializing_if = "Option::is_none")]
+    user_id: Option<WholeNumber>,
+    /// Id of a branch, to list everything in it; leave it out for the person who asks
+    #[serde(rename = "branchId", skip_serializing_if = "Option::is_none")]
+    branch_id: Option<WholeNumber>,
+}
+
+impl<S: WorkStatus> WorkArgs<S> {
+    /// The arguments that a sentence asks for.
+    pub(super) fn of(wanted: &WantedWork) -> Self {
+        Self {
+            status: wanted.status.and_then(S::of),
+            due_date: wanted.due.map(|day| day.text()),
+            user_id: wanted.person.map(WholeNumber),
+            branch_id: None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -54,25 +89,27 @@ pub(super) struct WorkList {
 }
 
 /// Queries the rows and renders the message.
-pub(super) async fn list(
+pub(super) async fn list<S: WorkStatus>(
     access: &WorkspaceAccess,
     table: Table,
-    filter: WorkFilter,
+    args: WorkArgs<S>,
     invocation: Invocation,
 ) -> Result<Reply<WorkList>, Failure> {
-    let due = filter.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
+    let status = args.status.map(S::name);
+    let due = args.due_date.as_deref().map(|text| Day::read("dueDate", text)).transpose()?;
     let days = due.map(|day| day.days(access.today(&invocation)));
-    let row_scope = access.row_scope(&invocation, invocation.grant, filter.owner).await?;
+    let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
+    let row_scope = access.row_scope(&invocation, invocation.grant, owner).await?;
     let target = row_scope.target;
     let due = DateSpan { from: days.map(|days| days.from), to: days.map(|days| days.to) };
-    let query = WorkQuery { row_scope, status: filter.status.map(str::to_owned), due, limit: MAX_ROWS };
+    let query = WorkQuery { row_scope, status: status.map(str::to_owned), due, limit: MAX_ROWS };
     let tenant_id = invocation.principal.tenant_id;
     let found = match table {
         Table::Requests => access.workspace.requests(tenant_id, query).await,
         Table::Todos => access.workspace.tasks(tenant_id, query).await,
     }
     .map_err(|error| failed(&error))?;
-    let message = message(&texts(&invocation), table, filter.status, days, target, &found);
+    let message = message(&texts(&invocation), table, status, days, target, &found);
     let truncated = found.truncated;
     let items: Vec<WorkItem> = found.rows.into_iter().map(item).collect();
     let mut reply = Reply::new(WorkList { count: items.len(), items, truncated, message: message.clone() });
