@@ -13,6 +13,7 @@ TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?\+00:00$")
 
 class Sqlite:
     env = {}
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 
     def __init__(self, folder):
         self.file = os.path.join(folder, "w.db")
@@ -35,6 +36,7 @@ class Postgres:
 
     # The turns of a killed server resume when its lease has expired, so the lease is short.
     # Servers on several machines share no key file, so the key that encrypts stored tokens is always set.
+    tables = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'werkruf'"
     env = {"WERKRUF_LIMIT_LEASE_TTL_MS": "3000", "WERKRUF_SECRET_KEY": base64.b64encode(b"k" * 32).decode()}
 
     def __init__(self, _folder):

@@ -40,17 +40,21 @@ def environment(model=None, env=None):
     return {**plain, **(env or {})}
 
 
+# With a configuration file only the modules that it names are on; most checks use them all.
+MODULES = ("workspace", "flights", "knowledge", "ask_gpt")
+
+
 class Server:
     """One server process with a database of its own."""
 
-    def __init__(self, model=None, config="", env=None):
+    def __init__(self, model=None, config="", env=None, modules=MODULES):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-outside-")
         self.database = databases.make(self.folder.name)
         self.env = environment(model, {**self.database.env, **(env or {})})
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.database.url]
         if config:
             path = os.path.join(self.folder.name, "werkruf.toml")
-            pathlib.Path(path).write_text(config)
+            pathlib.Path(path).write_text(config + "".join(f"\n[{module}]\n" for module in modules))
             self.arguments += ["--config", path]
         self.start()
 
@@ -169,10 +173,10 @@ def events(answer):
 
 
 @contextlib.contextmanager
-def with_model_and_tool(config, answer, env=None):
+def with_model_and_tool(config, answer, env=None, modules=MODULES):
     """A server whose configuration names a scripted tool at `{url}`; yields the model, the tool and the server."""
     model, tool = Model(), Tool(answer)
-    server = Server(model, config.format(url=tool.url), env)
+    server = Server(model, config.format(url=tool.url), env, modules)
     try:
         yield model, tool, server
     finally:

@@ -165,6 +165,13 @@ pub struct WorkspaceBatch {
     pub cerebro_articles: Vec<NewArticle>,
 }
 
+impl WorkspaceBatch {
+    /// Whether it has rows that belong to the workspace module. Branches, roles and users do not.
+    pub fn has_work(&self) -> bool {
+        !(self.requests.is_empty() && self.tasks.is_empty() && self.worktimes.is_empty() && self.cerebro_articles.is_empty())
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub struct NewRequest {
     pub id: i64,

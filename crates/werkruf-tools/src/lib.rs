@@ -14,7 +14,8 @@ mod test_tools;
 mod workspace;
 
 pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
-pub use knowledge::{Document, Embedder, KnowledgeBase, SearchAnswer, SearchMode, SearchRequest, knowledge_tools};
+pub use knowledge::{Document, Embedder, KnowledgeBase, SearchAnswer, SearchMode, SearchRequest, ask_gpt_tools, knowledge_tools};
+pub use remember::kernel_tools;
 pub use search_flights::{
     AmadeusConfig, Cabin, Caller as FlightCaller, DuffelConfig, Flights, FlightsConfig, ProviderName, Seal, SeatsaeroConfig, flight_tools,
     inspect as inspect_flights,

@@ -1,10 +1,12 @@
 //! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
+use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, fold};
 
 use crate::caller::texts;
 
@@ -24,7 +26,12 @@ const OPENINGS: [&str; 9] = [
     "ten en cuenta",
 ];
 
-pub(crate) struct Remember(pub(crate) Clock);
+struct Remember(Clock);
+
+/// The tools of every server, whatever modules are on.
+pub fn kernel_tools(clock: Clock) -> Vec<Arc<dyn ToolObject>> {
+    vec![Arc::new(Typed::new(Remember(clock)))]
+}
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

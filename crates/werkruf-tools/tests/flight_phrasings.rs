@@ -10,7 +10,7 @@ use jiff::civil::{Date, date};
 use planner::Planner;
 use serde_json::{Value, json};
 use werkruf_llm::{HttpLimits, http_client};
-use werkruf_tools::{Flights, FlightsConfig, flight_tools, workspace_tools};
+use werkruf_tools::{Flights, FlightsConfig, flight_tools, kernel_tools, workspace_tools};
 
 const TODAY: Date = date(2026, 11, 15);
 
@@ -19,7 +19,8 @@ fn planner() -> Planner {
         let client = http_client(&HttpLimits::default()).unwrap();
         let flights = Flights::new(FlightsConfig::default(), &client, Arc::clone(&store) as _, None, clock.clone());
         let mut tools = workspace_tools(store, clock.clone());
-        tools.extend(flight_tools(Arc::new(flights), clock));
+        tools.extend(flight_tools(Arc::new(flights)));
+        tools.extend(kernel_tools(clock));
         tools
     })
 }

@@ -141,7 +141,8 @@ impl App {
         let prices = Arc::clone(&config.prices);
         let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
         let knowledge = Arc::new(knowledge::base(&config, Arc::new(models.clone()), store.clone(), &clock));
-        let modules = ToolModules { workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge) };
+        let modules =
+            ToolModules { on: config.modules, workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge) };
         let setup = setup::build(&config, &client, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;

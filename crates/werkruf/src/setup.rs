@@ -7,14 +7,18 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
-use werkruf_tools::{Flights, HttpTool, KnowledgeBase, flight_tools, knowledge_tools, test_tools, workspace_tools};
+use werkruf_tools::{
+    Flights, HttpTool, KnowledgeBase, ask_gpt_tools, flight_tools, kernel_tools, knowledge_tools, test_tools, workspace_tools,
+};
 
-use crate::config::{Config, ConfigViolation, Environment, Flags};
+use crate::config::{Config, ConfigViolation, Environment, Flags, ModulesOn};
 use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
 
 /// What the built-in tools work on.
 #[derive(Clone)]
 pub(crate) struct ToolModules {
+    /// A reload keeps the modules of the start, because the routes do so too.
+    pub(crate) on: ModulesOn,
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
@@ -23,9 +27,10 @@ pub(crate) struct ToolModules {
 impl ToolModules {
     /// Modules without a database, for checking a configuration: tools can be built, but not called.
     fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
+        let on = config.modules;
         let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
         let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge) }
+        Self { on, workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge) }
     }
 }
 
@@ -64,9 +69,21 @@ pub(crate) fn build(
 ) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    let workspace = workspace_tools(Arc::clone(&modules.workspace), clock.clone());
-    let flights = flight_tools(Arc::clone(&modules.flights), clock.clone());
-    for tool in workspace.into_iter().chain(flights).chain(knowledge_tools(&modules.knowledge)) {
+    let (on, mut tools) = (modules.on, kernel_tools(clock.clone()));
+    let mut off = Vec::new();
+    for (module, is_on, its_tools) in [
+        ("workspace", on.workspace, workspace_tools(Arc::clone(&modules.workspace), clock.clone())),
+        ("flights", on.flights, flight_tools(Arc::clone(&modules.flights))),
+        ("knowledge", on.knowledge, knowledge_tools(&modules.knowledge)),
+        ("ask_gpt", on.ask_gpt, ask_gpt_tools()),
+    ] {
+        if is_on {
+            tools.extend(its_tools);
+        } else {
+            off.extend(its_tools.iter().map(|tool| (tool.spec().name.to_string(), module)));
+        }
+    }
+    for tool in tools {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }
@@ -89,7 +106,7 @@ pub(crate) fn build(
             Err(fault) => violations.push(config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)),
         }
     }
-    check_names(config, &registry, &mut violations);
+    check_names(config, &registry, &off, &mut violations);
     registry.remove(&config.disabled_tools);
     if !violations.is_empty() {
         return Err(violations);
@@ -100,13 +117,16 @@ pub(crate) fn build(
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or
 /// silently be allowed by a safety profile.
-fn check_names(config: &Config, registry: &Registry, violations: &mut Vec<ConfigViolation>) {
+fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], violations: &mut Vec<ConfigViolation>) {
     // A declared tool with other faults still counts as known.
     let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.name == name);
     let mut check = |list: &str, names: &[String]| {
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
-            violations
-                .push(config.places.violation(&format!("{list}/{at}"), format!("there is no tool named `{name}`; correct or remove it")));
+            let message = match off.iter().find(|(tool, _)| tool == name) {
+                Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
+                None => format!("there is no tool named `{name}`; correct or remove it"),
+            };
+            violations.push(config.places.violation(&format!("{list}/{at}"), message));
         }
     };
     for (at, assistant) in config.assistants.iter().enumerate() {

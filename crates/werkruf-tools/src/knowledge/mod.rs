@@ -19,7 +19,12 @@ pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 pub use document::Document;
 pub use embedder::Embedder;
 
-/// `search_knowledge_base` and `ask_gpt`, ready for the registry.
+/// `search_knowledge_base`, ready for the registry.
 pub fn knowledge_tools(base: &Arc<KnowledgeBase>) -> Vec<Arc<dyn ToolObject>> {
-    vec![Arc::new(Typed::new(search_tool::SearchKnowledgeBase(Arc::clone(base)))), Arc::new(Typed::new(ask_gpt::AskGpt))]
+    vec![Arc::new(Typed::new(search_tool::SearchKnowledgeBase(Arc::clone(base))))]
+}
+
+/// `ask_gpt`, ready for the registry.
+pub fn ask_gpt_tools() -> Vec<Arc<dyn ToolObject>> {
+    vec![Arc::new(Typed::new(ask_gpt::AskGpt))]
 }

@@ -35,7 +35,7 @@ mod tool;
 
 use std::sync::Arc;
 
-use werkruf_contract::{Clock, ToolObject, Typed};
+use werkruf_contract::{ToolObject, Typed};
 
 pub use amadeus::AmadeusConfig;
 pub use cabin::Cabin;
@@ -47,14 +47,9 @@ pub(crate) use last_results::LAST_RESULTS;
 pub use seal::Seal;
 pub use seatsaero::SeatsaeroConfig;
 
-use crate::remember::Remember;
 use crate::select_itinerary::SelectItinerary;
 
-/// `search_flights`, `select_itinerary` and `remember`, ready for the registry.
-pub fn flight_tools(flights: Arc<Flights>, clock: Clock) -> Vec<Arc<dyn ToolObject>> {
-    vec![
-        Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&flights)))),
-        Arc::new(Typed::new(SelectItinerary(flights))),
-        Arc::new(Typed::new(Remember(clock))),
-    ]
+/// `search_flights` and `select_itinerary`, ready for the registry.
+pub fn flight_tools(flights: Arc<Flights>) -> Vec<Arc<dyn ToolObject>> {
+    vec![Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&flights)))), Arc::new(Typed::new(SelectItinerary(flights)))]
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use werkruf_contract::{Clock, Failure, Invocation, Reply, State, ToolObject};
 use werkruf_llm::{HttpLimits, http_client};
 use werkruf_store::SqliteStore;
-use werkruf_tools::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, Seal, SeatsaeroConfig, flight_tools};
+use werkruf_tools::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, Seal, SeatsaeroConfig, flight_tools, kernel_tools};
 
 use crate::stubs::{SEATS_KEY, Stub, Stubs};
 use crate::support::invocation;
@@ -65,13 +65,19 @@ impl Fixture {
         let duffel = change.duffel.then(|| DuffelConfig { key: SecretString::from("duffel_test"), base_url: url.clone() });
         let config = FlightsConfig { seatsaero, amadeus, duffel, deadline: change.deadline, cache: change.cache };
         let flights = Flights::new(config, &self.client, Arc::clone(&self.store) as _, Seal::new(&[7; 32]), self.clock.clone());
-        Tools { list: flight_tools(Arc::new(flights), self.clock.clone()), invocation: invocation() }
+        self.tools_of(flights)
+    }
+
+    fn tools_of(&self, flights: Flights) -> Tools {
+        let mut list = flight_tools(Arc::new(flights));
+        list.extend(kernel_tools(self.clock.clone()));
+        Tools { list, invocation: invocation() }
     }
 
     /// The tools of a process without provider keys.
     pub fn tools_without_keys(&self) -> Tools {
         let flights = Flights::new(FlightsConfig::default(), &self.client, Arc::clone(&self.store) as _, None, self.clock.clone());
-        Tools { list: flight_tools(Arc::new(flights), self.clock.clone()), invocation: invocation() }
+        self.tools_of(flights)
     }
 }
 

@@ -87,6 +87,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
     }
 
+    /// The request needs a module that the configuration does not switch on.
+    pub fn module_off(status: StatusCode, module: &str) -> Self {
+        let message = format!("The module `{module}` is off; the operator switches it on with a section [{module}] in the configuration.");
+        Self::new(status, "module_off", message)
+    }
+
     /// 409.
     pub fn conflict(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)

@@ -49,7 +49,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -58,6 +60,7 @@ pub use openapi::openapi;
 pub use policy::Policy;
 
 use crate::app::App;
+use crate::config::ModulesOn;
 use crate::openai;
 
 /// The state that all handlers share.
@@ -78,7 +81,7 @@ impl ApiState {
 }
 
 /// The routes that need a credential. Each has a policy.
-fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
+fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
@@ -90,9 +93,9 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())
-        .merge(flights::routes())
+        .merge(module("flights", on.flights, flights::routes()))
         .merge(keys::routes())
-        .merge(knowledge::routes())
+        .merge(module("knowledge", on.knowledge, knowledge::routes()))
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())
@@ -102,11 +105,19 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(openai::routes())
 }
 
+/// The routes of a module. While the module is off, each of them answers with an error that names the module.
+fn module(name: &'static str, is_on: bool, routes: OpenApiRouter<Arc<ApiState>>) -> OpenApiRouter<Arc<ApiState>> {
+    if is_on {
+        return routes;
+    }
+    routes.route_layer(from_fn(move |_: Request, _: Next| async move { ApiError::module_off(StatusCode::NOT_FOUND, name) }))
+}
+
 /// The router of the whole API.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0) });
-    let (authenticated_routes, _) = authenticated_routes().split_for_parts();
+    let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = health::routes().split_for_parts();
     authenticated_routes
         .method_not_allowed_fallback(envelope::method_not_allowed)

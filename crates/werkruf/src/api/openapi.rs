@@ -11,6 +11,7 @@ use werkruf_contract::{
 };
 
 use super::{authenticated_routes, health};
+use crate::config::ModulesOn;
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
 
@@ -20,7 +21,7 @@ pub fn openapi() -> String {
 }
 
 fn write() -> String {
-    let (_, mut description) = authenticated_routes().split_for_parts();
+    let (_, mut description) = authenticated_routes(ModulesOn::ALL).split_for_parts();
     let (_, public) = health::routes().split_for_parts();
     description.merge(public);
     let mut document = serde_json::to_value(description).unwrap_or(Value::Null);

@@ -65,6 +65,9 @@ async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
         ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
     })?;
     let (text, batch) = run_blocking(move || read(&raw)).await??;
+    if !api.app.config.modules.workspace && batch.has_work() {
+        return Err(ApiError::module_off(StatusCode::UNPROCESSABLE_ENTITY, "workspace"));
+    }
     check_tenant(&api, &identity, &batch).await?;
     let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
     match api.app.store.import(batch, id, now).await? {

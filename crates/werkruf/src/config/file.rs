@@ -37,6 +37,10 @@ pub(super) struct File {
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
     pub retention: RetentionSection,
+    pub workspace: Option<ModuleSection>,
+    pub flights: Option<ModuleSection>,
+    pub knowledge: Option<KnowledgeSection>,
+    pub ask_gpt: Option<ModuleSection>,
     /// Checked one by one, so that each invalid value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,
@@ -77,6 +81,16 @@ pub(super) struct EmbeddingSection {
     pub model: Option<String>,
     pub languages: Vec<String>,
 }
+
+/// A module without settings. The section itself switches the module on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ModuleSection {}
+
+/// `[knowledge]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct KnowledgeSection {}
 
 /// Any whole number is read, so that each invalid one gets its own message.
 #[derive(Debug, Default, Deserialize)]

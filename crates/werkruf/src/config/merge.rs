@@ -13,8 +13,8 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres, prices,
-    tokens,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres,
+    prices, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -60,6 +60,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let database = database.unwrap_or_else(|violation| reject(violations, violation, default_database()));
     let limits = limits::merge(document, environment, violations);
     let model = model::merge(document, environment, violations);
+    let modules = ModulesOn::of(document);
     let config = Config {
         listen,
         database,
@@ -74,8 +75,10 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
-        embedding: embedding::merge(document, environment, &model, violations),
+        // Only documents have vectors.
+        embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
         model,
+        modules,
         flights: flights::merge(environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),

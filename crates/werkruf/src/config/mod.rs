@@ -11,6 +11,7 @@ mod flights;
 mod limits;
 mod merge;
 mod model;
+mod modules;
 mod postgres;
 mod prices;
 mod template;
@@ -33,6 +34,7 @@ pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::Connections;
 pub use model::{ModelApi, ModelConfig, ModelServer};
+pub use modules::ModulesOn;
 pub use postgres::PostgresConfig;
 pub use template::TEMPLATE;
 pub use tokens::{IssuerKind, TokenIssuer};
@@ -116,6 +118,7 @@ pub struct Config {
     pub embedding: Option<EmbeddingServer>,
     /// The prices of models: the built-in table, overridden by the operator's.
     pub prices: Arc<PriceTable>,
+    pub modules: ModulesOn,
     pub flights: FlightsConfig,
     /// Encrypts stored secrets; `None`: the key is in a file next to the database.
     pub secret_key: Option<SecretString>,

@@ -1,4 +1,5 @@
-//! The file that `werkruf init` writes. Every setting is commented out, so the file has no effect until it is edited.
+//! The file that `werkruf init` writes. It switches all modules on, and every other setting is commented out: the server does the same
+//! with it as without a file, until it is edited.
 
 /// A commented `werkruf.toml` that is a valid configuration as written.
 pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Every key is explained in docs/configuration.md.
@@ -14,6 +15,15 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 # sample_data = true                   # sample people in tenant `demo`
 # disabled_tools = []
 # # prices = "prices.json"             # overrides the built-in prices of models; `werkruf prices` shows the result
+
+# Modules. A module without its section is off: its tools, its API and its import lists are refused, and its rows stay.
+[workspace]                            # requests, tasks, working times and articles of the tenant's people
+
+[flights]                              # search_flights, select_itinerary; the keys of providers come from the environment
+
+[knowledge]                            # documents, search_knowledge_base
+
+[ask_gpt]                              # asks the model without tools; offered when no document answers
 
 # [postgres]                           # only if the database is postgres://…
 # schema = "werkruf"

@@ -27,6 +27,8 @@ mod invoke;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod modules;
+#[cfg(test)]
 mod provider_items;
 #[cfg(test)]
 mod responses_model;

@@ -39,13 +39,18 @@ impl TestServer {
         Self::open_in(text, &[]).await
     }
 
-    /// Starts a server with this configuration file and these additional environment variables.
+    /// Starts a server with this configuration file and these additional environment variables. All modules are on.
     pub async fn open_in(text: &str, variables: &[(&str, &str)]) -> Self {
         Self::open_in_folder(text, variables, tempfile::tempdir().unwrap()).await
     }
 
     /// Like [`Self::open_in`], in a folder that may already have a database.
     pub async fn open_in_folder(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
+        Self::open_as_written(&format!("{text}\n[workspace]\n[flights]\n[knowledge]\n[ask_gpt]\n"), variables, folder).await
+    }
+
+    /// Like [`Self::open_in_folder`], with only the modules that the file names.
+    pub async fn open_as_written(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
         let model = FakeModel::start().await;
         let file = folder.path().join("werkruf.toml");
         std::fs::write(&file, text).unwrap();

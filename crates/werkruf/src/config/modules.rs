@@ -1,0 +1,30 @@
+//! Which modules are on. A module is on when the configuration file has its section; without a file all are on.
+
+use super::file::Document;
+
+/// The modules that are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModulesOn {
+    pub workspace: bool,
+    pub flights: bool,
+    pub knowledge: bool,
+    pub ask_gpt: bool,
+}
+
+impl ModulesOn {
+    /// Every module.
+    pub const ALL: Self = Self { workspace: true, flights: true, knowledge: true, ask_gpt: true };
+
+    pub(super) fn of(document: &Document) -> Self {
+        if document.path.is_none() {
+            return Self::ALL;
+        }
+        let file = &document.file;
+        Self {
+            workspace: file.workspace.is_some(),
+            flights: file.flights.is_some(),
+            knowledge: file.knowledge.is_some(),
+            ask_gpt: file.ask_gpt.is_some(),
+        }
+    }
+}
