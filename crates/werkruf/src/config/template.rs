@@ -5,6 +5,7 @@
 pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Every key is explained in docs/configuration.md.
 # An environment variable overrides this file, a flag overrides both.
 # Secrets (OPENAI_API_KEY, WERKRUF_ADMIN_KEY, tokens of tools) belong in the environment, not into this file.
+# [workspace], [flights], [knowledge] and [ask_gpt] switch modules on: without its section a module has no tools, routes or import lists.
 # After a change: `werkruf config check`, then `kill -HUP` or a restart.
 
 # listen = "127.0.0.1:8080"            # another address needs WERKRUF_ADMIN_KEY or an API key
@@ -16,7 +17,6 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 # disabled_tools = []
 # # prices = "prices.json"             # overrides the built-in prices of models; `werkruf prices` shows the result
 
-# Modules. A module without its section is off: its tools, its API and its import lists are refused, and its rows stay.
 [workspace]                            # requests, tasks, working times and articles of the tenant's people
 
 [flights]                              # search_flights, select_itinerary; the keys of providers come from the environment
