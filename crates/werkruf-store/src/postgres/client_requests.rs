@@ -29,7 +29,7 @@ impl ClientRequests for PostgresStore {
 
     fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
         // A client that continues from an older turn would branch off: only the newest turn counts.
-        let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND seen = $3
+        let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND transcript_digest = $3
                      AND conversation_id IS NOT NULL AND NOT EXISTS
                        (SELECT 1 FROM turns WHERE tenant_id = $1 AND conversation_id = own.conversation_id AND id > own.id)
                    ORDER BY id DESC LIMIT 1";
@@ -53,13 +53,13 @@ impl ClientRequests for PostgresStore {
     }
 
     fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND sent = $3
+        let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND request_digest = $3
                      AND conversation_id IS NOT NULL ORDER BY id DESC LIMIT 1";
         Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
     }
 
     fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, digest: String) -> StoreFuture<'_, bool> {
-        let sql = "UPDATE turns SET seen = $3 WHERE tenant_id = $1 AND id = $2 AND (seen IS NULL OR ($4 AND seen = $3)) RETURNING true";
+        let sql = "UPDATE turns SET transcript_digest = $3 WHERE tenant_id = $1 AND id = $2 AND (transcript_digest IS NULL OR ($4 AND transcript_digest = $3)) RETURNING true";
         Box::pin(async move {
             Ok(self.query_once(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id), p(&clean(&digest))]).await?.len() == 1)
         })

@@ -30,7 +30,7 @@ struct OpenDocument<'a> {
     owner: &'a str,
     now: Timestamp,
     client: Option<std::borrow::Cow<'a, str>>,
-    sent: Option<&'a str>,
+    request_digest: Option<&'a str>,
     messages: Vec<Message<'a>>,
     events: Vec<Event<'a>>,
     // `open_turn` tests whether these keys exist.
@@ -92,7 +92,7 @@ impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
             owner: &open.owner,
             now: ms(open.now),
             client: open.client.as_deref().map(clean_json),
-            sent: open.request_digest.as_deref(),
+            request_digest: open.request_digest.as_deref(),
             messages: open.message.iter().map(Message::from).collect(),
             events: open.events.iter().map(Event::from).collect(),
             inbox: open.inbox.as_ref().map(Entry::from),

@@ -78,7 +78,7 @@ struct Change<'a> {
     error: Option<std::borrow::Cow<'a, str>>,
     error_code: Option<&'a str>,
     message: Option<&'a str>,
-    seen: Option<&'a str>,
+    transcript_digest: Option<&'a str>,
 }
 
 impl<'a> From<&'a TurnChange> for Change<'a> {
@@ -90,7 +90,7 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
             error: change.error.as_ref().map(|(error, _)| clean_json(error)),
             error_code: change.error.as_ref().map(|(_, code)| code.as_str()),
             message: change.message.as_deref(),
-            seen: change.transcript_digest.as_deref(),
+            transcript_digest: change.transcript_digest.as_deref(),
         }
     }
 }

@@ -57,7 +57,7 @@ impl ClientRequests for SqliteStore {
     fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, transcript_digest: String) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| {
             let written = c
-                .prepare_cached("UPDATE turns SET seen = ?3 WHERE tenant_id = ?1 AND id = ?2 AND seen IS NULL")?
+                .prepare_cached("UPDATE turns SET transcript_digest = ?3 WHERE tenant_id = ?1 AND id = ?2 AND transcript_digest IS NULL")?
                 .execute(params![Id::from(tenant_id), Id::from(turn_id), transcript_digest])?;
             Ok(written == 1)
         }))
@@ -78,12 +78,12 @@ impl ClientRequests for SqliteStore {
 // newest turn would read every turn of the tenant when none matches.
 
 /// Only the newest turn of a conversation counts: a client that resumes at an older turn would branch off.
-const BY_TRANSCRIPT: &str = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND seen = ?3
+const BY_TRANSCRIPT: &str = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND transcript_digest = ?3
       AND conversation_id IS NOT NULL AND NOT EXISTS
         (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = own.conversation_id AND id > own.id)
     ORDER BY +id DESC LIMIT 1";
 
-const BY_REQUEST: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND sent = ?3
+const BY_REQUEST: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND request_digest = ?3
       AND conversation_id IS NOT NULL ORDER BY +id DESC LIMIT 1";
 
 fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {

@@ -23,7 +23,7 @@ const ERASED: &[(&str, &str)] = &[
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
-    ("turns", "partial error message client seen sent"),
+    ("turns", "partial error message client transcript_digest request_digest"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
 ];
 
@@ -112,7 +112,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
-         UPDATE turns SET partial = '{mark}', client = '{mark}', seen = '{mark}', sent = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
+         UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
          UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
          UPDATE conversations SET summary = '{mark}', summary_until = 1
            WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');

@@ -241,7 +241,7 @@ fn change_turn(c: &Connection, context: &WriteContext<'_>, turn_id: Uuid, change
     let mut statement = c.prepare_cached(
         // Written with AND: SQLite would build a table for a list of three values, for each turn.
         "UPDATE turns SET status = ?3, step = ?4, stalled = 0, partial = NULL, error = coalesce(?5, error), error_code = coalesce(?6, error_code),
-           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, seen = coalesce(seen, ?10)
+           message = coalesce(?7, message), updated_at = ?8, finished_at = CASE WHEN ?9 THEN ?8 END, transcript_digest = coalesce(transcript_digest, ?10)
          WHERE tenant_id = ?1 AND id = ?2 AND status <> 'completed' AND status <> 'failed' AND status <> 'canceled'",
     )?;
     let (error, code) = change.error.as_ref().map(|(error, code)| (error, code)).unzip();

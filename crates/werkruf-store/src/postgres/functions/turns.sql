@@ -88,10 +88,10 @@ BEGIN
     RETURNING epoch, 1 INTO claimed_epoch, first_event;
   END IF;
   IF NOT starts THEN claimed_epoch := NULL; END IF;
-  INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, sent)
+  INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest)
   VALUES (the_turn, the_tenant, the_conversation, doc ->> 'user_id', doc ->> 'kind', doc ->> 'assistant', (doc ->> 'key_id')::uuid,
     CASE WHEN NOT starts THEN 'accepted' WHEN doc ? 'calls' AND doc ->> 'kind' <> 'chat' THEN 'acting' ELSE 'planning' END,
-    the_time, the_time, (doc ->> 'client')::json, doc ->> 'sent');
+    the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest');
   IF doc ? 'unanswered' AND existing THEN
     PERFORM put_client_results(the_tenant, the_conversation, doc -> 'results', doc ->> 'unanswered');
   END IF;
@@ -236,7 +236,7 @@ BEGIN
     UPDATE turns SET status = change ->> 'status', step = (change ->> 'step')::bigint, stalled = 0, partial = NULL,
       error = coalesce((change ->> 'error')::json, error), error_code = coalesce(change ->> 'error_code', error_code),
       message = coalesce(change ->> 'message', message), updated_at = the_time,
-      finished_at = CASE WHEN (change ->> 'ends')::boolean THEN the_time END, seen = coalesce(seen, change ->> 'seen')
+      finished_at = CASE WHEN (change ->> 'ends')::boolean THEN the_time END, transcript_digest = coalesce(transcript_digest, change ->> 'transcript_digest')
     WHERE tenant_id = the_tenant AND id = the_turn AND status NOT IN ('completed', 'failed', 'canceled')
     RETURNING cancel_requested INTO canceled;
     IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('turn %s', the_turn); END IF;

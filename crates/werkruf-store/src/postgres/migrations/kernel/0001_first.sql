@@ -162,7 +162,7 @@ CREATE UNIQUE INDEX messages_by_call ON messages (tenant_id, conversation_id, to
 CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status = 'pending';
 CREATE INDEX messages_waiting ON messages (tenant_id, conversation_id) WHERE status = 'pending';
 
--- client: the request of an OpenAI client. seen: digest of the transcript that this client has after the turn. sent: digest of the
+-- client: the request of an OpenAI client. transcript_digest: digest of the transcript that this client has after the turn. request_digest: digest of the
 -- request, so that the same request is recognised.
 CREATE TABLE turns (
   tenant_id        uuid NOT NULL,
@@ -186,14 +186,14 @@ CREATE TABLE turns (
   updated_at       timestamptz NOT NULL,
   finished_at      timestamptz,
   client           json,
-  seen             text,
-  sent             text,
+  transcript_digest text,
+  request_digest   text,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 85);
 CREATE INDEX turns_by_conversation ON turns (tenant_id, conversation_id, id);
-CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
-CREATE INDEX turns_by_request ON turns (tenant_id, user_id, sent) WHERE sent IS NOT NULL;
+CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, transcript_digest) WHERE transcript_digest IS NOT NULL;
+CREATE INDEX turns_by_request ON turns (tenant_id, user_id, request_digest) WHERE request_digest IS NOT NULL;
 -- Small however many turns have ended: the search for work reads it.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
 -- The queued and the running turns of one conversation.

@@ -164,8 +164,8 @@ CREATE UNIQUE INDEX messages_by_call ON messages (conversation_id, tool_call_id)
 CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status = 'pending';
 CREATE INDEX messages_waiting ON messages (conversation_id) WHERE status = 'pending';
 
--- client: the request of an OpenAI client that started the turn. sent: digest of that request, so that the same request is recognized.
--- seen: digest of the transcript that the client has after the turn.
+-- client: the request of an OpenAI client that started the turn. request_digest: digest of that request, so that the same request is recognized.
+-- transcript_digest: digest of the transcript that the client has after the turn.
 CREATE TABLE turns (
   tenant_id        TEXT NOT NULL,
   id               TEXT NOT NULL,
@@ -189,14 +189,14 @@ CREATE TABLE turns (
   updated_at       TEXT NOT NULL,
   finished_at      TEXT,
   client           TEXT,
-  seen             TEXT,
-  sent             TEXT,
+  transcript_digest TEXT,
+  request_digest   TEXT,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) STRICT;
 CREATE INDEX turns_by_conversation ON turns (tenant_id, conversation_id, id);
-CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, seen) WHERE seen IS NOT NULL;
-CREATE INDEX turns_by_request ON turns (tenant_id, user_id, sent) WHERE sent IS NOT NULL;
+CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, transcript_digest) WHERE transcript_digest IS NOT NULL;
+CREATE INDEX turns_by_request ON turns (tenant_id, user_id, request_digest) WHERE request_digest IS NOT NULL;
 -- Small and hot: a start of the process reads only this, however many turns have ended.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
 
