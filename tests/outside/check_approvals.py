@@ -12,6 +12,7 @@ description = "Pays."
 kind = "http"
 url = "{url}/pay"
 effect = "once"
+permission = "none"
 approval = "lead"
 parameters = '''{{"type": "object", "properties": {{"amount": {{"type": "integer"}}}}, "required": ["amount"]}}'''
 

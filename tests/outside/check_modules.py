@@ -9,6 +9,7 @@ description = "Counts what is in stock."
 kind = "http"
 url = "{url}/stock"
 effect = "read"
+permission = "none"
 parameters = '''{{"type": "object", "properties": {{"item": {{"type": "string"}}}}}}'''
 """
 TABLES = ["requests", "tasks", "worktimes", "cerebro_articles", "provider_quota", "provider_answers", "collections", "documents", "chunks",

@@ -14,6 +14,7 @@ description = "Pays"
 kind = "http"
 url = "%s/pay"
 effect = "once"
+permission = "none"
 approval = "lead"
 parameters = '''{"type": "object", "properties": {"sum": {"type": "integer"}}}'''
 """

@@ -12,6 +12,7 @@ description = "Sends a mail."
 kind = "http"
 url = "{url}/mail"
 effect = "once"
+permission = "none"
 parameters = '''{{"type": "object", "properties": {{"to": {{"type": "string"}}}}}}'''
 """
 

@@ -15,6 +15,7 @@ description = "The weather of a city"
 kind = "http"
 url = "%s/weather"
 effect = "%s"
+permission = "none"
 timeout_ms = %d
 parameters = '''{"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}'''
 """

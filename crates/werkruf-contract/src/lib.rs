@@ -32,7 +32,7 @@ pub use event::{
 pub use hex::hex;
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
-pub use principal::{Access, Need, Permission, Principal, Role, Scope};
+pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};
 pub use schema::{Shape, parameters_of, strict};
 pub use tool::{BoxFuture, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_concurrent, merge_state};
 

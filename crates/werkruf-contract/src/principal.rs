@@ -88,7 +88,19 @@ pub struct Principal {
     pub permissions: Vec<Permission>,
 }
 
+/// A tenant, by both of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tenant<'a> {
+    pub id: Uuid,
+    pub slug: &'a str,
+}
+
 impl Principal {
+    /// The tenant that the person belongs to.
+    pub fn tenant(&self) -> Tenant<'_> {
+        Tenant { id: self.tenant_id, slug: &self.tenant_slug }
+    }
+
     /// The widest scope that any role grants for this need; `None` means permission denied.
     pub fn grant(&self, need: &Need) -> Option<Scope> {
         self.permissions

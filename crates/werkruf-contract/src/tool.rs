@@ -20,7 +20,7 @@ use crate::context::ToolContext;
 use crate::error::Failure;
 use crate::error_code::ErrorCode;
 use crate::models::Models;
-use crate::principal::{Need, Principal, Scope};
+use crate::principal::{Need, Principal, Scope, Tenant};
 use crate::{Effect, parameters_of};
 
 /// A boxed future, for traits that are used as trait objects.
@@ -77,6 +77,8 @@ pub struct ToolSpec {
     pub concurrency: usize,
     /// A larger response fails the call with `response_too_large`.
     pub max_response_bytes: usize,
+    /// The slugs or ids of the tenants that have this tool; empty: every tenant has it.
+    pub tenants: Vec<String>,
 }
 
 impl ToolSpec {
@@ -95,7 +97,13 @@ impl ToolSpec {
             answers_directly: false,
             concurrency: 0,
             max_response_bytes: 1024 * 1024,
+            tenants: Vec::new(),
         }
+    }
+
+    /// Whether this tenant has the tool.
+    pub fn serves(&self, tenant: Tenant<'_>) -> bool {
+        self.tenants.is_empty() || self.tenants.iter().any(|name| name == tenant.slug || Uuid::parse_str(name) == Ok(tenant.id))
     }
 
     /// How often one call of this tool may be attempted.

@@ -3,9 +3,12 @@
 //! A client never follows a redirect, because a key must not be sent to another host, and never uses a proxy for loopback.
 //! Deadlines belong to the request, because only its caller knows how long a response may take.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, NoProxy, Proxy, redirect};
+
+use crate::egress::Egress;
 
 /// Limits for new and idle connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +35,20 @@ pub fn install_tls() {
 
 /// A client for outgoing requests. Fails if a proxy variable is not an address, or without root certificates.
 pub fn http_client(limits: &HttpLimits) -> Result<Client, reqwest::Error> {
-    client_with(limits, |name| std::env::var(name).or_else(|_| std::env::var(name.to_ascii_uppercase())).ok())
+    client_with(limits, None, variable)
+}
+
+/// A client for the requests of tools. Behind a proxy of the environment, the proxy resolves names, and `egress` has no effect.
+pub fn tool_client(limits: &HttpLimits, egress: Egress) -> Result<Client, reqwest::Error> {
+    client_with(limits, Some(egress), variable)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).or_else(|_| std::env::var(name.to_ascii_uppercase())).ok()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the only place that builds a client")]
-fn client_with(limits: &HttpLimits, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
+fn client_with(limits: &HttpLimits, egress: Option<Egress>, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
     install_tls();
     let mut builder = Client::builder()
         .connect_timeout(limits.connect)
@@ -47,6 +59,9 @@ fn client_with(limits: &HttpLimits, variable: impl Fn(&str) -> Option<String>) -
         .gzip(true)
         .user_agent(concat!("werkruf/", env!("CARGO_PKG_VERSION")))
         .no_proxy();
+    if let Some(egress) = egress {
+        builder = builder.dns_resolver(Arc::new(egress));
+    }
     let except = match variable("no_proxy") {
         Some(hosts) => format!("localhost,127.0.0.0/8,::1,{hosts}"),
         None => "localhost,127.0.0.0/8,::1".to_owned(),
@@ -95,9 +110,9 @@ mod tests {
     #[test]
     fn a_proxy_variable_that_is_not_an_address_is_rejected() {
         let broken = |name: &str| (name == "https_proxy").then(|| "http://[".to_owned());
-        assert!(client_with(&HttpLimits::default(), broken).is_err());
+        assert!(client_with(&HttpLimits::default(), None, broken).is_err());
         let empty = |name: &str| (name == "https_proxy").then(String::new);
-        assert!(client_with(&HttpLimits::default(), empty).is_ok());
+        assert!(client_with(&HttpLimits::default(), None, empty).is_ok());
     }
 
     #[tokio::test]
@@ -106,7 +121,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let proxied = |name: &str| (name == "all_proxy").then(|| "http://127.0.0.1:1".to_owned());
-        let client = client_with(&HttpLimits::default(), proxied).unwrap();
+        let client = client_with(&HttpLimits::default(), None, proxied).unwrap();
         let request = client.get(format!("http://{address}/")).send();
         let answer = async {
             let (mut socket, _) = listener.accept().await.unwrap();

@@ -7,6 +7,7 @@
 mod answer;
 mod carry;
 mod chat;
+mod egress;
 mod embeddings;
 mod encoding;
 mod error;
@@ -37,9 +38,10 @@ mod web_search;
 
 pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall};
 pub use chat::ChatProvider;
+pub use egress::{Egress, network};
 pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
-pub use http::{HttpLimits, http_client, install_tls};
+pub use http::{HttpLimits, http_client, install_tls, tool_client};
 pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, Proposer};
 pub use overdue::{in_time, overdue};

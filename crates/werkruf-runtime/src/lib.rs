@@ -39,7 +39,7 @@ pub use engine::Services;
 pub use limits::Limits;
 pub use model::{ModelAccounts, ModelGate, ModelProviders};
 pub use recovery::RecoveryCloser;
-pub use registry::{Registry, RegistryFault};
+pub use registry::{Entry, Registry, RegistryFault};
 pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Refusal};
 pub use runtime::Runtime;
 pub use safety::SafetyProfile;

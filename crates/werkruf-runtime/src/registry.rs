@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::civil::Date;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use werkruf_contract::{Shape, Tool, ToolObject, ToolSpec, Typed, strict};
+use werkruf_contract::{Shape, Tenant, Tool, ToolObject, ToolSpec, Typed, Uuid, strict};
 use werkruf_llm::ToolDefinition;
 
 use crate::assistant::Assistant;
@@ -57,7 +57,8 @@ pub(crate) struct Offer {
 pub struct Registry {
     entries: Vec<Arc<Entry>>,
     by_name: HashMap<String, usize>,
-    offers: Mutex<HashMap<Vec<String>, Offer>>,
+    /// By the tools that the assistant names, and by tenant where a tool belongs to certain tenants.
+    offers: Mutex<HashMap<(Vec<String>, Option<Uuid>), Offer>>,
 }
 
 impl Registry {
@@ -97,37 +98,48 @@ impl Registry {
         self.by_name = self.entries.iter().enumerate().map(|(at, entry)| (entry.spec().name.to_string(), at)).collect();
     }
 
-    /// By the exact name. Other spellings are not matched.
+    /// By the exact name, whatever tenant the tool belongs to. Other spellings are not matched.
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).and_then(|at| self.entries.get(*at))
     }
 
-    /// All tools, in the order they were added.
-    pub fn all(&self) -> &[Arc<Entry>] {
-        &self.entries
+    /// Like [`Self::find`]; a tool of other tenants does not exist for this one.
+    pub fn find_for(&self, tenant: Tenant<'_>, name: &str) -> Option<&Arc<Entry>> {
+        self.find(name).filter(|entry| entry.spec().serves(tenant))
     }
 
-    /// The tools of an assistant.
-    pub(crate) fn offer(&self, assistant: &Assistant) -> Offer {
+    /// All tools that this tenant has, in the order they were added.
+    pub fn all_for(&self, tenant: Tenant<'_>) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.iter().filter(move |entry| entry.spec().serves(tenant))
+    }
+
+    /// Whether a tool belongs to certain tenants.
+    pub fn depends_on_tenant(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.spec().tenants.is_empty())
+    }
+
+    /// The tools of an assistant, for one tenant.
+    pub(crate) fn offer(&self, assistant: &Assistant, tenant: Tenant<'_>) -> Offer {
+        let key = (assistant.tools.clone(), self.depends_on_tenant().then_some(tenant.id));
         let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(offer) = offers.get(&assistant.tools) {
+        if let Some(offer) = offers.get(&key) {
             return offer.clone();
         }
-        let offered: Vec<&Arc<Entry>> = self.entries.iter().filter(|entry| assistant.may_use(&entry.spec().name)).collect();
+        let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.may_use(&entry.spec().name)).collect();
         let functions: String = offered.iter().map(|entry| format!("- {}: {}\n", entry.spec().name, entry.spec().description)).collect();
         let offer = Offer {
             definitions: Arc::new(offered.iter().map(|entry| entry.definition.clone()).collect()),
             functions: Arc::from(functions),
         };
-        offers.insert(assistant.tools.clone(), offer.clone());
+        offers.insert(key, offer.clone());
         offer
     }
 
     /// The same with a client's own tools, and without the server's tools that the client excludes or replaces by name.
-    pub(crate) fn offer_with(&self, assistant: &Assistant, client: &ClientRequest) -> Offer {
+    pub(crate) fn offer_with(&self, assistant: &Assistant, tenant: Tenant<'_>, client: &ClientRequest) -> Offer {
         let wanted = |name: &str| client.server_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name));
         let replaced = |name: &str| client.tools.iter().any(|tool| tool.name == name);
-        let own = self.entries.iter().filter(|entry| {
+        let own = self.all_for(tenant).filter(|entry| {
             let name = entry.spec().name.as_ref();
             assistant.may_use(name) && wanted(name) && !replaced(name)
         });

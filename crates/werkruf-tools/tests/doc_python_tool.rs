@@ -14,7 +14,7 @@ mod tests {
     use tempfile::TempDir;
     use tokio::io::{AsyncBufReadExt, BufReader};
     use tokio::process::{Child, Command};
-    use werkruf_contract::{Happened, ToolObject};
+    use werkruf_contract::{Clock, Happened, ToolObject};
     use werkruf_llm::{HttpLimits, http_client};
     use werkruf_tools::{HttpTool, HttpToolConfig};
 
@@ -51,7 +51,7 @@ mod tests {
         let file: File = toml::from_str(&text).unwrap();
         let [config] = <[HttpToolConfig; 1]>::try_from(file.tools).unwrap();
         let env = move |name: &str| (name == "ROOMS_SECRET").then(|| secret.to_owned());
-        HttpTool::new(config, http_client(&HttpLimits::default()).unwrap(), &env).unwrap()
+        HttpTool::new(config, http_client(&HttpLimits::default()).unwrap(), &Clock::system(0), &env).unwrap()
     }
 
     #[tokio::test]

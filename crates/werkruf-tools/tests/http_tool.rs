@@ -22,8 +22,8 @@ mod faults;
 #[cfg(test)]
 mod declared {
     use serde_json::{Value, json};
-    use werkruf_contract::{Failure, Reply, ToolObject};
-    use werkruf_llm::{HttpLimits, http_client};
+    use werkruf_contract::{Clock, Failure, Reply, ToolObject};
+    use werkruf_llm::{Egress, HttpLimits, tool_client};
     use werkruf_tools::{HttpTool, HttpToolConfig};
 
     use crate::support::invocation;
@@ -31,14 +31,14 @@ mod declared {
     /// A tool at this address with changed fields.
     pub fn tool(url: &str, changes: &Value) -> HttpTool {
         let mut declaration = json!({
-            "name": "lookup", "description": "Looks up.", "url": url, "effect": "read", "parameters": r#"{"type": "object"}"#
+            "name": "lookup", "description": "Looks up.", "url": url, "effect": "read", "permission": "none", "parameters": r#"{"type": "object"}"#
         });
         for (field, value) in changes.as_object().unwrap() {
             declaration[field] = value.clone();
         }
         let config: HttpToolConfig = serde_json::from_value(declaration).unwrap();
         let env = |name: &str| (name == "TOOL_SECRET").then(|| "geheim".to_owned());
-        HttpTool::new(config, http_client(&HttpLimits::default()).unwrap(), &env).unwrap()
+        HttpTool::new(config, tool_client(&HttpLimits::default(), Egress::default()).unwrap(), &Clock::system(0), &env).unwrap()
     }
 
     /// Calls a tool at this address with the default declaration.

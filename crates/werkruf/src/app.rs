@@ -105,7 +105,6 @@ pub struct App {
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
-    client: reqwest::Client,
     planner: Planner,
     modules: ToolModules,
 }
@@ -143,7 +142,7 @@ impl App {
         let knowledge = Arc::new(knowledge::base(&config, Arc::new(models.clone()), store.clone(), &clock));
         let modules =
             ToolModules { on: config.modules, workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge) };
-        let setup = setup::build(&config, &client, &modules, &clock).map_err(StartError::Config)?;
+        let setup = setup::build(&config, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
         let services = Services {
@@ -175,7 +174,6 @@ impl App {
             flights,
             tasks,
             outage: Outage::default(),
-            client,
             planner,
             modules,
         }))
@@ -214,9 +212,9 @@ impl App {
     /// Reads the configuration again and replaces tools, assistants and safety profiles; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
-        let (client, modules, clock) = (self.client.clone(), self.modules.clone(), self.clock.clone());
+        let (modules, clock) = (self.modules.clone(), self.clock.clone());
         // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &client, &modules, &clock);
+        let read = move || setup::read_with(&flags, &environment, &modules, &clock);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use werkruf_contract::Clock;
+use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistants, Registry, Setup};
 use werkruf_store::Workspace;
 use werkruf_tools::{
@@ -38,21 +39,20 @@ impl ToolModules {
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, client, &ToolModules::closed(config, client, &clock), &clock)
+    read_with(flags, environment, &ToolModules::closed(config, client, &clock), &clock)
 }
 
 /// Like [`read`], with opened modules.
 pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
-    client: &reqwest::Client,
     modules: &ToolModules,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // The name of a declaration that could not be read is unknown, so references to tools cannot be checked.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, client, modules, clock) {
+    match build(&config, modules, clock) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -61,12 +61,7 @@ pub(crate) fn read_with(
 }
 
 /// Builds the setup, or returns everything that is wrong with the configuration.
-pub(crate) fn build(
-    config: &Config,
-    client: &reqwest::Client,
-    modules: &ToolModules,
-    clock: &Clock,
-) -> Result<Setup, Vec<ConfigViolation>> {
+pub(crate) fn build(config: &Config, modules: &ToolModules, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
     let (on, mut tools) = (modules.on, kernel_tools(clock.clone()));
@@ -95,9 +90,16 @@ pub(crate) fn build(
             }
         }
     }
+    let client = tool_client(&HttpLimits::default(), Egress::new(config.egress.clone()))
+        .map_err(|error| vec![ConfigViolation::new("", format!("the HTTP client cannot be made: {error}"))])?;
     let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
     for (at, declared) in config.tools.iter().enumerate() {
-        match HttpTool::new(declared.clone(), client.clone(), &variable) {
+        let limit_ms = config.limits.tool_ms;
+        if declared.timeout_ms > limit_ms {
+            let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
+            violations.push(config.places.violation(&format!("/tools/{at}/timeout_ms"), message));
+        }
+        match HttpTool::new(declared.clone(), client.clone(), clock, &variable) {
             Ok(tool) => {
                 if let Err(fault) = registry.add_object(Arc::new(tool)) {
                     violations.push(config.places.violation(&format!("/tools/{at}/name"), fault.message));

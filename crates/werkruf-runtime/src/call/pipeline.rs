@@ -88,7 +88,7 @@ impl CallBatch<'_> {
     }
 
     pub(super) fn find(&self, name: &str) -> Result<&Arc<Entry>, Failure> {
-        self.scope.setup.registry.find(name).ok_or_else(|| {
+        self.scope.setup.registry.find_for(self.scope.caller.principal.tenant(), name).ok_or_else(|| {
             let name = display_name(name);
             Failure::validation(ErrorCode::UnknownTool, format!("There is no tool named \"{name}\". Use only the tools you were given."))
         })

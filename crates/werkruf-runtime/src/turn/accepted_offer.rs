@@ -17,7 +17,7 @@ impl Turn {
         }
         let Some(Message::User { content, .. }) = self.messages.last() else { return None };
         let scope = Arc::clone(&self.scope);
-        let tools = scope.setup.registry.all();
+        let tools: Vec<_> = scope.setup.registry.all_for(scope.caller.principal.tenant()).collect();
         let usable = |name: &str| self.offer.definitions.iter().any(|tool| tool.name == name);
         let accepted = tools
             .iter()

@@ -34,7 +34,7 @@ struct DirectCall {
 
 /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
 pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<InvokeResult, Refusal> {
-    if engine.setup().registry.find(&invoke.tool).is_none() {
+    if engine.setup().registry.find_for(invoke.caller.principal.tenant(), &invoke.tool).is_none() {
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     engine.admit(&invoke.caller)?;

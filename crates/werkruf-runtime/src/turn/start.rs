@@ -97,8 +97,8 @@ impl StoredTurn {
             .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
         let client = message.client.clone();
         let offer = match &client {
-            Some(client) => self.setup.registry.offer_with(&assistant, client),
-            None => self.setup.registry.offer(&assistant),
+            Some(client) => self.setup.registry.offer_with(&assistant, principal.tenant(), client),
+            None => self.setup.registry.offer(&assistant, principal.tenant()),
         };
         let locale = answer_locale(message);
         let today = today(&engine.store.clock, &principal.time_zone);

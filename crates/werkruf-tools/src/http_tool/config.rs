@@ -4,6 +4,7 @@
 //! service. Messages state what to write instead.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -11,9 +12,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape};
+use werkruf_llm::Egress;
 
 /// Headers that the server sets itself. A second value would make the request ambiguous.
-const RESERVED_HEADERS: [&str; 4] = ["idempotency-key", "x-werkruf-signature-256", "content-length", "transfer-encoding"];
+const RESERVED_HEADERS: [&str; 9] = [
+    "idempotency-key",
+    "x-werkruf-signature-256",
+    "x-werkruf-timestamp",
+    "x-werkruf-nonce",
+    "x-werkruf-user",
+    "x-werkruf-tenant",
+    "x-werkruf-job",
+    "content-length",
+    "transfer-encoding",
+];
 
 /// One `[[tools]]` entry with `kind = "http"`.
 #[derive(Clone, Deserialize, Serialize)]
@@ -45,9 +57,13 @@ pub struct HttpToolConfig {
     /// The role that must approve each call.
     #[serde(default)]
     pub approval: Option<String>,
-    /// The permission that the caller needs, as `entity:entity_type:access`.
+    /// The permission that the caller needs, as `entity:entity_type:access`, or `none`. It must be said, so that no tool is open to
+    /// everybody by mistake.
     #[serde(default)]
     pub permission: Option<String>,
+    /// The slugs or ids of the tenants that have the tool; empty: all tenants.
+    #[serde(default)]
+    pub tenants: Vec<String>,
     /// The largest response, measured after decompression.
     #[serde(default = "one_mebibyte")]
     pub max_response_bytes: u64,
@@ -165,9 +181,16 @@ impl HttpToolConfig {
     }
 
     pub(super) fn need(&self) -> Result<Option<Need>, ConfigFault> {
-        let Some(text) = &self.permission else { return Ok(None) };
+        let Some(text) = &self.permission else {
+            let message = "is missing; write \"entity:entity_type:access\", or \"none\" for a tool that every person may call";
+            return Err(ConfigFault::new("/permission", message));
+        };
+        if text == "none" {
+            return Ok(None);
+        }
         let need = Need::parse(text).ok_or_else(|| {
-            let message = format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both");
+            let message =
+                format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both, or \"none\"");
             ConfigFault::new("/permission", message)
         })?;
         Ok(Some(need))
@@ -179,6 +202,10 @@ impl HttpToolConfig {
             .map_err(|error| ConfigFault::new("/url", format!("{error}; write a whole address such as http://127.0.0.1:9000/tool")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(ConfigFault::new("/url", "must start with http:// or https:// and name a host"));
+        }
+        let address = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        if address.is_some_and(Egress::never_reaches) {
+            return Err(ConfigFault::new("/url", "is a link-local or metadata address, which no tool may reach"));
         }
         url.set_fragment(None);
         Ok(url)
@@ -217,7 +244,11 @@ impl HttpToolConfig {
         }
         let shape = Shape::compile(&schema).map_err(|error| fault(format!("is not a JSON Schema: {error}")))?;
         let properties = schema.get("properties").and_then(Value::as_object);
+        let fixed = if self.method == "GET" { Url::parse(&self.url).ok() } else { None };
         for (name, property) in properties.into_iter().flatten() {
+            if fixed.as_ref().is_some_and(|url| has_parameter(url, name)) {
+                return Err(fault(format!("`{name}` is a query parameter of the url too; rename one of them")));
+            }
             // A property that does not compile by itself (a reference) is validated with the arguments.
             let (Some(default), Ok(shape)) = (property.get("default"), Shape::compile(property)) else { continue };
             if !shape.fits(default) {
@@ -232,6 +263,11 @@ impl HttpToolConfig {
         // A declaration has only texts and numbers, which always serialize.
         werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
     }
+}
+
+/// Whether the address itself has this query parameter.
+pub(super) fn has_parameter(url: &Url, name: &str) -> bool {
+    url.query_pairs().any(|(known, _)| known == name)
 }
 
 fn variable(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use werkruf_contract::{Access, Effect, Need, ToolObject};
+use werkruf_contract::{Access, Effect, Need, Tenant, ToolObject};
 
 use crate::{ConfigFault, HttpTool, HttpToolConfig};
 
@@ -11,6 +11,7 @@ fn declaration() -> Value {
         "description": "Looks something up.",
         "url": "http://127.0.0.1:9/lookup",
         "effect": "read",
+        "permission": "none",
         "parameters": r#"{"type": "object", "properties": {"q": {"type": "string"}}}"#
     })
 }
@@ -32,7 +33,7 @@ fn env(name: &str) -> Option<String> {
 
 fn tool(declaration: Value) -> Result<HttpTool, ConfigFault> {
     let config: HttpToolConfig = serde_json::from_value(declaration).unwrap();
-    HttpTool::new(config, werkruf_llm::http_client(&werkruf_llm::HttpLimits::default()).unwrap(), &env)
+    HttpTool::new(config, werkruf_llm::http_client(&werkruf_llm::HttpLimits::default()).unwrap(), &werkruf_contract::Clock::system(0), &env)
 }
 
 fn fault(declaration: Value) -> ConfigFault {
@@ -91,18 +92,22 @@ fn every_fault_names_its_field_and_a_remedy() {
         ("answer", json!("model"), "/answer", "\"direct\""),
         ("permission", json!("requests:write"), "/permission", "entity:entity_type:access"),
         ("permission", json!("a:b:own"), "/permission", "read, write or both"),
+        ("permission", Value::Null, "/permission", "\"none\""),
         ("approval", json!(""), "/approval", "role"),
         ("timeout_ms", json!(0), "/timeout_ms", "at least 1"),
         ("attempts", json!(0), "/attempts", "at least 1"),
         ("max_response_bytes", json!(0), "/max_response_bytes", "at least 1"),
         ("url", json!("lookup"), "/url", "whole address"),
         ("url", json!("ftp://host/x"), "/url", "http://"),
+        ("url", json!("http://169.254.169.254/latest/meta-data/"), "/url", "metadata"),
+        ("url", json!("http://[fe80::1]/x"), "/url", "link-local"),
         ("headers", json!({"X-Key": "${NOT_SET}"}), "/headers/X-Key", "NOT_SET"),
         ("headers", json!({"X-Key": "${EMPTY}"}), "/headers/X-Key", "EMPTY"),
         ("headers", json!({"X-Key": "${TOKEN"}), "/headers/X-Key", "${ENV_NAME}"),
         ("headers", json!({"X-Key": "${BROKEN}"}), "/headers/X-Key", "line break"),
         ("headers", json!({"X Key": "a"}), "/headers/X Key", "header name"),
         ("headers", json!({"Idempotency-Key": "a"}), "/headers/Idempotency-Key", "remove"),
+        ("headers", json!({"X-Werkruf-User": "1"}), "/headers/X-Werkruf-User", "remove"),
         ("secret_env", json!("NOT_SET"), "/secret_env", "NOT_SET"),
         ("parameters", json!("{"), "/parameters", "not JSON"),
         ("parameters", json!("[]"), "/parameters", "object"),
@@ -116,6 +121,24 @@ fn every_fault_names_its_field_and_a_remedy() {
         assert!(fault.message.contains(expected), "{field} = {value}: {fault}");
         assert!(!fault.message.contains("two\nlines"), "the value of an environment variable is never shown");
     }
+}
+
+#[test]
+fn an_argument_of_a_get_cannot_have_the_name_of_a_fixed_parameter() {
+    let mut declaration = with("method", json!("GET"));
+    declaration["url"] = json!("http://127.0.0.1:9/lookup?q=fixed");
+    let fault = fault(declaration);
+    assert!(fault.path == "/parameters" && fault.message.contains("`q`"), "{fault}");
+}
+
+#[test]
+fn a_tool_belongs_to_its_tenants() {
+    let id = werkruf_contract::Uuid::from_u128(7);
+    let spec = tool(with("tenants", json!(["office", id.to_string()]))).unwrap();
+    let serves = |id: u128, slug: &str| spec.spec().serves(Tenant { id: werkruf_contract::Uuid::from_u128(id), slug });
+    assert!(serves(1, "office") && serves(7, "renamed") && !serves(1, "demo"));
+    let open = tool(declaration()).unwrap();
+    assert!(open.spec().serves(Tenant { id, slug: "demo" }));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use werkruf_contract::{BoxFuture, Failure, Invocation, Reply, Shape, ToolObject, ToolSpec, Violation};
+use werkruf_contract::{BoxFuture, Clock, Failure, Invocation, Reply, Shape, ToolObject, ToolSpec, Violation};
 
 pub use config::{ConfigFault, HttpToolConfig, expand};
 
@@ -26,10 +26,15 @@ pub struct HttpTool {
 
 impl HttpTool {
     /// Validates a declaration and builds the tool. The client must not follow redirects; `env` reads the environment.
-    pub fn new(config: HttpToolConfig, client: reqwest::Client, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigFault> {
+    pub fn new(
+        config: HttpToolConfig,
+        client: reqwest::Client,
+        clock: &Clock,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigFault> {
         config.check_plain_fields()?;
         let (parameters, shape) = config.schema()?;
-        let target = send::Target::new(&config, client, env)?;
+        let target = send::Target::new(&config, client, clock, env)?;
         let (effect, version) = (config.effect()?, config.digest());
         let spec = ToolSpec {
             permission: config.need()?,
@@ -39,6 +44,7 @@ impl HttpTool {
             version: Cow::Owned(version),
             answers_directly: config.answers_directly()?,
             max_response_bytes: usize::try_from(config.max_response_bytes).unwrap_or(usize::MAX),
+            tenants: config.tenants,
             approval: config.approval.into_iter().map(Cow::Owned).collect(),
             ..ToolSpec::new(config.name, config.description, effect)
         };

@@ -11,14 +11,19 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use werkruf_contract::{Deadline, ErrorCode, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_contract::{Clock, Deadline, ErrorCode, Failure, Invocation, Reply, ToolErrorType};
 use werkruf_llm::in_time;
 
-use super::config::{ConfigFault, HttpToolConfig};
+use super::config::{ConfigFault, HttpToolConfig, has_parameter};
 use super::response::{self, ResponseHead};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-werkruf-signature-256");
+const TIMESTAMP: HeaderName = HeaderName::from_static("x-werkruf-timestamp");
+const NONCE: HeaderName = HeaderName::from_static("x-werkruf-nonce");
+const USER: HeaderName = HeaderName::from_static("x-werkruf-user");
+const TENANT: HeaderName = HeaderName::from_static("x-werkruf-tenant");
+const JOB: HeaderName = HeaderName::from_static("x-werkruf-job");
 /// How long the body of an error response is awaited; its status is already known.
 const EXCERPT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -32,10 +37,16 @@ pub(super) struct Target {
     headers: HeaderMap,
     key: Option<Hmac<Sha256>>,
     max_response_bytes: u64,
+    clock: Clock,
 }
 
 impl Target {
-    pub(super) fn new(config: &HttpToolConfig, client: Client, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigFault> {
+    pub(super) fn new(
+        config: &HttpToolConfig,
+        client: Client,
+        clock: &Clock,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigFault> {
         let url = config.url()?;
         let key = match config.secret(env)? {
             None => None,
@@ -52,6 +63,7 @@ impl Target {
             headers: config.header_map(env)?,
             key,
             max_response_bytes: config.max_response_bytes,
+            clock: clock.clone(),
         })
     }
 
@@ -78,7 +90,7 @@ impl Target {
         let mut url = self.url.clone();
         let mut body = None;
         let signed = if self.method == Method::GET {
-            add_query(&mut url, args);
+            add_query(&mut url, args)?;
             url.query().unwrap_or_default().as_bytes().to_vec()
         } else {
             let bytes = payload(args, invocation).map_err(|error| unsendable(error.to_string()))?;
@@ -92,12 +104,23 @@ impl Target {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         headers.extend(self.headers.clone());
-        let key = HeaderValue::try_from(&invocation.idempotency_key).map_err(|error| unsendable(error.to_string()))?;
-        headers.insert(IDEMPOTENCY_KEY, key);
+        let mut set = |name: HeaderName, value: &str| -> Result<(), Failure> {
+            headers.insert(name, HeaderValue::try_from(value).map_err(|error| unsendable(error.to_string()))?);
+            Ok(())
+        };
+        set(IDEMPOTENCY_KEY, &invocation.idempotency_key)?;
+        if self.method == Method::GET {
+            // A request with a body has the caller in its context.
+            set(USER, &invocation.principal.user_id)?;
+            set(TENANT, &invocation.principal.tenant_id.to_string())?;
+            set(JOB, &invocation.job_id.to_string())?;
+        }
         if let Some(key) = &self.key {
-            let signature = werkruf_contract::hex(&key.clone().chain_update(&signed).finalize().into_bytes());
-            let value = HeaderValue::try_from(format!("sha256={signature}")).map_err(|error| unsendable(error.to_string()))?;
-            headers.insert(SIGNATURE, value);
+            let (timestamp, nonce) = (self.clock.now().as_second().to_string(), self.clock.new_id().simple().to_string());
+            let signature = key.clone().chain_update(format!("{timestamp}.{nonce}.")).chain_update(&signed).finalize();
+            set(SIGNATURE, &format!("sha256={}", werkruf_contract::hex(&signature.into_bytes())))?;
+            set(TIMESTAMP, &timestamp)?;
+            set(NONCE, &nonce)?;
         }
         *request.body_mut() = body.map(Into::into);
         Ok(request)
@@ -195,8 +218,9 @@ fn payload(args: &Value, invocation: &Invocation) -> Result<Vec<u8>, serde_json:
     }))
 }
 
-/// Adds the arguments to the query: strings, numbers and booleans as text, lists and objects as JSON; nulls are left out.
-fn add_query(url: &mut Url, args: &Value) {
+/// Adds the arguments to the query: strings, numbers and booleans as text, lists and objects as JSON; nulls are left out. An argument
+/// cannot give a parameter of the configured address a second value.
+fn add_query(url: &mut Url, args: &Value) -> Result<(), Failure> {
     let pairs: Vec<(&String, String)> = args
         .as_object()
         .into_iter()
@@ -204,9 +228,14 @@ fn add_query(url: &mut Url, args: &Value) {
         .filter(|(_, value)| !value.is_null())
         .map(|(name, value)| (name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
         .collect();
+    if let Some((name, _)) = pairs.iter().find(|(name, _)| has_parameter(url, name)) {
+        let message = format!("The argument \"{name}\" is set by the operator. Leave it out.");
+        return Err(Failure::validation(ErrorCode::InvalidArguments, message).nothing_happened());
+    }
     if !pairs.is_empty() {
         url.query_pairs_mut().extend_pairs(pairs);
     }
+    Ok(())
 }
 
 /// The first bytes of an error response, for the cause.

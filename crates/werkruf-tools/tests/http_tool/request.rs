@@ -5,17 +5,18 @@ use std::sync::Arc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use werkruf_contract::{ToolContext, ToolObject};
+use werkruf_contract::{Happened, ToolContext, ToolObject};
 
 use crate::declared::tool;
-use crate::server::Server;
+use crate::server::{ReceivedRequest, Server};
 use crate::support::invocation;
 
-/// Verifies the signature header like the author of a tool would.
-fn assert_signed(header: &str, signed: &[u8]) {
-    let digits = header.strip_prefix("sha256=").unwrap();
+/// Verifies the signature like the author of a tool would.
+fn assert_signed(request: &ReceivedRequest, signed: &[u8]) {
+    let digits = request.header("x-werkruf-signature-256").strip_prefix("sha256=").unwrap();
     let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect();
     let mut mac = Hmac::<Sha256>::new_from_slice(b"geheim").unwrap();
+    mac.update(format!("{}.{}.", request.header("x-werkruf-timestamp"), request.header("x-werkruf-nonce")).as_bytes());
     mac.update(signed);
     mac.verify_slice(&bytes).unwrap();
 }
@@ -56,7 +57,22 @@ async fn the_signature_covers_the_raw_body() {
     tool(&server.url, &json!({"secret_env": "TOOL_SECRET", "method": "PUT"})).call(json!({"q": "x"}), invocation()).await.unwrap();
     let request = server.only_request();
     assert_eq!(request.method.as_str(), "PUT");
-    assert_signed(request.header("x-werkruf-signature-256"), &request.body);
+    assert_signed(&request, &request.body);
+}
+
+#[tokio::test]
+async fn every_request_has_its_own_nonce_and_the_time() {
+    let server = Server::answering(200, &[], "{}").await;
+    let signed = tool(&server.url, &json!({"secret_env": "TOOL_SECRET"}));
+    for _ in 0..2 {
+        signed.call(json!({}), invocation()).await.unwrap();
+    }
+    let requests = server.requests();
+    let of = |name: &str| requests.iter().map(|request| request.header(name).to_owned()).collect::<Vec<_>>();
+    let nonces = of("x-werkruf-nonce");
+    assert!(nonces.len() == 2 && nonces[0] != nonces[1] && nonces[0].len() == 32, "{nonces:?}");
+    let now = werkruf_contract::Clock::system(0).now().as_second();
+    assert!(of("x-werkruf-timestamp").iter().all(|time| (now - 60..=now).contains(&time.parse().unwrap())));
 }
 
 #[tokio::test]
@@ -78,8 +94,40 @@ async fn a_get_puts_the_arguments_into_the_query_and_signs_it() {
     assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
     let query = request.uri.query().unwrap();
     assert_eq!(query, "fixed=1&city=K%C3%B6ln+%26+Bonn&days=3&wet=true&tags=%5B%22a%22%2C%22b%22%5D");
-    assert_signed(request.header("x-werkruf-signature-256"), query.as_bytes());
+    assert_signed(&request, query.as_bytes());
     assert_eq!(request.header("idempotency-key"), "key-1");
+}
+
+#[tokio::test]
+async fn a_get_names_the_caller_in_headers() {
+    let server = Server::answering(200, &[], "{}").await;
+    let invocation = invocation();
+    tool(&server.url, &json!({"method": "GET"})).call(json!({}), invocation.clone()).await.unwrap();
+    let request = server.only_request();
+    let named = ["x-werkruf-user", "x-werkruf-tenant", "x-werkruf-job"].map(|name| request.header(name).to_owned());
+    assert_eq!(named, ["3".to_owned(), invocation.principal.tenant_id.to_string(), invocation.job_id.to_string()]);
+}
+
+#[tokio::test]
+async fn an_argument_cannot_repeat_a_fixed_parameter() {
+    let server = Server::answering(200, &[], "{}").await;
+    let url = format!("{}?tenant=ours", server.url);
+    let failure = tool(&url, &json!({"method": "GET"})).call(json!({"tenant": "theirs"}), invocation()).await.unwrap_err();
+    assert_eq!((failure.code.as_ref(), failure.happened), ("invalid_arguments", Happened::No));
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_a_private_address_is_not_reached() {
+    let server = Server::answering(200, &[], "{}").await;
+    let names = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    // A name of this machine other than localhost, as a rebound name would be.
+    let names: Vec<&str> = names.lines().filter(|line| line.starts_with("127.")).flat_map(|line| line.split_whitespace().skip(1)).collect();
+    let Some(host) = names.into_iter().find(|name| !name.eq_ignore_ascii_case("localhost")) else { return };
+    let url = server.url.replace("127.0.0.1", host);
+    let failure = tool(&url, &json!({})).call(json!({}), invocation()).await.unwrap_err();
+    assert_eq!((failure.code.as_ref(), failure.happened), ("upstream_unreachable", Happened::No));
+    assert!(server.requests().is_empty());
 }
 
 #[tokio::test]

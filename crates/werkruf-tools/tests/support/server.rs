@@ -86,8 +86,13 @@ impl Server {
 
     /// The recorded request; there must be exactly one.
     pub fn only_request(&self) -> ReceivedRequest {
-        let requests = self.requests.lock().unwrap();
+        let mut requests = self.requests();
         assert_eq!(requests.len(), 1, "exactly one request per call");
-        requests[0].clone()
+        requests.remove(0)
+    }
+
+    /// All recorded requests.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }

@@ -68,7 +68,8 @@ async fn invoke(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    if api.app.runtime.setup().registry.find(&tool).is_none() {
+    let caller = identity.caller()?;
+    if api.app.runtime.setup().registry.find_for(caller.principal.tenant(), &tool).is_none() {
         return Err(ApiError::unknown_tool(&tool));
     }
     let raw = body::bytes(body).await?;
@@ -77,7 +78,7 @@ async fn invoke(
         request.conversation_id.map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation"))).transpose()?;
     let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), request.trace_id.as_deref())?;
     let invoke = Invoke {
-        caller: identity.caller()?,
+        caller,
         context: context::context(&api, identity.tenant_id, &headers, trace_id)?,
         idempotency: body::idempotency(&headers, &tool, &raw)?,
         tool,

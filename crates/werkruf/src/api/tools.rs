@@ -9,12 +9,14 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::ToolSpec;
+use werkruf_contract::Tenant;
+use werkruf_runtime::{Entry, Registry};
 
 use super::ApiState;
 use super::body::PathParam;
 use super::error::ApiError;
-use super::policy::Policy;
+use super::policy::{Authenticated, Policy};
+use crate::identity::Identity;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
@@ -28,7 +30,7 @@ struct ToolView {
     description: String,
     /// `read`, `idempotent` or `once`.
     effect: &'static str,
-    /// The permission it needs, as `entity:entity_type:access`.
+    /// The permission it needs, as `entity:entity_type:access`; null: none.
     permission: Option<String>,
     /// JSON Schema of the arguments.
     #[schema(value_type = Object)]
@@ -47,14 +49,15 @@ struct ToolView {
 }
 
 impl ToolView {
-    fn new(spec: &ToolSpec, parameters: &Value, strict: bool) -> Self {
+    fn new(entry: &Entry) -> Self {
+        let spec = entry.spec();
         Self {
             name: spec.name.to_string(),
             description: spec.description.to_string(),
             effect: spec.effect.as_str(),
             permission: spec.permission.as_ref().map(ToString::to_string),
-            parameters: parameters.clone(),
-            strict,
+            parameters: entry.parameters().clone(),
+            strict: entry.definition().strict,
             timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
             attempts: spec.allowed_attempts(),
             reuse_s: spec.reuse.as_secs(),
@@ -75,18 +78,33 @@ struct ToolList {
 
 /// All tools, in the order of their registration.
 #[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
-async fn list(State(api): State<Arc<ApiState>>) -> Json<ToolList> {
+async fn list(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<ToolList>, ApiError> {
     let setup = api.app.runtime.setup();
-    let tools = setup.registry.all().iter();
-    let tools = tools.map(|entry| ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)).collect();
-    Json(ToolList { tools, next_after: None })
+    let slug = tenant_slug(&api, &identity, &setup.registry).await?;
+    let tools = setup.registry.all_for(Tenant { id: identity.tenant_id, slug: &slug }).map(|entry| ToolView::new(entry)).collect();
+    Ok(Json(ToolList { tools, next_after: None }))
+}
+
+/// The slug of the caller's tenant; empty where no tool depends on it.
+async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &Registry) -> Result<String, ApiError> {
+    if !registry.depends_on_tenant() {
+        return Ok(String::new());
+    }
+    let tenant = api.app.people().tenant(identity.tenant_id.to_string()).await?;
+    Ok(tenant.map(|tenant| tenant.slug).unwrap_or_default())
 }
 
 /// One tool.
 #[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(State(api): State<Arc<ApiState>>, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
+async fn show(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    PathParam(name): PathParam,
+) -> Result<Json<ToolView>, ApiError> {
     let setup = api.app.runtime.setup();
-    let entry = setup.registry.find(&name).ok_or_else(|| ApiError::unknown_tool(&name))?;
-    Ok(Json(ToolView::new(entry.spec(), entry.parameters(), entry.definition().strict)))
+    let slug = tenant_slug(&api, &identity, &setup.registry).await?;
+    let entry =
+        setup.registry.find_for(Tenant { id: identity.tenant_id, slug: &slug }, &name).ok_or_else(|| ApiError::unknown_tool(&name))?;
+    Ok(Json(ToolView::new(entry)))
 }

@@ -263,7 +263,7 @@ fn retention_is_in_days_and_not_shorter_than_reuse() {
     let tool = |reuse_s: u64| {
         format!(
             "[retention]\ncalls_days = 2\n[[tools]]\nname = 'book'\ndescription = 'Books.'\nkind = 'http'\nurl = 'http://127.0.0.1:1/'\n\
-             effect = 'once'\nreuse_s = {reuse_s}\nparameters = '{{\"type\": \"object\"}}'"
+             effect = 'once'\npermission = 'none'\nreuse_s = {reuse_s}\nparameters = '{{\"type\": \"object\"}}'"
         )
     };
     load(&tool(172_800), &[]).unwrap();

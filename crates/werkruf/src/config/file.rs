@@ -37,6 +37,7 @@ pub(super) struct File {
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
     pub retention: RetentionSection,
+    pub egress: EgressSection,
     pub workspace: Option<ModuleSection>,
     pub flights: Option<ModuleSection>,
     pub knowledge: Option<KnowledgeSection>,
@@ -80,6 +81,13 @@ pub(super) struct EmbeddingSection {
     pub base_url: Option<String>,
     pub model: Option<String>,
     pub languages: Vec<String>,
+}
+
+/// `[egress]`: the private networks that tools may reach by name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EgressSection {
+    pub allow: Vec<String>,
 }
 
 /// A module without settings. The section itself switches the module on.

@@ -1,10 +1,12 @@
 //! Merges file, environment and flags, and checks rules that span more than one of them.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
+use werkruf_llm::network;
 use werkruf_runtime::Assistant;
 
 use super::database::Database;
@@ -79,6 +81,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
         model,
         modules,
+        egress: egress(document, violations),
         flights: flights::merge(environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
@@ -280,20 +283,27 @@ fn check_lists(document: &Document, config: &Config, violations: &mut Vec<Config
 
 fn check_proxies(document: &Document, config: &Config, violations: &mut Vec<ConfigViolation>) {
     let from_environment = config.environment.get(Variable::WERKRUF_TRUSTED_PROXIES).is_some();
-    for (at, proxy) in config.trusted_proxies.iter().enumerate() {
-        let (address, bits) = proxy.split_once('/').map_or((proxy.as_str(), None), |(address, bits)| (address, Some(bits)));
-        let widest = match address.parse::<IpAddr>() {
-            Ok(IpAddr::V4(_)) => Some(32),
-            Ok(IpAddr::V6(_)) => Some(128),
-            Err(_) => None,
-        };
-        let fits = widest.is_some_and(|widest| bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= widest)));
-        if !fits {
-            let variable = Variable::WERKRUF_TRUSTED_PROXIES.name().to_owned();
-            let place = if from_environment { variable } else { format!("/trusted_proxies/{at}") };
-            violations.push(document.violation(&place, format!("`{proxy}` is not an address or network; write one such as 10.0.0.0/8")));
-        }
+    for (at, proxy) in config.trusted_proxies.iter().enumerate().filter(|(_, proxy)| network(proxy).is_none()) {
+        let variable = Variable::WERKRUF_TRUSTED_PROXIES.name().to_owned();
+        let place = if from_environment { variable } else { format!("/trusted_proxies/{at}") };
+        violations.push(document.violation(&place, not_a_network(proxy)));
     }
+}
+
+fn egress(document: &Document, violations: &mut Vec<ConfigViolation>) -> Vec<IpNet> {
+    let named = document.file.egress.allow.iter().enumerate();
+    let read = |(at, text): (usize, &String)| {
+        let found = network(text);
+        if found.is_none() {
+            violations.push(document.violation(&format!("/egress/allow/{at}"), not_a_network(text)));
+        }
+        found
+    };
+    named.filter_map(read).collect()
+}
+
+fn not_a_network(text: &str) -> String {
+    format!("`{text}` is not an address or network; write one such as 10.0.0.0/8")
 }
 
 fn check_loopback(config: &Config, violations: &mut Vec<ConfigViolation>) {

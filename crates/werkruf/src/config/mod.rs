@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use secrecy::SecretString;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
@@ -125,6 +126,8 @@ pub struct Config {
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
+    /// Private networks that a tool may reach by a host name.
+    pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,
     pub safety: HashMap<String, SafetyProfile>,
     /// `None`: on a loopback bind, for a new database, without a config file.

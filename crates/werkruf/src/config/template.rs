@@ -106,13 +106,17 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 # timeout_ms = 10000
 # attempts = 3
 # # reuse_s = 60
-# # permission = "table_requests:table:read"
+# permission = "none"                  # the right that a caller needs, such as "table_requests:table:read"
+# # tenants = ["demo"]                 # only these tenants have the tool
 # # headers = { Authorization = "Bearer ${ORDERS_TOKEN}" }
 # # secret_env = "ORDERS_SIGNING_SECRET"
 # # answer = "direct"
 # parameters = '''
 # {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
 # '''
+
+# [egress]
+# allow = ["10.0.0.0/8"]               # private networks that tools may reach by a host name
 
 # [safety.strict]                      # chosen by a caller with X-Safety-Mode: strict
 # tools_denied = ["order_status"]

@@ -1,14 +1,16 @@
 //! Addresses that serve many clients: this machine, and the proxies that the operator trusts. The limit per address does not apply to
 //! them, because all clients of a proxy have its address.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use werkruf_llm::network;
 
 /// The addresses without a limit per address.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
     loopback: bool,
-    /// Networks as IPv6 bits with their prefix lengths.
-    networks: Vec<(u128, u8)>,
+    networks: Vec<IpNet>,
 }
 
 impl Proxies {
@@ -18,27 +20,9 @@ impl Proxies {
     }
 
     pub(super) fn contains(&self, address: IpAddr) -> bool {
-        let bits = bits(address);
-        let within = |&(network, length): &(u128, u8)| length == 0 || (bits ^ network) >> (128 - u32::from(length)) == 0;
-        self.loopback && address.to_canonical().is_loopback() || self.networks.iter().any(within)
+        let address = address.to_canonical();
+        self.loopback && address.is_loopback() || self.networks.iter().any(|network| network.contains(&address))
     }
-}
-
-fn network(text: &str) -> Option<(u128, u8)> {
-    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let address: IpAddr = address.parse().ok()?;
-    // An IPv4 address is mapped to the last 32 of 128 bits.
-    let (before, widest) = if address.is_ipv4() { (96, 32) } else { (0, 128) };
-    let length: u8 = length.map_or(Some(widest), |length| length.parse().ok()).filter(|length| *length <= widest)?;
-    Some((bits(address), before + length))
-}
-
-fn bits(address: IpAddr) -> u128 {
-    let address: Ipv6Addr = match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) => address,
-    };
-    address.to_bits()
 }
 
 #[cfg(test)]

@@ -41,3 +41,5 @@ mod streams;
 mod support;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod tool_tenants;

@@ -18,7 +18,7 @@ use werkruf_store::SqliteStore;
 use crate::support::{ADMIN, TestServer, body, refusal};
 
 /// A tool that is never sent twice, and waits for an approval.
-const PAY: &str = "[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/pay'\neffect = 'once'\n\
+const PAY: &str = "[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/pay'\neffect = 'once'\npermission = 'none'\n\
     approval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";
 
 #[tokio::test]

@@ -11,6 +11,7 @@ name = "stock"
 description = "Counts what is in stock."
 url = "http://127.0.0.1:9/"
 effect = "read"
+permission = "none"
 parameters = '{"type": "object"}'
 "#;
 

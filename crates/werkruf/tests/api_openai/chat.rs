@@ -147,7 +147,7 @@ async fn the_finish_reason_is_the_providers_also_when_replayed() {
 
 #[tokio::test]
 async fn a_turn_that_waits_for_approval_reports_its_usage() {
-    let tool = "[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/pay'\neffect = 'once'\n\
+    let tool = "[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\nurl = 'http://127.0.0.1:9/pay'\neffect = 'once'\npermission = 'none'\n\
          approval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";
     let server = TestServer::open_with(tool).await;
     let steps = || {

@@ -28,18 +28,18 @@ fn every_violation_is_listed_with_its_place() {
     let folder = TestFolder::new();
     folder.file(
         "werkruf.toml",
-        "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{}'\n",
+        "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\nparameters = '{}'\n",
     );
     let report = folder.run(&["config", "check", "--json"]).exits(1).json();
-    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3), ("/tools/0/parameters".to_owned(), 9)]);
+    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3), ("/tools/0/parameters".to_owned(), 10)]);
     folder.file(
         "werkruf.toml",
-        "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n\
+        "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\nparameters = '{\"type\": \"object\"}'\n\
          [[assistants]]\nname = 'x'\ntools = ['a', 'b']\n[safety.strict]\ntools_denied = ['c']\n",
     );
     let report = folder.run(&["config", "check", "--json"]).exits(1).json();
     let expected =
-        [("/tools/0/url".to_owned(), 4), ("/assistants/0/tools/1".to_owned(), 9), ("/safety/strict/tools_denied/0".to_owned(), 11)];
+        [("/tools/0/url".to_owned(), 4), ("/assistants/0/tools/1".to_owned(), 10), ("/safety/strict/tools_denied/0".to_owned(), 12)];
     assert_eq!(violations(&report), expected);
     let output = folder.run(&["config", "check"]).exits(1).stdout;
     assert!(output.contains("/tools/0/url (line 4): "), "{output}");
@@ -52,7 +52,7 @@ fn an_unreadable_declaration_does_not_shift_the_places_after_it() {
     let folder = TestFolder::new();
     folder.file(
         "werkruf.toml",
-        "[[tools]]\nname = 'a'\n\n[[tools]]\nname = 'b'\ndescription = 'B.'\nurl = 'nowhere'\neffect = 'read'\n\
+        "[[tools]]\nname = 'a'\n\n[[tools]]\nname = 'b'\ndescription = 'B.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\n\
          parameters = '{\"type\": \"object\"}'\n\n[[assistants]]\nname = 'x'\ntools = ['a']\n",
     );
     let report = folder.run(&["config", "check", "--json"]).exits(1).json();

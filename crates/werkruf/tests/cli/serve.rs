@@ -152,7 +152,7 @@ fn a_hangup_reloads_the_tools() {
     assert!(!names(&listed()).contains(&"fresh"));
     folder.file(
         "werkruf.toml",
-        "[[tools]]\nname = 'fresh'\ndescription = 'F.'\nurl = 'http://127.0.0.1:9/'\neffect = 'read'\nparameters = '{\"type\": \"object\"}'\n",
+        "[[tools]]\nname = 'fresh'\ndescription = 'F.'\nurl = 'http://127.0.0.1:9/'\neffect = 'read'\npermission = 'none'\nparameters = '{\"type\": \"object\"}'\n",
     );
     server.signal("-HUP");
     // A signal has no response; the list is polled until it has changed.

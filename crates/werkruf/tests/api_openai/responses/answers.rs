@@ -80,7 +80,7 @@ async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
 #[tokio::test]
 async fn a_turn_that_waits_for_approval_is_in_progress_and_can_be_followed() {
     let tools = "[safety.default]\napproval_required_for = ['test_echo']\n[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\n\
-         url = 'http://127.0.0.1:9/pay'\neffect = 'once'\napproval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";
+         url = 'http://127.0.0.1:9/pay'\neffect = 'once'\npermission = 'none'\napproval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";
     let server = TestServer::open_with(tools).await;
     server.model.script(vec![Reply::calls(vec![call("pay", json!({}))]).with_text("I ask."), Reply::text("Then not.")]);
     let response = send(&server, 3, json!({"input": "Pay."})).await;
