@@ -52,13 +52,15 @@ pub(crate) struct Offer {
     pub(crate) functions: Arc<str>,
 }
 
+/// The tools that the assistant names, and the tenant where a tool belongs to certain tenants.
+type OfferKey = (Vec<String>, Option<Uuid>);
+
 /// The tools by name, in the order they were added.
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<Entry>>,
     by_name: HashMap<String, usize>,
-    /// By the tools that the assistant names, and by tenant where a tool belongs to certain tenants.
-    offers: Mutex<HashMap<(Vec<String>, Option<Uuid>), Offer>>,
+    offers: Mutex<HashMap<OfferKey, Offer>>,
 }
 
 impl Registry {
