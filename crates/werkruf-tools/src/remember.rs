@@ -1,12 +1,12 @@
 //! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
-
-use crate::caller::texts;
+use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, fold};
 
 const MEMORY: &str = "memory";
 /// Beyond this number the oldest notes are deleted.
@@ -24,7 +24,12 @@ const OPENINGS: [&str; 9] = [
     "ten en cuenta",
 ];
 
-pub(crate) struct Remember(pub(crate) Clock);
+/// The tools that every server has, whatever its modules.
+pub fn kernel_tools(clock: Clock) -> Vec<Arc<dyn ToolObject>> {
+    vec![Arc::new(Typed::new(Remember(clock)))]
+}
+
+pub(crate) struct Remember(Clock);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +74,7 @@ impl Tool for Remember {
 
 impl Remember {
     fn add_note(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
-        let texts = texts(invocation);
+        let texts = invocation.texts();
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         if content.is_empty() || content.chars().count() > MAX_CHARS {
             return Err(Failure::validation(ErrorCode::InvalidArguments, format!("content must have 1 to {MAX_CHARS} characters.")));

@@ -6,34 +6,16 @@ use std::sync::Arc;
 
 use werkruf_contract::Clock;
 use werkruf_runtime::{Assistants, Registry, Setup};
-use werkruf_store::Workspace;
-use werkruf_tools::{Flights, HttpTool, KnowledgeBase, flight_tools, knowledge_tools, test_tools, workspace_tools};
+use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags};
-use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
-
-/// What the built-in tools work on.
-#[derive(Clone)]
-pub(crate) struct ToolModules {
-    pub(crate) workspace: Arc<dyn Workspace>,
-    pub(crate) flights: Arc<Flights>,
-    pub(crate) knowledge: Arc<KnowledgeBase>,
-}
-
-impl ToolModules {
-    /// Modules without a database, for checking a configuration: tools can be built, but not called.
-    fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
-        let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
-        let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge) }
-    }
-}
+use crate::modules::OpenModules;
 
 /// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, client, &ToolModules::closed(config, client, &clock), &clock)
+    read_with(flags, environment, client, &OpenModules::closed(config, client, &clock), &clock)
 }
 
 /// Like [`read`], with opened modules.
@@ -41,7 +23,7 @@ pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
     client: &reqwest::Client,
-    modules: &ToolModules,
+    modules: &OpenModules,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
@@ -59,14 +41,13 @@ pub(crate) fn read_with(
 pub(crate) fn build(
     config: &Config,
     client: &reqwest::Client,
-    modules: &ToolModules,
+    modules: &OpenModules,
     clock: &Clock,
 ) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    let workspace = workspace_tools(Arc::clone(&modules.workspace), clock.clone());
-    let flights = flight_tools(Arc::clone(&modules.flights), clock.clone());
-    for tool in workspace.into_iter().chain(flights).chain(knowledge_tools(&modules.knowledge)) {
+    let of_modules = modules.all().into_iter().flat_map(|module| module.tools());
+    for tool in of_modules.chain(kernel_tools(clock.clone())) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }

@@ -23,6 +23,7 @@ mod erasure;
 pub(crate) mod error;
 mod events;
 mod explain;
+#[cfg(feature = "flights")]
 mod flights;
 mod health;
 pub(crate) mod history;
@@ -79,7 +80,7 @@ impl ApiState {
 
 /// The routes that need a credential. Each has a policy.
 fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+    let routes = OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
         .merge(history::routes())
@@ -90,7 +91,6 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())
-        .merge(flights::routes())
         .merge(keys::routes())
         .merge(knowledge::routes())
         .merge(reload::routes())
@@ -99,7 +99,10 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(retention::routes())
         .merge(erasure::routes())
         .merge(legacy::routes())
-        .merge(openai::routes())
+        .merge(openai::routes());
+    #[cfg(feature = "flights")]
+    let routes = routes.merge(flights::routes());
+    routes
 }
 
 /// The router of the whole API.

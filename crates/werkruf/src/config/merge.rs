@@ -13,8 +13,7 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres, prices,
-    tokens,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -76,7 +75,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         prices: prices::merge(document, environment, violations),
         embedding: embedding::merge(document, environment, &model, violations),
         model,
-        flights: flights::merge(environment, violations),
+        #[cfg(feature = "flights")]
+        flights: super::flights::merge(environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),
