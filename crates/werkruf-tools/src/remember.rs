@@ -91,3 +91,20 @@ impl Remember {
         Ok(reply)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use werkruf_contract::Clock;
+
+    use super::kernel_tools;
+    use crate::support::invocation;
+
+    #[tokio::test]
+    async fn a_note_is_added_to_the_state() {
+        let tools = kernel_tools(Clock::system(0));
+        let noted = tools[0].call(json!({"content": "Ich sitze  gern am Gang"}), invocation()).await.unwrap();
+        assert_eq!(noted.state_patch.unwrap()["memory"][0]["content"], "Ich sitze gern am Gang");
+        assert!(noted.message.unwrap().contains("Ich sitze gern am Gang"));
+    }
+}
