@@ -38,11 +38,11 @@ pub(crate) struct OpenModules {
 impl OpenModules {
     /// Modules without a database, for checking a configuration: tools can be built, but not called.
     #[cfg_attr(not(feature = "flights"), expect(unused_variables, reason = "only the flight search has settings and a client"))]
-    pub(crate) fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
+    pub(crate) fn closed(config: &Config, client: &reqwest::Client, clock: &Clock) -> Self {
         Self {
             workspace: Arc::new(WorkspaceModule::new(Arc::new(ClosedStore), clock.clone())),
             #[cfg(feature = "flights")]
-            flights: Arc::new(Flights::new(config.flights, client, Arc::new(ClosedFlights), None, clock.clone())),
+            flights: Arc::new(Flights::new(config.flights.clone(), client, Arc::new(ClosedFlights), None, clock.clone())),
             knowledge: Arc::new(KnowledgeBase::new(Arc::new(ClosedStore), None, clock.clone())),
             ask_gpt: Arc::new(AskGpt),
         }

@@ -17,7 +17,7 @@ pub(crate) type Key = [u8; 32];
 
 /// The key of this installation. Without a key in the environment `<db>.key` is made, readable by its owner only. On
 /// PostgreSQL the environment must have a key.
-#[cfg(feature = "flights")]
+#[cfg_attr(not(feature = "flights"), expect(dead_code, reason = "only the flight search stores a secret"))]
 pub(crate) fn key(config: &Config) -> Result<Key, StartError> {
     match (&config.secret_key, config.database.file()) {
         (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
@@ -37,7 +37,6 @@ pub(crate) fn fault() -> ConfigViolation {
     ConfigViolation::new(Variable::WERKRUF_SECRET_KEY.name(), "must be 32 bytes in base64; `openssl rand -base64 32` makes one")
 }
 
-#[cfg(feature = "flights")]
 fn from_key_file(database: &Path) -> Result<Key, StartError> {
     let mut path = database.as_os_str().to_owned();
     path.push(".key");

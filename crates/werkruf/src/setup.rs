@@ -15,7 +15,7 @@ use crate::modules::OpenModules;
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, client, &OpenModules::closed(config, client, &clock), &clock)
+    read_with(flags, environment, client, &OpenModules::closed(&config, client, &clock), &clock)
 }
 
 /// Like [`read`], with opened modules.
