@@ -24,9 +24,11 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --quiet
+	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 
 rust-tests:
 	$(CARGO) test --workspace --quiet
+	$(CARGO) test -p werkruf --no-default-features --quiet
 
 test: toolchain check outside-tests client-tests chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under faults
 

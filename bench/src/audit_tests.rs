@@ -12,7 +12,7 @@ async fn seeded(name: &str) -> (PathBuf, Expected) {
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("a.db");
     let clock = Clock::system(0);
-    let store = SqliteStore::open(&file, &clock).unwrap();
+    let store = SqliteStore::open(&file, &clock, crate::seed::MODULES).unwrap();
     store.ensure_tenant(clock.new_id(), "demo".to_owned(), clock.now()).await.unwrap();
     drop(store);
     let seed_store = SeedStore::open(&Database::File(file.clone())).await.unwrap();

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_document_is_cut_into_its_chunks() {
         let library = MadeLibrary::new(25);
-        let cut = |document: usize| werkruf_store::knowledge::chunks(library.document(document)["text"].as_str().unwrap_or_default()).len();
+        let cut = |document: usize| werkruf_knowledge::chunks(library.document(document)["text"].as_str().unwrap_or_default()).len();
         assert_eq!((library.documents(), cut(0), cut(2)), (3, 10, 5));
         let questions = library.questions(34);
         let words = |question: &MadeQuestion| question.text.split(' ').count();

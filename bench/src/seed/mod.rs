@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use werkruf_contract::Clock;
-use werkruf_store::knowledge::NewVector;
-use werkruf_store::{PostgresOptions, PostgresStore, SqliteStore, Store};
+use werkruf_knowledge::{Knowledge, NewVector};
+use werkruf_store::{Modules, PostgresOptions, PostgresStore, SqliteStore, Store};
 
 use crate::stage::Database;
 
@@ -23,9 +23,13 @@ const PAGE: u32 = 2_000;
 /// Concurrent writes, which share their commits.
 const AT_ONCE: usize = 256;
 
+/// The modules of a server, in the order of its migrations.
+pub const MODULES: Modules = &[werkruf_workspace::SCHEMA, werkruf_flights::SCHEMA, werkruf_knowledge::SCHEMA];
+
 /// The database of a Werkruf server that was started once and stopped, and its tenant.
 pub struct SeedStore {
     store: Arc<dyn Store>,
+    knowledge: Arc<dyn Knowledge>,
     clock: Clock,
     tenant_id: Uuid,
 }
@@ -34,26 +38,30 @@ impl SeedStore {
     /// Opens the database; no server may use it.
     pub async fn open(database: &Database) -> Result<Self, String> {
         let clock = Clock::system(0);
-        let store: Arc<dyn Store> = match database {
-            Database::File(file) => SqliteStore::open(file, &clock).map_err(|error| error.to_string())?,
+        let (store, knowledge): (Arc<dyn Store>, Arc<dyn Knowledge>) = match database {
+            Database::File(file) => {
+                let store = SqliteStore::open(file, &clock, MODULES).map_err(|error| error.to_string())?;
+                (store.clone(), store)
+            }
             Database::Schema { url, name } => {
                 let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::new(url.clone()) };
-                PostgresStore::open(options, &clock).await.map_err(|error| error.to_string())?
+                let store = PostgresStore::open(options, &clock, MODULES).await.map_err(|error| error.to_string())?;
+                (store.clone(), store)
             }
         };
         let tenant = store.tenant("demo".to_owned()).await.map_err(|error| error.to_string())?.ok_or("there is no tenant yet")?;
-        Ok(Self { store, clock, tenant_id: tenant.id })
+        Ok(Self { store, knowledge, clock, tenant_id: tenant.id })
     }
 
     /// Writes the vector of every chunk that has none of this model.
     pub async fn vectors(&self, model: &str, of_text: impl Fn(&str) -> Vec<f32>) -> Result<(), String> {
         let mut after = 0;
         loop {
-            let chunks = self.store.unembedded(model.to_owned(), after, PAGE).await.map_err(|error| error.to_string())?;
+            let chunks = self.knowledge.unembedded(model.to_owned(), after, PAGE).await.map_err(|error| error.to_string())?;
             let Some(last) = chunks.last() else { return Ok(()) };
             after = last.number;
             let vectors = chunks.iter().map(|chunk| NewVector { number: chunk.number, vector: Some(of_text(&chunk.content)) }).collect();
-            self.store.put_vectors(model.to_owned(), vectors).await.map_err(|error| error.to_string())?;
+            self.knowledge.put_vectors(model.to_owned(), vectors).await.map_err(|error| error.to_string())?;
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +22,7 @@ use crate::error::Failure;
 use crate::error_code::ErrorCode;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
+use crate::texts::Texts;
 use crate::{Effect, parameters_of};
 
 /// A boxed future, for traits that are used as trait objects.
@@ -28,6 +30,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Session state of a conversation.
 pub type State = Map<String, Value>;
+
+/// The field of the session state with a question that no tool could answer: `{"query": …}`. A plain "yes" passes it on to a general model.
+pub const PENDING_QUESTION: &str = "pending_gpt_query";
 
 /// Merges a patch shallowly; null deletes a field.
 pub fn merge_state(state: &mut State, patch: State) {
@@ -135,6 +140,18 @@ pub struct Invocation {
     pub idempotency_key: String,
     /// The models that the call may use, in the name of its user.
     pub models: Arc<dyn Models>,
+}
+
+impl Invocation {
+    /// The texts in the language of the conversation, else in the caller's language.
+    pub fn texts(&self) -> Texts {
+        Texts::of(self.context.locale.as_deref().unwrap_or(&self.principal.locale))
+    }
+
+    /// The caller's time zone; UTC if the time zone database does not contain it.
+    pub fn time_zone(&self) -> TimeZone {
+        TimeZone::get(&self.principal.time_zone).unwrap_or(TimeZone::UTC)
+    }
 }
 
 /// The result of a successful tool call.

@@ -1,5 +1,7 @@
 //! Errors of the store.
 
+use werkruf_contract::{Failure, ToolErrorType};
+
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -40,5 +42,14 @@ impl StoreError {
     /// Whether the same operation may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Full(_) | Self::Busy)
+    }
+
+    /// The failure of a tool call that could not read, with this message. A read has no effect, so nothing happened.
+    pub fn read_failure(&self, message: &'static str) -> Failure {
+        let failure = match self {
+            Self::Unavailable(_) | Self::Full(_) => Failure::new(ToolErrorType::Retryable, "database_unavailable", message),
+            _ => Failure::fatal("internal", message),
+        };
+        failure.nothing_happened().because(self.to_string())
     }
 }

@@ -7,24 +7,24 @@
 //! the lease has another owner; every update checks its row count; a commit is durable before its future resolves.
 
 mod approvals;
-mod article_match;
 mod client_requests;
 mod cluster;
 pub mod crash;
 mod error;
 mod history;
+pub mod import;
 mod keys;
-pub mod knowledge;
 mod legacy;
 mod maintenance;
+mod module;
 mod moving;
-mod postgres;
-mod provider_accounts;
+pub mod postgres;
+mod provider_tokens;
 mod reading;
 mod retention;
 mod rows;
 mod schema;
-mod sqlite;
+pub mod sqlite;
 #[cfg(test)]
 mod story;
 mod streams;
@@ -33,10 +33,6 @@ mod streams;
 mod testbed;
 mod turn_closer;
 mod usage;
-mod workspace;
-mod workspace_check;
-mod workspace_file;
-mod workspace_lines;
 mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
@@ -45,12 +41,12 @@ pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{KeyDigest, NewKey, Scopes};
-pub use knowledge::Knowledge;
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
+pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
 pub use postgres::{PostgresOptions, PostgresStore};
-pub use provider_accounts::{ProviderAccount, ProviderAccounts, SealedToken};
+pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, NewCall, Order, Page, Reusable, Summary,
@@ -61,12 +57,6 @@ pub use sqlite::SqliteStore;
 pub use streams::{DeletedEvents, NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{UsageOwner, UsageRows};
-pub use workspace::{
-    ArticleQuery, ArticleRow, DateSpan, ImportFault, ImportReport, Listing, NewArticle, NewRequest, NewTask, NewWorktime, PersonRow,
-    RequestDraft, RowScope, Target, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
-};
-pub use workspace_file::parse_batch;
-pub use workspace_lines::add_lines;
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
     ProviderCallUpdate, Replacement, TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
@@ -74,6 +64,7 @@ pub use write::{
 
 use std::sync::Arc;
 
+use import::Import;
 use jiff::Timestamp;
 use serde::Deserialize;
 use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
@@ -86,7 +77,7 @@ pub trait Store:
     Turns
     + Records
     + People
-    + Workspace
+    + Import
     + Maintenance
     + Approvals
     + Streams
@@ -94,8 +85,7 @@ pub trait Store:
     + HistoryImport
     + Legacy
     + Cluster
-    + Knowledge
-    + ProviderAccounts
+    + ProviderTokens
     + Retention
     + UsageRows
     + std::fmt::Debug
@@ -107,7 +97,7 @@ impl<S> Store for S where
     S: Turns
         + Records
         + People
-        + Workspace
+        + Import
         + Maintenance
         + Approvals
         + Streams
@@ -115,8 +105,7 @@ impl<S> Store for S where
         + HistoryImport
         + Legacy
         + Cluster
-        + Knowledge
-        + ProviderAccounts
+        + ProviderTokens
         + Retention
         + UsageRows
         + std::fmt::Debug

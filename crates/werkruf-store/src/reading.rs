@@ -202,61 +202,6 @@ macro_rules! readings {
                 expires_at: c.time()?,
             })
         }
-
-        pub(super) fn document(c: &mut Columns<'_>) -> Result<$crate::knowledge::DocumentRow, $crate::StoreError> {
-            Ok($crate::knowledge::DocumentRow {
-                document_id: c.text()?,
-                collection: c.text()?,
-                title: c.text()?,
-                language: c.text_or_null()?,
-                metadata: c.text()?,
-                digest: c.text()?,
-                version: c.int()?,
-                chunks: c.int()?,
-                ingestion_run_id: c.text()?,
-                created_at: c.time()?,
-                updated_at: c.time()?,
-            })
-        }
-
-        pub(super) fn chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::ChunkRow, $crate::StoreError> {
-            Ok($crate::knowledge::ChunkRow {
-                number: c.int()?,
-                id: c.id()?,
-                document_id: c.text()?,
-                title: c.text()?,
-                heading: c.text()?,
-                content: c.text()?,
-            })
-        }
-
-        pub(super) fn changed_chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::ChangedChunk, $crate::StoreError> {
-            Ok($crate::knowledge::ChangedChunk {
-                mark: $crate::knowledge::ChangeMark { change: c.int()?, chunk: c.int()? },
-                document_id: std::sync::Arc::from(c.text()?),
-                position: c.small()?,
-                language: c.text_or_null()?,
-                title: c.text()?,
-                heading: c.text()?,
-                content: c.text()?,
-            })
-        }
-
-        pub(super) fn unembedded_chunk(c: &mut Columns<'_>) -> Result<$crate::knowledge::UnembeddedChunk, $crate::StoreError> {
-            Ok($crate::knowledge::UnembeddedChunk {
-                number: c.int()?,
-                tenant_id: c.id()?,
-                collection: c.text()?,
-                title: c.text()?,
-                heading: c.text()?,
-                content: c.text()?,
-            })
-        }
     };
 }
 pub(crate) use readings;
-
-/// Decodes a stored vector: little-endian floats.
-pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).filter_map(|four| four.try_into().ok().map(f32::from_le_bytes)).collect()
-}

@@ -13,6 +13,8 @@ use crate::StoreFuture;
 pub trait Retention: Send + Sync {
     /// Deletes the rows of the next batch after `after` that may be deleted; with `dry_run` it only counts them.
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
+    /// Deletes rows of modules whose time has passed, at most a batch of each table; returns how many. 0 means that none is left.
+    fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }
 
 /// The rows that a sweep deletes.

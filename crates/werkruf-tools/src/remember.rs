@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, fold};
 
-use crate::caller::texts;
-
 const MEMORY: &str = "memory";
 /// Beyond this number the oldest notes are deleted.
 const MAX_NOTES: usize = 50;
@@ -26,12 +24,12 @@ const OPENINGS: [&str; 9] = [
     "ten en cuenta",
 ];
 
-struct Remember(Clock);
-
-/// The tools of every server, whatever modules are on.
+/// The tools that every server has, whatever its modules.
 pub fn kernel_tools(clock: Clock) -> Vec<Arc<dyn ToolObject>> {
     vec![Arc::new(Typed::new(Remember(clock)))]
 }
+
+pub(crate) struct Remember(Clock);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -76,7 +74,7 @@ impl Tool for Remember {
 
 impl Remember {
     fn add_note(&self, content: &str, invocation: &Invocation) -> Result<Reply<Remembered>, Failure> {
-        let texts = texts(invocation);
+        let texts = invocation.texts();
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
         if content.is_empty() || content.chars().count() > MAX_CHARS {
             return Err(Failure::validation(ErrorCode::InvalidArguments, format!("content must have 1 to {MAX_CHARS} characters.")));
@@ -91,5 +89,22 @@ impl Remember {
         reply.message = Some(message);
         reply.state_patch = Some(State::from_iter([(MEMORY.to_owned(), json!(memory))]));
         Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use werkruf_contract::Clock;
+
+    use super::kernel_tools;
+    use crate::support::invocation;
+
+    #[tokio::test]
+    async fn a_note_is_added_to_the_state() {
+        let tools = kernel_tools(Clock::system(0));
+        let noted = tools[0].call(json!({"content": "Ich sitze  gern am Gang"}), invocation()).await.unwrap();
+        assert_eq!(noted.state_patch.unwrap()["memory"][0]["content"], "Ich sitze gern am Gang");
+        assert!(noted.message.unwrap().contains("Ich sitze gern am Gang"));
     }
 }

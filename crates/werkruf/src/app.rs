@@ -10,20 +10,26 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
+#[cfg(feature = "flights")]
+use werkruf_flights::{Flights, Seal};
+use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Approvals, ClientRequests, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
     StoreError, Streams, Turns,
 };
-use werkruf_tools::{Flights, KnowledgeBase};
+use werkruf_tools::AskGpt;
+use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
+use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
-use crate::setup::ToolModules;
-use crate::{knowledge, provider, sample, secret_key, setup};
+#[cfg(feature = "flights")]
+use crate::secret_key;
+use crate::{knowledge, provider, sample, setup};
 
 /// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
@@ -94,19 +100,20 @@ pub struct App {
     pub config: Config,
     pub clock: Clock,
     pub store: Arc<dyn Store>,
+    /// The same database, by the traits of the modules.
+    pub database: OpenDatabase,
     pub runtime: Runtime,
     pub knowledge: Arc<KnowledgeBase>,
     /// The bearer token of commands on this machine; a new one at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
-    /// Provider keys are read at the start only, so a reload keeps this value.
-    pub(crate) flights: Arc<Flights>,
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
     planner: Planner,
-    modules: ToolModules,
+    /// Provider keys are read at the start only, so a reload keeps the modules.
+    pub(crate) modules: OpenModules,
 }
 
 impl App {
@@ -132,16 +139,19 @@ impl App {
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
         let clock = Clock::system(config.clock_offset_s);
-        let store = open_store(&config, &clock).await?;
-        // Only Amadeus has a token that is stored, and the token is stored sealed.
-        let seal = config.flights.amadeus.as_ref().map(|_| secret_key::seal(&config)).transpose()?;
-        let flights = Arc::new(Flights::new(config.flights.clone(), &client, store.clone(), seal, clock.clone()));
+        let database = open_database(&config, &clock).await?;
+        let store = database.store();
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
         let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
-        let knowledge = Arc::new(knowledge::base(&config, Arc::new(models.clone()), store.clone(), &clock));
-        let modules =
-            ToolModules { on: config.modules, workspace: store.clone(), flights: Arc::clone(&flights), knowledge: Arc::clone(&knowledge) };
+        let modules = OpenModules {
+            on: config.modules,
+            workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
+            #[cfg(feature = "flights")]
+            flights: open_flights(&config, &client, &database, &clock)?,
+            knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
+            ask_gpt: Arc::new(AskGpt),
+        };
         let setup = setup::build(&config, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
@@ -166,12 +176,12 @@ impl App {
             config,
             clock,
             store,
+            database,
             runtime,
-            knowledge,
+            knowledge: Arc::clone(&modules.knowledge),
             operator_token,
             started_at,
             tokens,
-            flights,
             tasks,
             outage: Outage::default(),
             planner,
@@ -223,6 +233,11 @@ impl App {
         Ok(())
     }
 
+    /// Whether a module of this name is on.
+    pub(crate) fn has_module(&self, name: &str) -> bool {
+        self.modules.all().iter().any(|module| module.schema().name == name) && self.modules.on.has(name)
+    }
+
     /// Whether any tenant has an API key.
     pub async fn has_key(&self) -> Result<bool, StoreError> {
         for tenant in self.people().tenants().await? {
@@ -262,14 +277,22 @@ impl App {
 }
 
 /// Opens the configured database and brings its schema up to date.
-async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+async fn open_database(config: &Config, clock: &Clock) -> Result<OpenDatabase, StartError> {
     match &config.database {
         Database::Sqlite(file) => {
             make_folder(file)?;
-            Ok(SqliteStore::open(file, clock)?)
+            Ok(OpenDatabase::Sqlite(SqliteStore::open(file, clock, MODULES)?))
         }
-        Database::Postgres(url) => Ok(PostgresStore::open(postgres_options(config, url), clock).await?),
+        Database::Postgres(url) => Ok(OpenDatabase::Postgres(PostgresStore::open(postgres_options(config, url), clock, MODULES).await?)),
     }
+}
+
+/// The flight search. Only Amadeus has a token that is stored, and the token is stored sealed.
+#[cfg(feature = "flights")]
+fn open_flights(config: &Config, client: &reqwest::Client, database: &OpenDatabase, clock: &Clock) -> Result<Arc<Flights>, StartError> {
+    let key = config.flights.amadeus.as_ref().map(|_| secret_key::key(config)).transpose()?;
+    let seal = key.and_then(|key| Seal::new(&key));
+    Ok(Arc::new(Flights::new(config.flights.clone(), client, database.flights(), seal, clock.clone())))
 }
 
 /// The configured connection options for the PostgreSQL at this address.

@@ -1,28 +1,32 @@
 //! Store implementations for checking a configuration without a database. Tools can be built on them, but every access
 //! fails with "no database is open".
 
+#[cfg(feature = "flights")]
 use std::time::Duration;
 
 use jiff::Timestamp;
+#[cfg(feature = "flights")]
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
-use werkruf_store::knowledge::{
+use werkruf_knowledge::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
     UnembeddedChunk,
 };
-use werkruf_store::{
-    ArticleQuery, ArticleRow, ImportFault, ImportReport, Listing, PersonRow, ProviderAccount, ProviderAccounts, RequestDraft, RowScope,
-    SealedToken, StoreError, StoreFuture, WorkQuery, WorkRow, Workspace, WorkspaceBatch, WorktimeQuery, WorktimeRow,
+#[cfg(feature = "flights")]
+use werkruf_store::{ProviderAccount, SealedToken};
+use werkruf_store::{StoreError, StoreFuture};
+use werkruf_workspace::{
+    ArticleQuery, ArticleRow, Listing, PersonRow, RequestDraft, RowScope, WorkQuery, WorkRow, Workspace, WorktimeQuery, WorktimeRow,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct ClosedWorkspace;
+pub struct ClosedStore;
 
 fn closed<T: Send + 'static>() -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(StoreError::Unavailable("no database is open".to_owned()))))
 }
 
-impl Workspace for ClosedWorkspace {
+impl Workspace for ClosedStore {
     fn requests(&self, _: Uuid, _: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
         closed()
     }
@@ -46,13 +50,9 @@ impl Workspace for ClosedWorkspace {
     fn create_request(&self, _: Uuid, _: RequestDraft, _: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
         closed()
     }
-
-    fn import(&self, _: WorkspaceBatch, _: Uuid, _: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
-        closed()
-    }
 }
 
-impl Knowledge for ClosedWorkspace {
+impl Knowledge for ClosedStore {
     fn add_documents(&self, _: NewDocuments) -> StoreFuture<'_, Added> {
         closed()
     }
@@ -110,22 +110,12 @@ impl Knowledge for ClosedWorkspace {
     }
 }
 
+#[cfg(feature = "flights")]
 #[derive(Debug, Clone, Copy)]
-pub struct ClosedAccounts;
+pub struct ClosedFlights;
 
-impl ProviderAccounts for ClosedAccounts {
-    fn spend_call(&self, _: ProviderAccount, _: Date, _: u32) -> StoreFuture<'_, Option<i64>> {
-        closed()
-    }
-
-    fn calls_left(&self, _: ProviderAccount, _: Date, _: i64, _: i64) -> StoreFuture<'_, ()> {
-        closed()
-    }
-
-    fn close_day(&self, _: ProviderAccount, _: Date) -> StoreFuture<'_, ()> {
-        closed()
-    }
-
+#[cfg(feature = "flights")]
+impl werkruf_store::ProviderTokens for ClosedFlights {
     fn provider_token(&self, _: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>> {
         closed()
     }
@@ -139,6 +129,21 @@ impl ProviderAccounts for ClosedAccounts {
     }
 
     fn release_token(&self, _: ProviderAccount, _: Uuid) -> StoreFuture<'_, ()> {
+        closed()
+    }
+}
+
+#[cfg(feature = "flights")]
+impl werkruf_flights::FlightStore for ClosedFlights {
+    fn spend_call(&self, _: ProviderAccount, _: Date, _: u32) -> StoreFuture<'_, Option<i64>> {
+        closed()
+    }
+
+    fn calls_left(&self, _: ProviderAccount, _: Date, _: i64, _: i64) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn close_day(&self, _: ProviderAccount, _: Date) -> StoreFuture<'_, ()> {
         closed()
     }
 

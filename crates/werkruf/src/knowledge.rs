@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use werkruf_contract::{Clock, ModelSource};
-use werkruf_store::Knowledge;
-use werkruf_tools::{Embedder, KnowledgeBase};
+use werkruf_knowledge::{Embedder, Knowledge, KnowledgeBase};
 
 use crate::config::Config;
 

@@ -13,6 +13,7 @@ pub mod identity;
 mod knowledge;
 pub mod listen;
 pub mod lockfile;
+pub mod modules;
 mod openai;
 pub mod planner;
 pub mod provider;

@@ -1,4 +1,4 @@
-//! Deletes rows older than `[retention]` allows. Nothing is deleted unless `[retention]` is set.
+//! Deletes rows older than `[retention]` allows; without `[retention]` none. Rows of modules that have expired are always deleted.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use werkruf_store::{Retention, StoreError, Sweep, Sweepable, Swept};
 
 use crate::app::App;
-use crate::config::RetentionConfig;
 
 /// The interval between two runs in a server.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -62,6 +61,9 @@ pub async fn run(app: &App, dry_run: bool) -> Result<Run, StoreError> {
             Sweepable::Usage => run.usage = deleted,
         }
     }
+    if !dry_run {
+        while app.store.delete_expired(app.clock.now()).await? > 0 {}
+    }
     Ok(run)
 }
 
@@ -81,9 +83,6 @@ async fn sweep<S: Retention + ?Sized>(store: &S, sweep: Sweep) -> Result<Swept, 
 /// Runs the retention at the start and every hour.
 pub async fn watch(app: &App) {
     let configured = app.config.retention;
-    if configured == RetentionConfig::default() {
-        return;
-    }
     if let Some(days) = configured.messages_days
         && configured.events_days.is_none_or(|events| events > days)
     {

@@ -10,7 +10,9 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::Error as _;
 use werkruf_contract::Uuid;
-use werkruf_store::{NewArticle, NewRequest, NewTask, NewWorktime, PeopleBatch, Workspace, WorkspaceBatch};
+use werkruf_store::PeopleBatch;
+use werkruf_store::import::{Import, ImportBatch};
+use werkruf_workspace::{NewArticle, NewRequest, NewTask, NewWorktime, WorkspaceRows};
 
 use crate::app::StartError;
 use calendar::{Due, WorkPeriod};
@@ -28,8 +30,8 @@ const PEOPLE: &str = include_str!("sample/people.json");
 const WORK: &str = include_str!("sample/work.json");
 
 /// Writes all sample data, with dates relative to `now`.
-pub async fn write(workspace: &dyn Workspace, now: Timestamp) -> Result<(), StartError> {
-    let written = workspace.import(batch(now)?, DEMO_ID, now).await?;
+pub async fn write(store: &dyn Import, now: Timestamp) -> Result<(), StartError> {
+    let written = store.import(batch(now)?, DEMO_ID, now).await?;
     // The sample is part of the program, so a fault in it is a bug; the first fault is enough to find the bug.
     written.map(|_| ()).map_err(|faults| {
         let first = faults.first().map(|fault| format!("{}: {}", fault.path, fault.message)).unwrap_or_default();
@@ -91,7 +93,7 @@ struct SampleWorktime {
     period: WorkPeriod,
 }
 
-fn batch(now: Timestamp) -> Result<WorkspaceBatch, serde_json::Error> {
+fn batch(now: Timestamp) -> Result<ImportBatch, serde_json::Error> {
     let people = people()?;
     let work: Work = serde_json::from_str(WORK)?;
     let local_now = |user: i64| zone_of(&people, user).map(|zone| now.to_zoned(zone));
@@ -129,8 +131,8 @@ fn batch(now: Timestamp) -> Result<WorkspaceBatch, serde_json::Error> {
     let tasks = tasks.collect::<Result<_, _>>().map_err(invalid)?;
     let worktimes = worktimes.collect::<Result<_, _>>().map_err(invalid)?;
     let PeopleBatch { branches, roles, users } = people;
-    let cerebro_articles = work.cerebro_articles;
-    Ok(WorkspaceBatch { tenant: DEMO_ID.to_string(), branches, roles, users, requests, tasks, worktimes, cerebro_articles })
+    let rows = WorkspaceRows { requests, tasks, worktimes, cerebro_articles: work.cerebro_articles };
+    Ok(ImportBatch { tenant: DEMO_ID.to_string(), branches, roles, users, of_modules: vec![Box::new(rows)] })
 }
 
 /// The user's own time zone, or that of their branch.

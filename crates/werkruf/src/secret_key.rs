@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::ExposeSecret;
-use werkruf_tools::Seal;
 
 use crate::app::StartError;
 use crate::config::{Config, ConfigViolation, Variable};
 
-/// The seal of this installation. Without a key in the environment `<db>.key` is made, readable by its owner only. On
+/// The bytes of a key.
+pub(crate) type Key = [u8; 32];
+
+/// The key of this installation. Without a key in the environment `<db>.key` is made, readable by its owner only. On
 /// PostgreSQL the environment must have a key.
-pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
+#[cfg_attr(not(feature = "flights"), expect(dead_code, reason = "only the flight search stores a secret"))]
+pub(crate) fn key(config: &Config) -> Result<Key, StartError> {
     match (&config.secret_key, config.database.file()) {
         (Some(key), _) => read(key.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
         (None, Some(file)) => from_key_file(file),
@@ -25,8 +28,8 @@ pub(crate) fn seal(config: &Config) -> Result<Seal, StartError> {
 }
 
 /// Reads 32 bytes of base64.
-pub(crate) fn read(text: &str) -> Option<Seal> {
-    STANDARD.decode(text.trim()).ok().and_then(|key| Seal::new(&key))
+pub(crate) fn read(text: &str) -> Option<Key> {
+    STANDARD.decode(text.trim()).ok().and_then(|key| key.try_into().ok())
 }
 
 /// The violation for a value that is not a key.
@@ -34,7 +37,7 @@ pub(crate) fn fault() -> ConfigViolation {
     ConfigViolation::new(Variable::WERKRUF_SECRET_KEY.name(), "must be 32 bytes in base64; `openssl rand -base64 32` makes one")
 }
 
-fn from_key_file(database: &Path) -> Result<Seal, StartError> {
+fn from_key_file(database: &Path) -> Result<Key, StartError> {
     let mut path = database.as_os_str().to_owned();
     path.push(".key");
     let path = PathBuf::from(path);

@@ -7,46 +7,23 @@ use std::sync::Arc;
 use werkruf_contract::Clock;
 use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistants, Registry, Setup};
-use werkruf_store::Workspace;
-use werkruf_tools::{
-    Flights, HttpTool, KnowledgeBase, ask_gpt_tools, flight_tools, kernel_tools, knowledge_tools, test_tools, workspace_tools,
-};
+use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
-use crate::config::{Config, ConfigViolation, Environment, Flags, ModulesOn};
-use crate::config_check_store::{ClosedAccounts, ClosedWorkspace};
-
-/// What the built-in tools work on.
-#[derive(Clone)]
-pub(crate) struct ToolModules {
-    /// A reload keeps the modules of the start, because the routes do so too.
-    pub(crate) on: ModulesOn,
-    pub(crate) workspace: Arc<dyn Workspace>,
-    pub(crate) flights: Arc<Flights>,
-    pub(crate) knowledge: Arc<KnowledgeBase>,
-}
-
-impl ToolModules {
-    /// Modules without a database, for checking a configuration: tools can be built, but not called.
-    fn closed(config: Config, client: &reqwest::Client, clock: &Clock) -> Self {
-        let on = config.modules;
-        let flights = Flights::new(config.flights, client, Arc::new(ClosedAccounts), None, clock.clone());
-        let knowledge = KnowledgeBase::new(Arc::new(ClosedWorkspace), None, clock.clone());
-        Self { on, workspace: Arc::new(ClosedWorkspace), flights: Arc::new(flights), knowledge: Arc::new(knowledge) }
-    }
-}
+use crate::config::{Config, ConfigViolation, Environment, Flags};
+use crate::modules::OpenModules;
 
 /// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, &ToolModules::closed(config, client, &clock), &clock)
+    read_with(flags, environment, &OpenModules::closed(&config, client, &clock), &clock)
 }
 
 /// Like [`read`], with opened modules.
 pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
-    modules: &ToolModules,
+    modules: &OpenModules,
     clock: &Clock,
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
@@ -61,24 +38,12 @@ pub(crate) fn read_with(
 }
 
 /// Builds the setup, or returns everything that is wrong with the configuration.
-pub(crate) fn build(config: &Config, modules: &ToolModules, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
+pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
-    let (on, mut tools) = (modules.on, kernel_tools(clock.clone()));
-    let mut off = Vec::new();
-    for (module, is_on, its_tools) in [
-        ("workspace", on.workspace, workspace_tools(Arc::clone(&modules.workspace), clock.clone())),
-        ("flights", on.flights, flight_tools(Arc::clone(&modules.flights))),
-        ("knowledge", on.knowledge, knowledge_tools(&modules.knowledge)),
-        ("ask_gpt", on.ask_gpt, ask_gpt_tools()),
-    ] {
-        if is_on {
-            tools.extend(its_tools);
-        } else {
-            off.extend(its_tools.iter().map(|tool| (tool.spec().name.to_string(), module)));
-        }
-    }
-    for tool in tools {
+    let (on, off): (Vec<_>, Vec<_>) = modules.all().into_iter().partition(|module| modules.on.has(module.schema().name));
+    let of_modules = on.into_iter().flat_map(|module| module.tools());
+    for tool in of_modules.chain(kernel_tools(clock.clone())) {
         if let Err(fault) = registry.add_object(tool) {
             violations.push(ConfigViolation::new("", fault.to_string()));
         }
@@ -90,6 +55,11 @@ pub(crate) fn build(config: &Config, modules: &ToolModules, clock: &Clock) -> Re
             }
         }
     }
+    let off: Vec<(String, &str)> = off
+        .into_iter()
+        .map(|module| (module.schema().name, module.tools()))
+        .flat_map(|(name, tools)| tools.into_iter().map(move |tool| (tool.spec().name.to_string(), name)))
+        .collect();
     let client = tool_client(&HttpLimits::default(), Egress::new(config.egress.clone()))
         .map_err(|error| vec![ConfigViolation::new("", format!("the HTTP client cannot be made: {error}"))])?;
     let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);

@@ -61,7 +61,7 @@ impl Cluster {
         let (store, principal) = std::thread::scope(|scope| {
             let opened = scope.spawn(|| {
                 tokio.block_on(async {
-                    let store = PostgresStore::open(options, &clock).await.unwrap();
+                    let store = PostgresStore::open(options, &clock, &[]).await.unwrap();
                     let principal = create_user(&store, &clock).await;
                     (store, principal)
                 })

@@ -82,7 +82,7 @@ impl Comparison {
     /// Opens the file as another process.
     fn open(&mut self) {
         self.real = None;
-        self.real = Some(SqliteStore::open(self.folder.path().join("w.db"), &self.world.clock).unwrap());
+        self.real = Some(SqliteStore::open(self.folder.path().join("w.db"), &self.world.clock, &[]).unwrap());
         self.world.tables.lock().unwrap().void_leases();
     }
 

@@ -28,7 +28,7 @@ fn through_bouncer(url: &str) -> String {
 async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
     let (clock, url) = (Clock::system(0), through_bouncer(&fresh_database()));
     let options = PostgresOptions { pool_size: 4, poll_only: true, ..PostgresOptions::new(url) };
-    (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
+    (PostgresStore::open(options, &clock, crate::story::MODULES).await.unwrap(), clock, ())
 }
 
 crate::story::tell!(fresh);

@@ -20,7 +20,7 @@ pub(super) async fn two() -> (Process, Process) {
     let (url, clock) = (fresh_database(), Clock::system(0));
     let open = async || {
         let options = PostgresOptions { pool_size: 4, ..PostgresOptions::new(url.clone()) };
-        PostgresStore::open(options, &clock).await.unwrap()
+        PostgresStore::open(options, &clock, crate::story::MODULES).await.unwrap()
     };
     let here = World::new(open().await, clock.clone());
     let there = World { store: open().await, ..here.clone() };

@@ -2,7 +2,8 @@
 //! registry remains readable.
 //!
 //! Invariants: one transaction; a turn that a process is running is never touched; rows of other people keep their content. A new text
-//! or JSON column must be handled here or be named with a reason in SQLite's `erase_tests.rs`.
+//! or JSON column must be handled here or be named with a reason in SQLite's `erase_tests.rs`; a module says in its list of tables what
+//! happens with its rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use super::hold::{changed, end_turn};
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
+use crate::module::rows_to_erase;
 use crate::{
-    Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, StoreError, TurnCloser, TurnRow, crash,
+    Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, StoreError, TurnCloser, TurnRow, crash,
 };
 
 impl Maintenance for PostgresStore {
@@ -43,7 +45,8 @@ impl Maintenance for PostgresStore {
         now: Timestamp,
     ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
-            let erasure = Arc::new(Erasure { tenant_id, user_id: clean(&user_id).into_owned(), cancel, closer, now: ms(now) });
+            let (user_id, of_modules) = (clean(&user_id).into_owned(), statements_of(self.modules));
+            let erasure = Arc::new(Erasure { tenant_id, user_id, cancel, closer, of_modules, now: ms(now) });
             let erasing = self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let erasure = Arc::clone(&erasure);
                 Box::pin(async move { erasure.run(transaction).await })
@@ -129,7 +132,14 @@ struct Erasure {
     user_id: String,
     cancel: bool,
     closer: Arc<dyn TurnCloser>,
+    /// Statements on tables of modules; $1 tenant, $2 user.
+    of_modules: Vec<String>,
     now: Timestamp,
+}
+
+fn statements_of(modules: Modules) -> Vec<String> {
+    let sql = |(table, column)| format!("DELETE FROM {table} WHERE tenant_id = $1 AND {column}::text = $2");
+    rows_to_erase(modules).map(sql).collect()
 }
 
 impl Erasure {
@@ -156,6 +166,7 @@ impl Erasure {
         let mut statements = vec![Statement { sql: RIGHTS, params: &of_person }, Statement { sql: KEYS, params: &of_person }];
         statements.push(Statement { sql: CALLS, params: &of_turns });
         statements.extend(IN_CONVERSATIONS.iter().chain(&OF_TURNS).map(|sql| Statement { sql, params: &of_turns }));
+        statements.extend(self.of_modules.iter().map(|sql| Statement { sql, params: &of_person }));
         statements.extend(OF_CONVERSATIONS.iter().map(|sql| Statement { sql, params: &of_conversations }));
         statements.push(Statement { sql: MESSAGES, params: &of_conversations });
         let done = transaction.run(&statements).await?;

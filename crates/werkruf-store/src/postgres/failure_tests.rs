@@ -22,7 +22,7 @@ async fn behind_proxy(pool_size: usize) -> (Process, Proxy) {
     let clock = Clock::system(0);
     let (proxy, url) = Proxy::before(&fresh_database()).await;
     let options = PostgresOptions { pool_size, poll_only: true, ..PostgresOptions::new(url) };
-    (World::new(PostgresStore::open(options, &clock).await.unwrap(), clock), proxy)
+    (World::new(PostgresStore::open(options, &clock, crate::story::MODULES).await.unwrap(), clock), proxy)
 }
 
 fn event(kind: EventType) -> NewEvent {
@@ -238,7 +238,7 @@ async fn a_transaction_fails_whole_and_leaves_its_connection_clean() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_server_is_reported_at_once() {
     let clock = Clock::system(0);
-    let open = PostgresStore::open(PostgresOptions::new("postgres://me:secret@127.0.0.1:1/nothing"), &clock);
+    let open = PostgresStore::open(PostgresOptions::new("postgres://me:secret@127.0.0.1:1/nothing"), &clock, crate::story::MODULES);
     let refused = timeout(Duration::from_secs(2), open).await.expect("an answer within two seconds");
     let Err(StoreError::Unavailable(text)) = refused else { panic!("{refused:?}") };
     assert!(!text.contains("secret"), "{text}");

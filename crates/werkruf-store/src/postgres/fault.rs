@@ -9,7 +9,7 @@ use crate::StoreError;
 
 /// How an attempt at a transaction failed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub enum Fault {
     /// Nothing was sent.
     Unsent(String),
     /// The connection was lost after the transaction was sent: it may have been committed.
@@ -69,9 +69,9 @@ fn by_sqlstate(error: &DbError) -> Fault {
     }
 }
 
-/// The message of a function names the row: its kind, then its id.
+/// The message of a function names the row: its kind, then its id. A row of a module is named as a whole.
 fn moved(message: &str) -> StoreError {
-    let (kind, id) = message.split_once(' ').unwrap_or((message, ""));
-    let what = ["turn", "call", "message", "collection", "document"].into_iter().find(|known| *known == kind).unwrap_or("row");
+    let named = ["turn", "call", "message"].into_iter().find_map(|kind| Some((kind, message.strip_prefix(kind)?.strip_prefix(' ')?)));
+    let (what, id) = named.unwrap_or(("row", message));
     StoreError::Moved { what, id: id.to_owned() }
 }

@@ -21,11 +21,11 @@ use super::fault::Fault;
 use crate::StoreError;
 
 /// A value and the type it is sent as.
-pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+pub type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Whose rows a transaction may see.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum DbRole {
+pub enum DbRole {
     /// One tenant's; row-level security hides the rest.
     Tenant(Uuid),
     /// Those of every tenant. For work over all tenants, and for rows that belong to no tenant.
@@ -33,9 +33,9 @@ pub(super) enum DbRole {
 }
 
 /// SQL with its values.
-pub(super) struct Statement<'a> {
-    pub(super) sql: &'a str,
-    pub(super) params: &'a [Param<'a>],
+pub struct Statement<'a> {
+    pub sql: &'a str,
+    pub params: &'a [Param<'a>],
 }
 
 /// One attempt among several.
@@ -61,18 +61,18 @@ const ATTEMPTS: u32 = 5;
 
 impl PostgresStore {
     /// One statement that may run twice without harm; its rows.
-    pub(super) async fn query(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    pub async fn query(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         let statement = [Statement { sql, params }];
         Ok(self.run(scope, &statement).await?.pop().unwrap_or_default())
     }
 
     /// Statements that may run twice without harm, in one transaction and one flush; the rows of each.
-    pub(super) async fn run(&self, scope: DbRole, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
+    pub async fn run(&self, scope: DbRole, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
         self.repeat(|attempt| Box::pin(self.send(attempt, scope, statements))).await
     }
 
     /// One statement that must not run twice. Its last parameter, after these, is whether an earlier attempt may have been committed.
-    pub(super) async fn query_once(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
+    pub async fn query_once(&self, scope: DbRole, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         self.repeat(|attempt| {
             Box::pin(async move {
                 let mut params = params.to_vec();
@@ -84,7 +84,7 @@ impl PostgresStore {
     }
 
     /// A transaction that reads before it decides what to write. `work` may run again from the beginning.
-    pub(super) async fn with<T: Send>(
+    pub async fn with<T: Send>(
         &self,
         scope: DbRole,
         work: impl for<'t> Fn(&'t Transaction) -> BoxFuture<'t, Result<T, Fault>> + Sync,
@@ -171,7 +171,7 @@ impl PostgresStore {
 
 /// An open transaction. Dropped before its end it closes its connection, so that no other operation gets a connection inside a
 /// transaction.
-pub(super) struct Transaction {
+pub struct Transaction {
     client: Option<Object>,
 }
 
@@ -185,12 +185,12 @@ impl Transaction {
     }
 
     /// One statement; its rows.
-    pub(super) async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+    pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
         Ok(self.client()?.query_typed(sql, params).await?)
     }
 
     /// Statements in one flush; the rows of each.
-    pub(super) async fn run(&self, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+    pub async fn run(&self, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
         let client = self.client()?;
         let sent = statements.iter().map(|statement| boxed(client.query_typed(statement.sql, statement.params))).collect();
         Ok(in_order(sent).await.into_iter().collect::<Result<_, _>>()?)

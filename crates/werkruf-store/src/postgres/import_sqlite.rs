@@ -14,22 +14,24 @@ use super::param::p;
 use super::text::{clean, clean_json, quoted};
 use crate::moving::{Cell, Column, Kind, Sum, Table, TableSum, compare};
 use crate::sqlite::{Batch, Export};
-use crate::{MaintenanceError, Moved, StoreError};
+use crate::{MaintenanceError, Modules, Moved, StoreError, module};
 
-/// Columns that SQLite does not have: those that only a shared database needs, and those that a trigger fills.
-const COLUMNS_ONLY_HERE: [(&str, &str); 3] = [("chunks", "lexemes"), ("leases", "last_write"), ("tool_calls", "cancel_requested")];
+/// Columns of the kernel that SQLite does not have, because only a shared database needs them.
+const COLUMNS_ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
 /// Tables that only processes sharing a database need, and only for a short time.
-const TABLES_ONLY_HERE: [&str; 2] = ["dedupe_claims", "embedding_claims"];
+const TABLES_ONLY_HERE: [&str; 1] = ["dedupe_claims"];
 /// Batches that may be queued between reader and writer.
 const QUEUED: usize = 4;
 const FETCH: &str = "FETCH 1000 FROM every";
 
-/// New chunks are numbered after those of the file, removed ones included: no number is given twice.
-const CONTINUE_NUMBERS: &str =
-    "SELECT setval('chunks_number_seq', greatest((SELECT max(number) FROM chunks), (SELECT max(chunk) FROM removed_chunks), 0) + 1, false)";
-
 /// Imports everything in the file; the schema exists and is empty.
-pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathBuf, clock: Clock) -> Result<Moved, MaintenanceError> {
+pub(super) async fn import_sqlite(
+    client: &mut Client,
+    schema: &str,
+    from: PathBuf,
+    clock: Clock,
+    modules: Modules,
+) -> Result<Moved, MaintenanceError> {
     let transaction = client.transaction().await.map_err(StoreError::from)?;
     transaction
         .batch_execute(&format!(
@@ -38,12 +40,12 @@ pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathB
         ))
         .await
         .map_err(StoreError::from)?;
-    let here = tables(&transaction, schema).await?;
+    let here = tables(&transaction, schema, modules).await?;
     lock_empty_tables(&transaction, &here).await?;
     let (sender, mut batches) = mpsc::channel(QUEUED);
-    let export = on_a_thread(move || Export::open(&from, &clock)).await??;
+    let export = on_a_thread(move || Export::open(&from, &clock, modules)).await??;
     let in_file = export.tables()?;
-    let order = ordered(&transaction, schema, matched(here, &in_file)?).await?;
+    let order = ordered(&transaction, schema, matched(here, &in_file, modules)?).await?;
     let sending = {
         let order = order.clone();
         tokio::task::spawn_blocking(move || export.send(&order, &sender))
@@ -61,7 +63,9 @@ pub(super) async fn import_sqlite(client: &mut Client, schema: &str, from: PathB
         return Err(error.into());
     }
     let sent = sent?;
-    transaction.query_typed(CONTINUE_NUMBERS, &[]).await.map_err(StoreError::from)?;
+    for module in modules.iter().filter(|module| !module.postgres.after_move.is_empty()) {
+        transaction.batch_execute(module.postgres.after_move).await.map_err(StoreError::from)?;
+    }
     let arrived = sums(&transaction, &order).await?;
     compare(&sent, &arrived)?;
     transaction.commit().await.map_err(StoreError::from)?;
@@ -73,16 +77,19 @@ async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
 }
 
 /// The tables of the schema with the columns that the file must have too.
-async fn tables(transaction: &Transaction<'_>, schema: &str) -> Result<Vec<Table>, StoreError> {
+async fn tables(transaction: &Transaction<'_>, schema: &str, modules: Modules) -> Result<Vec<Table>, StoreError> {
     let sql = "SELECT class.relname, attribute.attname, format_type(attribute.atttypid, NULL)
                FROM pg_class AS class JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid
                WHERE class.relnamespace = $1::text::regnamespace AND class.relkind IN ('r', 'p') AND class.relname <> 'schema_migrations'
                  AND attribute.attnum > 0 AND NOT attribute.attisdropped AND attribute.attgenerated = ''
                ORDER BY class.relname, attribute.attnum";
+    let of_module = |table: &str, column: &str| {
+        module::tables(modules).any(|known| known.name == table && known.columns_only_on_postgres.contains(&column))
+    };
     let mut tables: Vec<Table> = Vec::new();
     for row in transaction.query_typed(sql, &[p(&schema)]).await? {
         let (table, name, cast): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        if COLUMNS_ONLY_HERE.contains(&(table.as_str(), name.as_str())) {
+        if COLUMNS_ONLY_HERE.contains(&(table.as_str(), name.as_str())) || of_module(&table, &name) {
             continue;
         }
         let kind = kind(&cast).ok_or_else(|| broken(format!("{table}.{name} is of type {cast}, which cannot be moved")))?;
@@ -129,13 +136,15 @@ pub(crate) fn storable(column: &Column, text: String) -> String {
 }
 
 /// The tables with their columns, checked to be the same on both sides: no row is left behind silently.
-fn matched(here: Vec<Table>, in_file: &BTreeMap<String, Vec<String>>) -> Result<Vec<Table>, StoreError> {
+fn matched(here: Vec<Table>, in_file: &BTreeMap<String, Vec<String>>, modules: Modules) -> Result<Vec<Table>, StoreError> {
     let names: HashSet<&String> = here.iter().map(|table| &table.name).collect();
     if let Some(table) = in_file.keys().find(|table| !names.contains(table)) {
         return Err(broken(format!("the table {table} is missing in PostgreSQL")));
     }
+    let of_modules = module::tables(modules).filter(|table| table.only_on_postgres).map(|table| table.name);
+    let only_here: HashSet<&str> = TABLES_ONLY_HERE.into_iter().chain(of_modules).collect();
     let mut found = Vec::new();
-    for table in here.into_iter().filter(|table| !TABLES_ONLY_HERE.contains(&table.name.as_str())) {
+    for table in here.into_iter().filter(|table| !only_here.contains(table.name.as_str())) {
         let Some(columns) = in_file.get(&table.name) else {
             return Err(broken(format!("the table {} is missing in the file", table.name)));
         };

@@ -84,7 +84,7 @@ async fn both_databases_import_alike_from_both_sources() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
     let (postgres, _, ()) = fresh().await;
-    let sqlite: Arc<dyn Store> = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+    let sqlite: Arc<dyn Store> = SqliteStore::open(folder.path().join("w.db"), &clock, crate::story::MODULES).unwrap();
     let stores: [Arc<dyn Store>; 2] = [postgres, sqlite];
     let sources = [LegacySource::Sqlite(old_file(&folder)), LegacySource::Postgres(old_postgres().await)];
     let mut outcomes = Vec::new();

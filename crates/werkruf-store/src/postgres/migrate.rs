@@ -1,4 +1,4 @@
-//! Brings a PostgreSQL schema to what this binary knows: numbered migrations per part of the schema, and one numbered set of functions.
+//! Brings a PostgreSQL schema to what this binary knows: numbered migrations per part of the schema, and a numbered set of functions per part.
 //!
 //! Everything that is missing is applied in one transaction, so an interrupted start leaves nothing behind. Processes that start at
 //! once wait for each other by an advisory lock that ends with that transaction. An applied migration never changes; migrations only go
@@ -15,69 +15,63 @@ use werkruf_contract::hex;
 
 use super::error::broken;
 use super::param::p;
-use crate::{SchemaReport, StoreError, crash};
+use crate::{FunctionSet, Migration, Modules, SchemaReport, StoreError, crash};
 
-/// One step of a part of the schema.
+/// A migration and the part that it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Migration {
+pub(super) struct PartMigration {
     pub(super) part: &'static str,
-    /// Counts from 1 in each part, without gaps.
-    pub(super) number: i64,
-    /// The migration of the part that a binary must know at least to work on the schema; 0 where it may not know the part at all.
-    pub(super) compatible_with: i64,
-    pub(super) name: &'static str,
-    pub(super) sql: &'static str,
+    pub(super) migration: Migration,
 }
 
-/// The functions of the schema.
-#[derive(Clone, Copy)]
-pub(super) struct FunctionSet {
-    pub(super) number: i64,
-    /// The oldest set whose signatures this one keeps.
-    pub(super) compatible_with: i64,
-    pub(super) files: &'static [&'static str],
+/// A set of functions and the name under which it is recorded beside the parts.
+#[derive(Clone)]
+pub(super) struct PartFunctions {
+    pub(super) part: String,
+    pub(super) set: FunctionSet,
 }
 
 /// What a binary wants the database to have.
-#[derive(Clone, Copy)]
-pub(super) struct Schema<'a> {
+#[derive(Clone)]
+pub(super) struct Schema {
     /// In the order in which they are applied.
-    pub(super) migrations: &'a [Migration],
-    pub(super) functions: FunctionSet,
+    pub(super) migrations: Vec<PartMigration>,
+    pub(super) functions: Vec<PartFunctions>,
 }
 
-const fn first(part: &'static str, sql: &'static str) -> Migration {
-    Migration { part, number: 1, compatible_with: 1, name: "first", sql }
+const KERNEL: &str = "kernel";
+const KERNEL_MIGRATIONS: &[Migration] = &[Migration::first(include_str!("migrations/kernel/0001_first.sql"))];
+
+/// The number must rise with every change of a file in `functions`.
+const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
+    number: 1,
+    compatible_with: 1,
+    files: &[
+        include_str!("functions/leases.sql"),
+        include_str!("functions/rows.sql"),
+        include_str!("functions/turns.sql"),
+        include_str!("functions/conversations.sql"),
+        include_str!("functions/people.sql"),
+        include_str!("functions/retention.sql"),
+    ],
+};
+
+impl Schema {
+    /// The schema of a binary with these modules.
+    pub(super) fn new(modules: Modules) -> Self {
+        let parts = std::iter::once((KERNEL, KERNEL_MIGRATIONS, Some(KERNEL_FUNCTIONS)))
+            .chain(modules.iter().map(|module| (module.name, module.postgres.migrations, module.postgres.functions)));
+        let mut schema = Self { migrations: Vec::new(), functions: Vec::new() };
+        for (part, migrations, functions) in parts {
+            schema.migrations.extend(migrations.iter().map(|migration| PartMigration { part, migration: *migration }));
+            schema.functions.extend(functions.map(|set| PartFunctions { part: format!("{part}{FUNCTIONS}"), set }));
+        }
+        schema
+    }
 }
 
-const MIGRATIONS: &[Migration] = &[
-    first("kernel", include_str!("migrations/kernel/0001_first.sql")),
-    first("workspace", include_str!("migrations/workspace/0001_first.sql")),
-    first("flights", include_str!("migrations/flights/0001_first.sql")),
-    first("knowledge", include_str!("migrations/knowledge/0001_first.sql")),
-];
-
-/// Must rise with every change of a file in `functions`.
-const FUNCTIONS_VERSION: i64 = 1;
-
-const FUNCTION_FILES: &[&str] = &[
-    include_str!("functions/leases.sql"),
-    include_str!("functions/rows.sql"),
-    include_str!("functions/turns.sql"),
-    include_str!("functions/conversations.sql"),
-    include_str!("functions/people.sql"),
-    include_str!("functions/provider_tokens.sql"),
-    include_str!("functions/retention.sql"),
-    include_str!("functions/knowledge.sql"),
-    include_str!("functions/search.sql"),
-];
-
-/// The schema of this binary.
-pub(super) const SCHEMA: Schema<'_> =
-    Schema { migrations: MIGRATIONS, functions: FunctionSet { number: FUNCTIONS_VERSION, compatible_with: 1, files: FUNCTION_FILES } };
-
-/// The name under which function sets are recorded beside the parts.
-const FUNCTIONS: &str = "functions";
+/// A function set is recorded under the name of its part with this ending.
+const FUNCTIONS: &str = "/functions";
 const ROLES: &str = include_str!("roles.sql");
 const ROW_SECURITY: &str = include_str!("row_security.sql");
 const COMPAT_VIEWS: &str = include_str!("compat_views.sql");
@@ -85,16 +79,8 @@ const COMPAT_VIEWS: &str = include_str!("compat_views.sql");
 /// Views of older versions cannot run with the rights of the caller, so they would ignore row-level security.
 const OLDEST_SERVER: i64 = 150_000;
 
-impl Migration {
-    fn checksum(&self) -> String {
-        hex(&Sha256::digest(self.sql.as_bytes()))
-    }
-}
-
-impl FunctionSet {
-    fn checksum(&self) -> String {
-        hex(&Sha256::digest(self.files.concat().as_bytes()))
-    }
+fn checksum(sql: &str) -> String {
+    hex(&Sha256::digest(sql.as_bytes()))
 }
 
 /// A row of `schema_migrations`.
@@ -107,31 +93,36 @@ struct Applied {
 
 /// What the database lacks.
 struct Missing<'a> {
-    migrations: Vec<&'a Migration>,
-    functions: Option<FunctionSet>,
+    migrations: Vec<&'a PartMigration>,
+    functions: Vec<&'a PartFunctions>,
 }
 
 impl Missing<'_> {
     fn is_empty(&self) -> bool {
-        self.migrations.is_empty() && self.functions.is_none()
+        self.migrations.is_empty() && self.functions.is_empty()
     }
 }
 
-impl Schema<'_> {
-    /// Number of the newest migration that this binary has of a part; 0 for a part it does not know.
+impl Schema {
+    fn functions_of(&self, part: &str) -> Option<&FunctionSet> {
+        self.functions.iter().find(|known| known.part == part).map(|known| &known.set)
+    }
+
+    /// Number of the newest migration that this binary has of a part, or of its function set; 0 for a part it does not know.
     fn newest(&self, part: &str) -> i64 {
-        if part == FUNCTIONS {
-            return self.functions.number;
+        if let Some(set) = self.functions_of(part) {
+            return set.number;
         }
-        self.migrations.iter().filter(|migration| migration.part == part).map(|migration| migration.number).max().unwrap_or(0)
+        self.migrations.iter().filter(|known| known.part == part).map(|known| known.migration.number).max().unwrap_or(0)
     }
 
     fn checksum(&self, part: &str, number: i64) -> Option<String> {
-        if part == FUNCTIONS {
+        if let Some(set) = self.functions_of(part) {
             // Sets before the current one are not in the binary any more.
-            return (number == self.functions.number).then(|| self.functions.checksum());
+            return (number == set.number).then(|| checksum(&set.files.concat()));
         }
-        self.migrations.iter().find(|migration| migration.part == part && migration.number == number).map(Migration::checksum)
+        let known = self.migrations.iter().find(|known| known.part == part && known.migration.number == number);
+        known.map(|known| checksum(known.migration.sql))
     }
 
     /// What is missing; an error where this binary must not work on the schema.
@@ -142,15 +133,14 @@ impl Schema<'_> {
                 let found = newest_applied(applied, &row.part);
                 return Err(StoreError::TooNew { part: row.part.clone(), found, known });
             }
-            let is_older_set = row.part == FUNCTIONS && row.number < known;
+            let is_older_set = row.part.ends_with(FUNCTIONS) && row.number < known;
             if row.number <= known && !is_older_set && self.checksum(&row.part, row.number).as_ref() != Some(&row.checksum) {
                 return Err(broken(format!("migration {}/{} in the database is not the one this binary has", row.part, row.number)));
             }
         }
-        let is_missing = |migration: &&Migration| migration.number > newest_applied(applied, migration.part);
         Ok(Missing {
-            migrations: self.migrations.iter().filter(is_missing).collect(),
-            functions: Some(self.functions).filter(|set| set.number > newest_applied(applied, FUNCTIONS)),
+            migrations: self.migrations.iter().filter(|known| known.migration.number > newest_applied(applied, known.part)).collect(),
+            functions: self.functions.iter().filter(|known| known.set.number > newest_applied(applied, &known.part)).collect(),
         })
     }
 }
@@ -160,7 +150,7 @@ fn newest_applied(applied: &[Applied], part: &str) -> i64 {
 }
 
 /// Applies what `name`, a plain identifier, lacks.
-pub(super) async fn migrate(client: &mut Client, name: &str, schema: Schema<'_>, now: Timestamp) -> Result<(), StoreError> {
+pub(super) async fn migrate(client: &mut Client, name: &str, schema: &Schema, now: Timestamp) -> Result<(), StoreError> {
     let server: String = client.query_typed_one("SELECT current_setting('server_version_num')", &[]).await?.try_get(0)?;
     if server.parse::<i64>().is_ok_and(|server| server < OLDEST_SERVER) {
         return Err(broken(format!("this is PostgreSQL {}; 15 is the oldest that can be used", server.get(..2).unwrap_or_default())));
@@ -184,19 +174,19 @@ pub(super) async fn migrate(client: &mut Client, name: &str, schema: Schema<'_>,
         create_schema(&transaction, name).await?;
     }
     transaction.batch_execute(&format!("SET LOCAL search_path TO {name}; {ROLES}")).await?;
-    for migration in missing.migrations {
+    for PartMigration { part, migration } in missing.migrations {
         transaction.batch_execute(migration.sql).await?;
         crash::point("inside_migration");
-        let Migration { part, number, compatible_with, name, .. } = *migration;
-        let row = Applied { part: part.to_owned(), number, checksum: migration.checksum(), compatible_with };
+        let Migration { number, compatible_with, name, sql } = *migration;
+        let row = Applied { part: (*part).to_owned(), number, checksum: checksum(sql), compatible_with };
         record(&transaction, &row, name, now).await?;
     }
-    if let Some(set) = missing.functions {
+    for PartFunctions { part, set } in missing.functions {
         for sql in set.files {
             transaction.batch_execute(sql).await?;
         }
-        let FunctionSet { number, compatible_with, .. } = set;
-        record(&transaction, &Applied { part: FUNCTIONS.to_owned(), number, checksum: set.checksum(), compatible_with }, "set", now)
+        let FunctionSet { number, compatible_with, files } = *set;
+        record(&transaction, &Applied { part: part.clone(), number, checksum: checksum(&files.concat()), compatible_with }, "set", now)
             .await?;
     }
     transaction.batch_execute(ROW_SECURITY).await?;
@@ -255,23 +245,29 @@ async fn applied(client: &impl GenericClient, name: &str) -> Result<Vec<Applied>
 
 /// Compares the schema of the database with that of the binary, and changes nothing. Migrations of all parts are counted; function sets
 /// are not, but a set that is missing is named.
-pub(super) async fn report(client: &Client, name: &str, schema: Schema<'_>) -> Result<SchemaReport, StoreError> {
+pub(super) async fn report(client: &Client, name: &str, schema: &Schema) -> Result<SchemaReport, StoreError> {
     let applied = applied(client, name).await?;
     let missing = schema.missing(&applied)?;
-    let migrations = missing.migrations.iter().map(|migration| format!("{}/{:04}_{}", migration.part, migration.number, migration.name));
-    let functions = missing.functions.map(|set| format!("{FUNCTIONS}/{:04}", set.number));
+    let migrations = missing.migrations.iter().map(|PartMigration { part, migration }| {
+        let Migration { number, name, .. } = migration;
+        format!("{part}/{number:04}_{name}")
+    });
+    let functions = missing.functions.iter().map(|known| format!("{}/{:04}", known.part, known.set.number));
     let count = |rows: usize| i64::try_from(rows).unwrap_or(i64::MAX);
     Ok(SchemaReport {
-        found: count(applied.iter().filter(|row| row.part != FUNCTIONS).count()),
+        found: count(applied.iter().filter(|row| !row.part.ends_with(FUNCTIONS)).count()),
         known: count(schema.migrations.len()),
         pending: migrations.chain(functions).collect(),
     })
 }
 
-/// Creates the seeds' views and functions in `public` too.
-pub(super) async fn compat_views(client: &mut Client, name: &str) -> Result<(), StoreError> {
+/// Creates the seeds' views and functions in `public` too, those of the kernel and of the modules.
+pub(super) async fn compat_views(client: &mut Client, name: &str, modules: Modules) -> Result<(), StoreError> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(&format!("SET LOCAL search_path TO {name}; {COMPAT_VIEWS}")).await?;
+    for module in modules.iter().filter(|module| !module.postgres.compat_views.is_empty()) {
+        transaction.batch_execute(module.postgres.compat_views).await?;
+    }
     Ok(transaction.commit().await?)
 }
 

@@ -15,8 +15,6 @@ mod history;
 mod hold;
 mod import;
 mod import_sqlite;
-mod knowledge;
-mod knowledge_write;
 mod legacy;
 mod legacy_source;
 mod migrate;
@@ -25,7 +23,7 @@ mod options;
 mod param;
 mod people;
 mod people_write;
-mod provider_accounts;
+mod provider_tokens;
 mod records;
 mod retention;
 mod row;
@@ -37,7 +35,6 @@ mod turn_open;
 mod turn_write;
 mod turns;
 mod usage;
-mod workspace;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -47,12 +44,17 @@ use tokio_postgres::NoTls;
 use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
-use crate::StoreError;
+use crate::{Modules, StoreError};
+pub use fault::Fault;
+pub use flush::{DbRole, Param, Statement, Transaction};
 pub(crate) use import_sqlite::storable;
 pub(crate) use legacy_source::read as read_legacy;
 use notify::Notifier;
 use options::Address;
 pub use options::PostgresOptions;
+pub use param::{Typed, clean_or_null, ms, ms_or_null, p};
+pub use row::{Columns, all, first, only};
+pub use text::{clean, clean_json};
 
 /// A database shared with other processes.
 pub struct PostgresStore {
@@ -65,21 +67,32 @@ pub struct PostgresStore {
     notifier: Option<Notifier>,
     /// Transactions that this process has committed.
     commits: AtomicU64,
+    modules: Modules,
 }
 
 impl PostgresStore {
     /// Connects, and brings the schema up to date.
-    pub async fn open(options: PostgresOptions, clock: &Clock) -> Result<Arc<Self>, StoreError> {
+    pub async fn open(options: PostgresOptions, clock: &Clock, modules: Modules) -> Result<Arc<Self>, StoreError> {
         options.check_schema()?;
         let pool = pool(&options)?;
         let ttl = options.lease_ttl.as_secs_f64();
-        let mut store = Self { pool, options, ttl, clock: clock.clone(), notifier: None, commits: AtomicU64::new(0) };
+        let mut store = Self { pool, options, ttl, clock: clock.clone(), notifier: None, commits: AtomicU64::new(0), modules };
         store.migrate().await?;
         if !store.options.poll_only {
             let Address { driver, tls } = address(&store.options)?;
             store.notifier = Some(Notifier::open(driver, tls, &store.options.schema, clock));
         }
         Ok(Arc::new(store))
+    }
+
+    /// How long a lease or a claim counts without being renewed.
+    pub const fn lease_ttl(&self) -> std::time::Duration {
+        self.options.lease_ttl
+    }
+
+    /// The clock of the process.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 }
 
@@ -112,8 +125,6 @@ impl std::fmt::Debug for PostgresStore {
 #[cfg(test)]
 mod bouncer_tests;
 #[cfg(test)]
-mod claims_tests;
-#[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
 mod failure_tests;
@@ -122,14 +133,10 @@ mod legacy_tests;
 #[cfg(test)]
 mod maintenance_tests;
 #[cfg(test)]
-mod provider_accounts_tests;
-#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod retention_tests;
 #[cfg(test)]
 mod row_security_tests;
-#[cfg(test)]
-mod search_tests;
 #[cfg(test)]
 mod story_tests;

@@ -11,7 +11,7 @@ use super::flush::Param;
 use super::text::clean;
 
 /// A value whose PostgreSQL type follows from its Rust type.
-pub(super) trait Typed: ToSql + Sync {
+pub trait Typed: ToSql + Sync {
     const TYPE: Type;
 }
 
@@ -50,21 +50,21 @@ impl Typed for Vec<i64> {
 }
 
 /// A parameter. Text from outside must go through [`clean`] first.
-pub(super) fn p<T: Typed>(value: &T) -> Param<'_> {
+pub fn p<T: Typed>(value: &T) -> Param<'_> {
     (value, T::TYPE)
 }
 
 /// Optional text, cleaned.
-pub(super) fn clean_or_null(text: Option<&str>) -> Option<Cow<'_, str>> {
+pub fn clean_or_null(text: Option<&str>) -> Option<Cow<'_, str>> {
     text.map(clean)
 }
 
 /// A time as the tables store it: whole milliseconds, so that both databases store the same.
-pub(super) fn ms(time: Timestamp) -> Timestamp {
+pub fn ms(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
 /// The same for an optional time.
-pub(super) fn ms_or_null(time: Option<Timestamp>) -> Option<Timestamp> {
+pub fn ms_or_null(time: Option<Timestamp>) -> Option<Timestamp> {
     time.map(ms)
 }

@@ -1,13 +1,18 @@
 //! [`Retention`] on PostgreSQL: over all tenants, and therefore as `werkruf_system`. Functions of the schema (`functions/retention.sql`)
 //! decide what a batch may delete. Several processes may sweep at once; each skips what another one has locked.
 
+use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
+use crate::module::expiring;
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+
+/// The most expired rows of one table that one statement deletes.
+const EXPIRED: u32 = 500;
 
 impl Retention for PostgresStore {
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept> {
@@ -19,6 +24,20 @@ impl Retention for PostgresStore {
                 return Ok(Swept { rows: u64::try_from(events).unwrap_or(u64::MAX), conversations: 0, next });
             }
             self.sweep_batch(sweep, after).await
+        })
+    }
+
+    fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let (now, mut deleted) = (ms(now), 0);
+            for (table, column) in expiring(self.modules) {
+                let sql = format!(
+                    "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                       SELECT ctid FROM {table} WHERE {column} <= $1 LIMIT {EXPIRED} FOR UPDATE SKIP LOCKED)) RETURNING true"
+                );
+                deleted += self.query(DbRole::System, &sql, &[p(&now)]).await?.len() as u64;
+            }
+            Ok(deleted)
         })
     }
 }

@@ -10,13 +10,13 @@ use crate::StoreError;
 pub(super) use crate::reading::{APPROVAL, CALL, CONVERSATION, EVENT, KEY, MESSAGE, TURN};
 
 /// One row, read from left to right.
-pub(super) struct Columns<'r> {
+pub struct Columns<'r> {
     row: &'r Row,
     next: usize,
 }
 
 impl<'r> Columns<'r> {
-    pub(super) const fn new(row: &'r Row) -> Self {
+    pub const fn new(row: &'r Row) -> Self {
         Self { row, next: 0 }
     }
 
@@ -35,87 +35,87 @@ impl<'r> Columns<'r> {
         self.value()?.ok_or_else(|| self.broken(wanted))
     }
 
-    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+    pub fn text(&mut self) -> Result<String, StoreError> {
         self.must::<Text>("text").map(|text| text.0)
     }
 
-    pub(super) fn text_or_null(&mut self) -> Result<Option<String>, StoreError> {
+    pub fn text_or_null(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.value::<Text>()?.map(|text| text.0))
     }
 
-    pub(super) fn id(&mut self) -> Result<Uuid, StoreError> {
+    pub fn id(&mut self) -> Result<Uuid, StoreError> {
         self.must("id")
     }
 
-    pub(super) fn id_or_null(&mut self) -> Result<Option<Uuid>, StoreError> {
+    pub fn id_or_null(&mut self) -> Result<Option<Uuid>, StoreError> {
         self.value()
     }
 
-    pub(super) fn ids(&mut self) -> Result<Vec<Uuid>, StoreError> {
+    pub fn ids(&mut self) -> Result<Vec<Uuid>, StoreError> {
         self.must("list of ids")
     }
 
-    pub(super) fn time(&mut self) -> Result<Timestamp, StoreError> {
+    pub fn time(&mut self) -> Result<Timestamp, StoreError> {
         self.must("time")
     }
 
-    pub(super) fn time_or_null(&mut self) -> Result<Option<Timestamp>, StoreError> {
+    pub fn time_or_null(&mut self) -> Result<Option<Timestamp>, StoreError> {
         self.value()
     }
 
-    pub(super) fn int(&mut self) -> Result<i64, StoreError> {
+    pub fn int(&mut self) -> Result<i64, StoreError> {
         self.must("number")
     }
 
-    pub(super) fn int_or_null(&mut self) -> Result<Option<i64>, StoreError> {
+    pub fn int_or_null(&mut self) -> Result<Option<i64>, StoreError> {
         self.value()
     }
 
-    pub(super) fn small(&mut self) -> Result<u32, StoreError> {
+    pub fn small(&mut self) -> Result<u32, StoreError> {
         let number = self.int()?;
         u32::try_from(number).map_err(|_| self.broken("count"))
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
+    pub fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
         self.must("bytes")
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, StoreError> {
+    pub fn flag(&mut self) -> Result<bool, StoreError> {
         self.must("flag")
     }
 
-    pub(super) fn flag_or_null(&mut self) -> Result<Option<bool>, StoreError> {
+    pub fn flag_or_null(&mut self) -> Result<Option<bool>, StoreError> {
         self.value()
     }
 
     /// Text that `parse` understands.
-    pub(super) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.text()?;
         parse(&text).ok_or_else(|| self.broken("known value"))
     }
 
-    pub(super) fn state(&mut self) -> Result<State, StoreError> {
+    pub fn state(&mut self) -> Result<State, StoreError> {
         self.state_or_null()?.ok_or_else(|| self.broken("JSON object"))
     }
 
-    pub(super) fn state_or_null(&mut self) -> Result<Option<State>, StoreError> {
+    pub fn state_or_null(&mut self) -> Result<Option<State>, StoreError> {
         let Some(text) = self.text_or_null()? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|_| self.broken("JSON object"))
     }
 }
 
 /// The first row, if any, through `read`.
-pub(super) fn first<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+pub fn first<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     rows.first().map(|row| read(&mut Columns::new(row))).transpose()
 }
 
 /// The one row that a statement always has.
-pub(super) fn only<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub fn only<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
     first(rows, read)?.ok_or_else(|| StoreError::Broken("a statement that always has a row returned none".to_owned()))
 }
 
 /// Every row through `read`.
-pub(super) fn all<T>(rows: &[Row], read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+pub fn all<T>(rows: &[Row], read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
     rows.iter().map(|row| read(&mut Columns::new(row))).collect()
 }
 

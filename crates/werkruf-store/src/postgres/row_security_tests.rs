@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tokio_postgres::Client;
 use werkruf_contract::Uuid;
 
-use super::migrate::{SCHEMA, migrate};
+use super::migrate::{Schema, migrate};
 use super::story_tests::connect;
 use crate::testbed::fresh_database;
 
@@ -25,10 +25,6 @@ const ROWS: &str = "
   INSERT INTO users (tenant_id, id, first_name, last_name, locale) VALUES ('$tenant', 1, 'F', 'L', 'en-US');
   INSERT INTO user_roles VALUES ('$tenant', 1, 1);
   INSERT INTO api_keys (tenant_id, id, digest, scopes, created_at) VALUES ('$tenant', '$tenant', 'digest-$tenant', 'chat', now());
-  INSERT INTO requests (tenant_id, id, title, status, requester_id) VALUES ('$tenant', 1, 'T', 'open', 1);
-  INSERT INTO tasks (tenant_id, id, title, status, user_id) VALUES ('$tenant', 1, 'T', 'open', 1);
-  INSERT INTO worktimes (tenant_id, id, user_id, started_at) VALUES ('$tenant', 1, 1, now());
-  INSERT INTO cerebro_articles (tenant_id, id, title, content) VALUES ('$tenant', 1, 'T', 'C');
   INSERT INTO conversations VALUES ('$tenant', '$tenant', '1', 'web', 'default', 'T', '{}', now(), now());
   INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES ('$tenant', '$tenant', 0, 1, 1);
   INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role) VALUES ('$tenant', '$tenant', now(), '$tenant', 'C', 'user');
@@ -45,21 +41,15 @@ const ROWS: &str = "
   INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
-  INSERT INTO provider_quota VALUES ('$tenant', 'p', 'a', '2026-11-15', 1, 0, NULL);
-  INSERT INTO provider_answers VALUES ('$tenant', 'd', 'x', now(), now());
   INSERT INTO provider_claims VALUES ('$tenant', 'p', 'a', '$tenant', now());
-  INSERT INTO collections VALUES ('$tenant', 'c', 1, now());
-  INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', NULL, false, '{}', 'g', 1, 'r', now(), now());
-  INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
-    VALUES ('$tenant', '$tenant', 'c', '$tenant', 0, '', 'T', 1);
-  INSERT INTO chunk_vectors VALUES ((SELECT min(number) FROM chunks), '$tenant', 'c', 'm', NULL, 1);
-  INSERT INTO removed_chunks VALUES ('$tenant', 'c', 1, 0);
+  INSERT INTO notes VALUES ('$tenant', 1, 1, 'T', NULL);
+  INSERT INTO note_labels VALUES ('$tenant', 'T');
 ";
 
 impl TwoTenants {
     async fn open() -> Self {
         let mut client = connect(&fresh_database()).await;
-        migrate(&mut client, "werkruf", SCHEMA, Timestamp::UNIX_EPOCH).await.unwrap();
+        migrate(&mut client, "werkruf", &Schema::new(crate::story::MODULES), Timestamp::UNIX_EPOCH).await.unwrap();
         let (a, b) = (Uuid::from_u128(0xa), Uuid::from_u128(0xb));
         client.batch_execute("SET search_path TO werkruf").await.unwrap();
         let sql = "SELECT class.relname::text FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid
@@ -90,7 +80,7 @@ impl TwoTenants {
 #[tokio::test]
 async fn no_query_reads_more_than_its_tenant() {
     let database = TwoTenants::open().await;
-    assert!(database.tables.len() > 25, "{:?}", database.tables);
+    assert!(database.tables.len() > 19, "{:?}", database.tables);
     for table in &database.tables {
         for (role, tenant, visible) in [
             ("werkruf_app", None, 0),
@@ -186,7 +176,7 @@ async fn the_seeds_queries_run_as_they_are_printed() {
 async fn the_app_role_cannot_read_tables_without_a_tenant() {
     let database = TwoTenants::open().await;
     database.set_role("werkruf_app", Some(database.a)).await;
-    for table in ["settings", "schema_migrations", "embedding_claims"] {
+    for table in ["settings", "schema_migrations", "note_claims"] {
         assert!(database.client.query(&format!("SELECT * FROM {table}"), &[]).await.is_err(), "{table}");
     }
     database.set_role("werkruf_system", None).await;

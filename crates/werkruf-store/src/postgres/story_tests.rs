@@ -12,7 +12,7 @@ use crate::testbed::fresh_database;
 pub(super) async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
     let clock = Clock::system(0);
     let options = PostgresOptions { pool_size: 4, ..PostgresOptions::new(fresh_database()) };
-    (PostgresStore::open(options, &clock).await.unwrap(), clock, ())
+    (PostgresStore::open(options, &clock, crate::story::MODULES).await.unwrap(), clock, ())
 }
 
 /// A connection beside the store.

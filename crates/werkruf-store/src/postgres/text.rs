@@ -7,12 +7,12 @@ use std::error::Error;
 use tokio_postgres::types::{FromSql, Type};
 
 /// Text without U+0000, which no column can hold.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
 /// The same for JSON, where U+0000 may also be an escape; half a surrogate pair is replaced too.
-pub(super) fn clean_json(json: &str) -> Cow<'_, str> {
+pub fn clean_json(json: &str) -> Cow<'_, str> {
     if !json.contains('\0') && !json.contains("\\u") {
         return Cow::Borrowed(json);
     }

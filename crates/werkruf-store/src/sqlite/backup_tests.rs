@@ -15,7 +15,7 @@ use crate::{Maintenance, MaintenanceError};
 async fn a_backup_under_load_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
-    let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+    let store = SqliteStore::open(folder.path().join("w.db"), &clock, crate::story::MODULES).unwrap();
     let world = World::new(Arc::clone(&store), clock.clone());
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
@@ -44,13 +44,13 @@ async fn a_backup_under_load_is_complete() {
     }
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!folder.path().join("copy.db.part").exists());
-    SqliteStore::open(&target, &clock).unwrap();
+    SqliteStore::open(&target, &clock, crate::story::MODULES).unwrap();
 }
 
 #[tokio::test]
 async fn only_a_backup_is_replaced_and_only_with_force() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0)).unwrap();
+    let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0), crate::story::MODULES).unwrap();
     let target = folder.path().join("copy.db");
     store.back_up(target.clone(), false).await.unwrap();
     let again = store.back_up(target.clone(), false).await;

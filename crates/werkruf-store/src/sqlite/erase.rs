@@ -1,7 +1,7 @@
 //! Erases a person's content from every table. Ids, times, statuses and usage rows stay, so that the list of calls remains readable.
 //!
 //! Invariants: one transaction; a running turn is never changed; rows of other people keep their content. A new TEXT column must be
-//! handled here, or be listed with a reason in `erase_tests.rs`.
+//! handled here, or be listed with a reason in `erase_tests.rs`; a module says in its list of tables what happens with its rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::hold::{changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, backup};
-use crate::{CloseReason, Erased, Maintenance, MaintenanceFuture, StoreError, TurnCloser, TurnRow, crash};
+use crate::module::rows_to_erase;
+use crate::{CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, StoreError, TurnCloser, TurnRow, crash};
 
 impl Maintenance for SqliteStore {
     fn counts(&self) -> crate::Counts {
@@ -39,9 +40,11 @@ impl Maintenance for SqliteStore {
         now: Timestamp,
     ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
-            let path = self.path.clone();
+            let (path, modules) = (self.path.clone(), self.modules);
             let erasing = self.writer.submit(move |c| {
-                let Some(erased) = erase(c, tenant_id, &user_id, cancel, &*closer, now)? else { return Ok(None) };
+                let Some(erased) = erase(c, &Person { tenant_id, user_id: &user_id }, cancel, &*closer, modules, now)? else {
+                    return Ok(None);
+                };
                 let line = Line { tenant_id, user_id, erased_at: now };
                 mark(c, &line)?;
                 crash::point("inside_erase");
@@ -125,15 +128,22 @@ const IN_FOREIGN: [&str; 2] = [
        AND conversation_id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
 ];
 
+/// Whose content is erased.
+pub(super) struct Person<'a> {
+    pub(super) tenant_id: Uuid,
+    pub(super) user_id: &'a str,
+}
+
 /// Erases inside the caller's transaction; `None` when there is no user or content with this id.
 pub(super) fn erase(
     c: &Connection,
-    tenant_id: Uuid,
-    user_id: &str,
+    person: &Person<'_>,
     cancel: bool,
     closer: &dyn TurnCloser,
+    modules: Modules,
     now: Timestamp,
 ) -> Result<Option<Erased>, StoreError> {
+    let Person { tenant_id, user_id } = *person;
     let tenant = Id::from(tenant_id);
     for turn in unfinished(c, &tenant, user_id)? {
         if !cancel {
@@ -149,6 +159,9 @@ pub(super) fn erase(
         return Ok(None);
     }
     c.execute(RIGHTS, params![tenant, user_id])?;
+    for (table, column) in rows_to_erase(modules) {
+        c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
+    }
     let keys = changed(c.execute(KEYS, params![tenant, user_id])?);
     let (mut messages, mut calls) = (0, 0);
     for (turn, foreign) in &turns {

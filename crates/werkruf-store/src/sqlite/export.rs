@@ -9,12 +9,11 @@ use rusqlite::types::ValueRef;
 use tokio::sync::mpsc;
 use werkruf_contract::{Clock, hex};
 
-use super::migrate::{self, PARTS};
-use super::open;
 use super::row::all;
+use super::{migrate, open};
 use crate::moving::{Cell, Sum, Table, TableSum};
 use crate::postgres::storable;
-use crate::{MaintenanceError, StoreError};
+use crate::{MaintenanceError, Modules, StoreError};
 
 /// The most rows, and about the most bytes, of one batch.
 const ROWS: usize = 1000;
@@ -34,13 +33,13 @@ pub(crate) struct Export {
 
 impl Export {
     /// Locks the file and applies missing migrations, as every opening does.
-    pub(crate) fn open(path: &Path, clock: &Clock) -> Result<Self, MaintenanceError> {
+    pub(crate) fn open(path: &Path, clock: &Clock, modules: Modules) -> Result<Self, MaintenanceError> {
         if !path.is_file() {
             return Err(MaintenanceError::Unfit { path: path.to_owned(), why: "there is no such database".to_owned() });
         }
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, PARTS, clock.now())?;
+        migrate::migrate(&connection, path, &migrate::parts(modules), clock.now())?;
         // One snapshot for all reads.
         connection.execute_batch("BEGIN").map_err(StoreError::from)?;
         Ok(Self { connection, _lock: lock })

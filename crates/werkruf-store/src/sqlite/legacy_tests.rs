@@ -22,7 +22,7 @@ impl Fixture {
     async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::system(0);
-        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+        let store = SqliteStore::open(folder.path().join("w.db"), &clock, crate::story::MODULES).unwrap();
         let tenant = clock.new_id();
         store.ensure_tenant(tenant, "demo".to_owned(), clock.now()).await.unwrap();
         let people: PeopleBatch = serde_json::from_value(json!({"users": [

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::row::all;
 use super::text::Stamp;
-use crate::{SchemaReport, StoreError, crash};
+use crate::{Migration, Modules, SchemaReport, StoreError, crash};
 use werkruf_contract::hex;
 
 /// A group of tables with migrations of its own. No table of one part refers to a table of another part.
@@ -21,25 +21,13 @@ pub(super) struct Part {
     pub(super) migrations: &'static [Migration],
 }
 
-pub(super) struct Migration {
-    pub(super) number: i64,
-    pub(super) name: &'static str,
-    pub(super) sql: &'static str,
-}
+const KERNEL: Part = Part { name: "kernel", migrations: &[Migration::first(include_str!("migrations/kernel/0001_first.sql"))] };
 
-/// The schema of this binary.
-pub(super) const PARTS: &[Part] = &[
-    Part { name: "kernel", migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/kernel/0001_first.sql") }] },
-    Part {
-        name: "workspace",
-        migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/workspace/0001_first.sql") }],
-    },
-    Part { name: "flights", migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/flights/0001_first.sql") }] },
-    Part {
-        name: "knowledge",
-        migrations: &[Migration { number: 1, name: "first", sql: include_str!("migrations/knowledge/0001_first.sql") }],
-    },
-];
+/// The schema of a binary with these modules.
+pub(super) fn parts(modules: Modules) -> Vec<Part> {
+    let of_modules = modules.iter().map(|module| Part { name: module.name, migrations: module.sqlite });
+    std::iter::once(KERNEL).chain(of_modules).collect()
+}
 
 const RECORD: &str = "CREATE TABLE schema_migrations (
   part       TEXT NOT NULL,
@@ -63,10 +51,8 @@ impl Part {
     }
 }
 
-impl Migration {
-    fn checksum(&self) -> String {
-        hex(&Sha256::digest(self.sql.as_bytes()))
-    }
+fn checksum(migration: &Migration) -> String {
+    hex(&Sha256::digest(migration.sql.as_bytes()))
 }
 
 /// The schema number of a binary with these parts: the number of its migrations in all parts.
@@ -100,7 +86,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path, parts: &[Part], now:
 }
 
 /// Compares the schema of a file with this binary's, without changing the file. A file that does not exist has schema 0.
-pub(super) fn report(path: &Path) -> Result<SchemaReport, StoreError> {
+pub(super) fn report(path: &Path, parts: &[Part]) -> Result<SchemaReport, StoreError> {
     let mut applied_here = Vec::new();
     if path.is_file() {
         let connection = super::open::read_only(path)?;
@@ -108,11 +94,11 @@ pub(super) fn report(path: &Path) -> Result<SchemaReport, StoreError> {
             applied_here = applied(&connection)?;
         }
     }
-    refuse_newer(&applied_here, PARTS)?;
-    let missing = missing(&applied_here, PARTS).into_iter();
+    refuse_newer(&applied_here, parts)?;
+    let missing = missing(&applied_here, parts).into_iter();
     Ok(SchemaReport {
         found: i64::try_from(applied_here.len()).unwrap_or(i64::MAX),
-        known: schema_number(PARTS),
+        known: schema_number(parts),
         pending: missing.map(|(part, migration)| format!("{}/{:04}_{}", part.name, migration.number, migration.name)).collect(),
     })
 }
@@ -152,7 +138,7 @@ fn check(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
     for row in applied {
         let part = parts.iter().find(|part| part.name == row.part);
         let mut known = part.into_iter().flat_map(|part| part.migrations);
-        if !known.any(|migration| migration.number == row.number && migration.checksum() == row.checksum) {
+        if !known.any(|migration| migration.number == row.number && checksum(migration) == row.checksum) {
             let Applied { part, number, .. } = row;
             return Err(StoreError::Broken(format!("migration {part}/{number} in the database is not the one this binary has")));
         }
@@ -175,7 +161,7 @@ fn apply(connection: &Connection, part: &Part, migration: &Migration, now: Times
     crash::point("inside_migration");
     transaction.execute(
         "INSERT INTO schema_migrations (part, number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![part.name, migration.number, migration.name, migration.checksum(), Stamp::from(now)],
+        params![part.name, migration.number, migration.name, checksum(migration), Stamp::from(now)],
     )?;
     transaction.commit()?;
     crash::point("after_migration");

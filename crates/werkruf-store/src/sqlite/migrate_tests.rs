@@ -7,18 +7,22 @@ use rusqlite::Connection;
 use werkruf_contract::Clock;
 
 use super::super::SqliteStore;
-use super::{Migration, PARTS, Part, beside, migrate, recorded_number, report, schema_number};
-use crate::StoreError;
+use super::{Part, beside, migrate, parts, recorded_number, report, schema_number};
+use crate::story::MODULES;
 use crate::story::TestCloser;
+use crate::{Migration, StoreError};
 
-const FIRST: Migration = Migration { number: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
-const SECOND: Migration = Migration { number: 2, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
-const BAD: Migration = Migration { number: 2, name: "bad", sql: "CREATE TABLE b (n INTEGER); INSERT INTO nowhere VALUES (1);" };
-const CHANGED: Migration = Migration { number: 1, name: "one", sql: "CREATE TABLE a (n TEXT)" };
+const FIRST: Migration = Migration { number: 1, compatible_with: 1, name: "one", sql: "CREATE TABLE a (n INTEGER)" };
+const SECOND: Migration =
+    Migration { number: 2, compatible_with: 1, name: "two", sql: "CREATE TABLE b (n INTEGER); INSERT INTO b VALUES (1);" };
+const BAD: Migration =
+    Migration { number: 2, compatible_with: 1, name: "bad", sql: "CREATE TABLE b (n INTEGER); INSERT INTO nowhere VALUES (1);" };
+const CHANGED: Migration = Migration { number: 1, compatible_with: 1, name: "one", sql: "CREATE TABLE a (n TEXT)" };
 
 const BASE: Part = Part { name: "base", migrations: &[FIRST] };
 const BASE_2: Part = Part { name: "base", migrations: &[FIRST, SECOND] };
-const EXTRA: Part = Part { name: "extra", migrations: &[Migration { number: 1, name: "one", sql: "CREATE TABLE c (n INTEGER)" }] };
+const EXTRA: Part =
+    Part { name: "extra", migrations: &[Migration { number: 1, compatible_with: 1, name: "one", sql: "CREATE TABLE c (n INTEGER)" }] };
 
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
 fn open(path: &Path) -> Connection {
@@ -93,7 +97,7 @@ fn a_database_of_another_program_is_not_changed() {
         let path = folder.path().join(name);
         let connection = open(&path);
         connection.execute_batch(sql).unwrap();
-        let refused = apply(&connection, &path, PARTS);
+        let refused = apply(&connection, &path, &parts(MODULES));
         assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
         assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     }
@@ -116,10 +120,11 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
         };
         let before = dump();
         let clock = Clock::system(0);
-        let restored = SqliteStore::restore(&path, &folder.path().join("new.db"), false, &TestCloser(clock.clone()), &clock).unwrap_err();
+        let restored =
+            SqliteStore::restore(&path, &folder.path().join("new.db"), false, &TestCloser(clock.clone()), &clock, MODULES).unwrap_err();
         assert_eq!(restored.code(), "schema_prerelease");
         assert!(restored.to_string().contains(name) && !restored.to_string().contains(".restoring"), "{restored}");
-        for refused in [SqliteStore::open(&path, &clock).map(|_| ()), report(&path).map(|_| ())] {
+        for refused in [SqliteStore::open(&path, &clock, MODULES).map(|_| ()), report(&path, &parts(MODULES)).map(|_| ())] {
             let Err(StoreError::Prerelease(named)) = &refused else { panic!("{refused:?}") };
             assert!(named.ends_with(name), "{named}");
             assert!(refused.unwrap_err().to_string().contains("werkruf conversations export"));
@@ -130,9 +135,10 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
 
 #[test]
 fn numbers_count_from_one_without_gaps_and_parts_are_named_once() {
-    for part in PARTS {
+    let known = parts(MODULES);
+    for part in &known {
         assert!(part.migrations.iter().map(|migration| migration.number).eq(1..=part.newest()), "{}", part.name);
     }
-    let names: std::collections::BTreeSet<_> = PARTS.iter().map(|part| part.name).collect();
-    assert_eq!(names.len(), PARTS.len());
+    let names: std::collections::BTreeSet<_> = known.iter().map(|part| part.name).collect();
+    assert_eq!(names.len(), known.len());
 }

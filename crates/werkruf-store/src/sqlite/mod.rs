@@ -14,15 +14,13 @@ mod history;
 mod hold;
 mod import;
 mod insert;
-mod knowledge;
-mod knowledge_write;
 mod legacy;
 mod migrate;
 mod open;
 mod people;
 mod people_write;
 mod principal_cache;
-mod provider_accounts;
+mod provider_tokens;
 mod readers;
 mod records;
 mod restore;
@@ -37,20 +35,21 @@ mod turn_write;
 mod turns;
 mod usage;
 mod waiting;
-mod workspace;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::{Connection, ErrorCode, ffi};
 use werkruf_contract::Clock;
 
-use crate::StoreError;
+use crate::{Modules, StoreError};
 pub(crate) use export::{Batch, Export};
 pub(crate) use legacy::read as read_legacy;
 use principal_cache::PrincipalCache;
 use readers::Readers;
+pub use row::{Columns, all, first};
+pub use text::{Id, Stamp, id_or_null, stamp_or_null};
 use writer::Writer;
 
 /// The embedded database. Dropping the last handle finishes the queued writes and closes the file.
@@ -62,17 +61,18 @@ pub struct SqliteStore {
     /// Decides whether roles from a token still count.
     clock: Clock,
     path: PathBuf,
+    modules: Modules,
     /// Held as long as the store is open; the operating system releases it with the process.
     _lock: std::fs::File,
 }
 
 impl SqliteStore {
     /// Opens or creates the database, applies missing migrations and voids the leases of earlier processes.
-    pub fn open(path: impl AsRef<Path>, clock: &Clock) -> Result<Arc<Self>, StoreError> {
+    pub fn open(path: impl AsRef<Path>, clock: &Clock, modules: Modules) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let lock = open::lock(path)?;
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, migrate::PARTS, clock.now())?;
+        migrate::migrate(&connection, path, &migrate::parts(modules), clock.now())?;
         open::void_old_leases(&connection)?;
         let readers = (0..readers::READERS).map(|_| open::read_only(path)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
@@ -81,13 +81,47 @@ impl SqliteStore {
             cache: PrincipalCache::default(),
             clock: clock.clone(),
             path: path.to_owned(),
+            modules,
             _lock: lock,
         }))
     }
 
     /// Compares the schema of a file with this binary's; changes nothing.
-    pub fn schema_report(path: &Path) -> Result<crate::SchemaReport, StoreError> {
-        migrate::report(path)
+    pub fn schema_report(path: &Path, modules: Modules) -> Result<crate::SchemaReport, StoreError> {
+        migrate::report(path, &migrate::parts(modules))
+    }
+
+    /// Looks up a few rows by index, on the caller's thread.
+    pub async fn look_up<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
+        self.readers.look_up(read).await
+    }
+
+    /// Runs a read that may take a while, on a blocking thread.
+    pub async fn read_rows<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.readers.list(read).await
+    }
+
+    /// Runs a write inside the next commit, and resolves when it is durable. A write that fails leaves no row.
+    pub async fn write_rows<T, F>(&self, write: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer.submit(write).await
+    }
+
+    /// Copies the WAL into the file and empties it, so that deleted text is in no file any more. False when a reader prevented it.
+    pub async fn empty_wal(&self) -> Result<bool, StoreError> {
+        self.writer.submit_alone(erase::checkpoint).await
+    }
+
+    /// The clock of the process.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The path of the database.

@@ -8,10 +8,10 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Clock;
 
 use super::backup::{at, claim, sync_folder, verify};
-use super::migrate::{self, PARTS, beside};
+use super::migrate::{self, beside};
 use super::text::Stamp;
 use super::{SqliteStore, erase, erased_list, hold, open};
-use crate::{HeldWork, MaintenanceError, Restored, StoreError, TurnCloser, crash};
+use crate::{HeldWork, MaintenanceError, Modules, Restored, StoreError, TurnCloser, crash};
 
 impl SqliteStore {
     /// Replaces `database` by a backup in which all pending work is ended with the closer. Refused while a process has the database open.
@@ -22,6 +22,7 @@ impl SqliteStore {
         force: bool,
         closer: &dyn TurnCloser,
         clock: &Clock,
+        modules: Modules,
     ) -> Result<Restored, MaintenanceError> {
         let _lock = open::lock(database)?;
         let exists = database.try_exists().map_err(at(database))?;
@@ -29,8 +30,8 @@ impl SqliteStore {
             return Err(MaintenanceError::Exists(database.to_owned()));
         }
         let part = beside(database, ".restoring");
-        remove_part(&part)?;
-        let made = fill(backup, &part, database, closer, clock.now()).and_then(|filled| {
+        remove_part(&part, modules)?;
+        let made = Filling { backup, part: &part, database, closer, now: clock.now(), modules }.fill().and_then(|filled| {
             crash::point("restore_filled");
             let kept = if exists { Some(set_aside(database, clock.now())?) } else { None };
             crash::point("restore_set_aside");
@@ -41,25 +42,61 @@ impl SqliteStore {
             sync_folder(database)?;
             Ok(Restored { database: database.to_owned(), kept, ..filled })
         });
-        remove_part(&part)?;
+        remove_part(&part, modules)?;
         made
     }
 }
 
-/// Copies and verifies the backup, applies migrations, ends pending work, and repeats later erasures.
-fn fill(backup: &Path, part: &Path, database: &Path, closer: &dyn TurnCloser, now: Timestamp) -> Result<Restored, MaintenanceError> {
-    let mut source = fs::File::open(backup).map_err(at(backup))?;
-    let mut file = claim(part)?;
-    std::io::copy(&mut source, &mut file).map_err(at(part))?;
-    drop(file);
-    let (schema, rows) = verify(part).map_err(|error| with_backup_path(error, backup))?;
-    let connection = open::writable(part).map_err(MaintenanceError::from)?;
-    migrate::migrate(&connection, part, PARTS, now).map_err(|error| unfit(error, backup))?;
-    let held = hold(&connection, closer, now)?;
-    let erased_again = erase_again(&connection, database, closer, now)?;
-    connection.close().map_err(|(_, error)| StoreError::from(error))?;
-    fs::File::open(part).and_then(|file| file.sync_all()).map_err(at(part))?;
-    Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
+/// The making of the working copy.
+struct Filling<'a> {
+    backup: &'a Path,
+    part: &'a Path,
+    database: &'a Path,
+    closer: &'a dyn TurnCloser,
+    now: Timestamp,
+    modules: Modules,
+}
+
+impl Filling<'_> {
+    /// Copies and verifies the backup, applies migrations, ends pending work, and repeats later erasures.
+    fn fill(&self) -> Result<Restored, MaintenanceError> {
+        let Self { backup, part, closer, now, modules, .. } = *self;
+        let mut source = fs::File::open(backup).map_err(at(backup))?;
+        let mut file = claim(part)?;
+        std::io::copy(&mut source, &mut file).map_err(at(part))?;
+        drop(file);
+        let (schema, rows) = verify(part).map_err(|error| with_backup_path(error, backup))?;
+        let connection = open::writable(part).map_err(MaintenanceError::from)?;
+        migrate::migrate(&connection, part, &migrate::parts(modules), now).map_err(|error| unfit(error, backup))?;
+        let held = hold(&connection, closer, now)?;
+        let erased_again = self.erase_again(&connection)?;
+        connection.close().map_err(|(_, error)| StoreError::from(error))?;
+        fs::File::open(part).and_then(|file| file.sync_all()).map_err(at(part))?;
+        Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
+    }
+
+    /// Erases the people again who were erased after the backup was made; they are in the list beside the database.
+    fn erase_again(&self, connection: &Connection) -> Result<u64, MaintenanceError> {
+        let mut again = 0;
+        for line in erased_list::read(self.database)? {
+            if erase::is_erased(connection, &line)? {
+                continue;
+            }
+            let transaction =
+                rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate).map_err(StoreError::from)?;
+            let person = erase::Person { tenant_id: line.tenant_id, user_id: &line.user_id };
+            if erase::erase(&transaction, &person, true, self.closer, self.modules, self.now)?.is_some() {
+                again += 1;
+            }
+            // Then the database has the same time of erasure as the list.
+            erase::mark(&transaction, &line)?;
+            transaction.commit().map_err(StoreError::from)?;
+        }
+        if again > 0 {
+            erase::compact(connection)?;
+        }
+        Ok(again)
+    }
 }
 
 /// Names the operator's file in an error about the copy.
@@ -90,28 +127,6 @@ fn hold(connection: &Connection, closer: &dyn TurnCloser, now: Timestamp) -> Res
     Ok(held)
 }
 
-/// Erases the people again who were erased after the backup was made; they are in the list beside the database.
-fn erase_again(connection: &Connection, database: &Path, closer: &dyn TurnCloser, now: Timestamp) -> Result<u64, MaintenanceError> {
-    let mut again = 0;
-    for line in erased_list::read(database)? {
-        if erase::is_erased(connection, &line)? {
-            continue;
-        }
-        let transaction =
-            rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate).map_err(StoreError::from)?;
-        if erase::erase(&transaction, line.tenant_id, &line.user_id, true, closer, now)?.is_some() {
-            again += 1;
-        }
-        // Then the database has the same time of erasure as the list.
-        erase::mark(&transaction, &line)?;
-        transaction.commit().map_err(StoreError::from)?;
-    }
-    if again > 0 {
-        erase::compact(connection)?;
-    }
-    Ok(again)
-}
-
 /// Gives the old database a second name, after a checkpoint of its WAL; where the checkpoint fails, the WAL is renamed too. The first
 /// name stays until the new database takes it, because a start in between must not create an empty database.
 fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceError> {
@@ -133,8 +148,8 @@ fn set_aside(database: &Path, now: Timestamp) -> Result<PathBuf, MaintenanceErro
 }
 
 /// Removes the working copy of this run, or of an earlier run that was interrupted.
-fn remove_part(part: &Path) -> Result<(), MaintenanceError> {
-    let known = migrate::schema_number(PARTS);
+fn remove_part(part: &Path, modules: Modules) -> Result<(), MaintenanceError> {
+    let known = migrate::schema_number(&migrate::parts(modules));
     for suffix in ["", "-wal", "-shm", "-journal"] {
         remove(&beside(part, suffix))?;
     }

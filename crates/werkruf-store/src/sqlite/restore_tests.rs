@@ -21,7 +21,7 @@ impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::system(0);
-        let store = SqliteStore::open(folder.path().join("w.db"), &clock).unwrap();
+        let store = SqliteStore::open(folder.path().join("w.db"), &clock, crate::story::MODULES).unwrap();
         Self { world: World::new(store, clock), backup: folder.path().join("copy.db"), folder }
     }
 
@@ -30,11 +30,18 @@ impl Fixture {
     }
 
     fn restore(&self, name: &str, force: bool) -> Result<crate::Restored, MaintenanceError> {
-        SqliteStore::restore(&self.backup, &self.folder.path().join(name), force, &*self.world.closer(), &self.world.clock)
+        SqliteStore::restore(
+            &self.backup,
+            &self.folder.path().join(name),
+            force,
+            &*self.world.closer(),
+            &self.world.clock,
+            crate::story::MODULES,
+        )
     }
 
     fn open(&self, name: &str) -> Arc<SqliteStore> {
-        SqliteStore::open(self.folder.path().join(name), &self.world.clock).unwrap()
+        SqliteStore::open(self.folder.path().join(name), &self.world.clock, crate::story::MODULES).unwrap()
     }
 }
 
@@ -74,7 +81,15 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
     let store = fixture.open("new.db");
     let second = fixture.folder.path().join("second.db");
     let before = store.back_up(second.clone(), false).await.unwrap();
-    let again = SqliteStore::restore(&second, &fixture.folder.path().join("third.db"), false, &*world.closer(), &world.clock).unwrap();
+    let again = SqliteStore::restore(
+        &second,
+        &fixture.folder.path().join("third.db"),
+        false,
+        &*world.closer(),
+        &world.clock,
+        crate::story::MODULES,
+    )
+    .unwrap();
     assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
 }
 
@@ -116,5 +131,5 @@ async fn later_erasures_are_repeated() {
     restored.back_up(later.clone(), false).await.unwrap();
     drop(restored);
     let target = fixture.folder.path().join("new.db");
-    assert_eq!(SqliteStore::restore(&later, &target, true, &*world.closer(), &world.clock).unwrap().erased_again, 0);
+    assert_eq!(SqliteStore::restore(&later, &target, true, &*world.closer(), &world.clock, crate::story::MODULES).unwrap().erased_again, 0);
 }

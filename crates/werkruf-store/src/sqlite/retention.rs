@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
@@ -12,6 +13,7 @@ use super::row::{all, first};
 use super::streams::FIRST_KEPT_EVENT;
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, erase};
+use crate::module::expiring;
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
 
 /// Rows that one scan reads, and rows that one job of the writer deletes. A job delays other jobs by milliseconds.
@@ -35,6 +37,18 @@ impl Retention for SqliteStore {
             }
             Ok(swept)
         })
+    }
+
+    fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
+        let modules = self.modules;
+        Box::pin(self.writer.submit(move |c| {
+            let mut deleted = 0;
+            for (table, column) in expiring(modules) {
+                let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
+                deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
+            }
+            Ok(deleted)
+        }))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{Retention, Sweep, Sweepable};
 async fn deleted_text_is_removed_from_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let (path, clock) = (folder.path().join("w.db"), Clock::system(0));
-    let store = SqliteStore::open(&path, &clock).unwrap();
+    let store = SqliteStore::open(&path, &clock, crate::story::MODULES).unwrap();
     let mut world = World::new(Arc::clone(&store), clock);
     let text = "Quittengelee mit Senf";
     let old = world.begin(world.opening(world.new_conversation(), text)).await;

@@ -10,13 +10,13 @@ use crate::StoreError;
 pub(super) use crate::reading::{APPROVAL, CALL, CONVERSATION, KEY, MESSAGE, TURN};
 
 /// One row, read from left to right.
-pub(super) struct Columns<'r> {
+pub struct Columns<'r> {
     row: &'r Row<'r>,
     next: usize,
 }
 
 impl<'r> Columns<'r> {
-    pub(super) const fn new(row: &'r Row<'r>) -> Self {
+    pub const fn new(row: &'r Row<'r>) -> Self {
         Self { row, next: 0 }
     }
 
@@ -43,48 +43,48 @@ impl<'r> Columns<'r> {
         self.str_or_null()?.ok_or_else(|| self.broken("text"))
     }
 
-    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+    pub fn text(&mut self) -> Result<String, StoreError> {
         self.str().map(str::to_owned)
     }
 
-    pub(super) fn text_or_null(&mut self) -> Result<Option<String>, StoreError> {
+    pub fn text_or_null(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.str_or_null()?.map(str::to_owned))
     }
 
-    pub(super) fn id(&mut self) -> Result<Uuid, StoreError> {
+    pub fn id(&mut self) -> Result<Uuid, StoreError> {
         self.id_or_null()?.ok_or_else(|| self.broken("id"))
     }
 
-    pub(super) fn id_or_null(&mut self) -> Result<Option<Uuid>, StoreError> {
+    pub fn id_or_null(&mut self) -> Result<Option<Uuid>, StoreError> {
         match self.str_or_null()? {
             Some(text) => Uuid::try_parse(text).map(Some).map_err(|_| self.broken("id")),
             None => Ok(None),
         }
     }
 
-    pub(super) fn time(&mut self) -> Result<Timestamp, StoreError> {
+    pub fn time(&mut self) -> Result<Timestamp, StoreError> {
         self.time_or_null()?.ok_or_else(|| self.broken("time"))
     }
 
-    pub(super) fn time_or_null(&mut self) -> Result<Option<Timestamp>, StoreError> {
+    pub fn time_or_null(&mut self) -> Result<Option<Timestamp>, StoreError> {
         match self.str_or_null()? {
             Some(text) => parse_stamp(text.as_bytes()).map(Some).ok_or_else(|| self.broken("time")),
             None => Ok(None),
         }
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
+    pub fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
         match self.value()? {
             ValueRef::Blob(bytes) => Ok(bytes),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => Err(self.broken("blob")),
         }
     }
 
-    pub(super) fn int(&mut self) -> Result<i64, StoreError> {
+    pub fn int(&mut self) -> Result<i64, StoreError> {
         self.int_or_null()?.ok_or_else(|| self.broken("number"))
     }
 
-    pub(super) fn int_or_null(&mut self) -> Result<Option<i64>, StoreError> {
+    pub fn int_or_null(&mut self) -> Result<Option<i64>, StoreError> {
         match self.value()? {
             ValueRef::Null => Ok(None),
             ValueRef::Integer(number) => Ok(Some(number)),
@@ -92,22 +92,22 @@ impl<'r> Columns<'r> {
         }
     }
 
-    pub(super) fn small(&mut self) -> Result<u32, StoreError> {
+    pub fn small(&mut self) -> Result<u32, StoreError> {
         let number = self.int()?;
         u32::try_from(number).map_err(|_| self.broken("count"))
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, StoreError> {
+    pub fn flag(&mut self) -> Result<bool, StoreError> {
         Ok(self.int()? != 0)
     }
 
     /// A text with a fixed set of values.
-    pub(super) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         let text = self.str()?;
         parse(text).ok_or_else(|| self.broken("known value"))
     }
 
-    pub(super) fn state(&mut self) -> Result<State, StoreError> {
+    pub fn state(&mut self) -> Result<State, StoreError> {
         let text = self.str()?;
         // Most conversations have no state, and a comparison is cheaper than parsing.
         if text == "{}" {
@@ -118,7 +118,7 @@ impl<'r> Columns<'r> {
 }
 
 /// The first row, if any, through `read`.
-pub(super) fn first<T>(
+pub fn first<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
     read: impl FnOnce(&mut Columns<'_>) -> Result<T, StoreError>,
@@ -131,7 +131,7 @@ pub(super) fn first<T>(
 }
 
 /// Every row through `read`.
-pub(super) fn all<T>(
+pub fn all<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
     read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,

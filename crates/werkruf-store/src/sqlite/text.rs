@@ -8,7 +8,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use werkruf_contract::Uuid;
 
 /// An id as a bound parameter.
-pub(super) struct Id([u8; 36]);
+pub struct Id([u8; 36]);
 
 impl From<Uuid> for Id {
     fn from(id: Uuid) -> Self {
@@ -25,12 +25,12 @@ impl ToSql for Id {
 }
 
 /// An optional id as a bound parameter.
-pub(super) fn id_or_null(id: Option<Uuid>) -> Option<Id> {
+pub fn id_or_null(id: Option<Uuid>) -> Option<Id> {
     id.map(Id::from)
 }
 
 /// A time as a bound parameter.
-pub(super) struct Stamp([u8; 24]);
+pub struct Stamp([u8; 24]);
 
 const DAY_MS: i64 = 86_400_000;
 /// The first instant with a four-digit year; the last one is beyond the range of `Timestamp`.
@@ -60,7 +60,7 @@ impl ToSql for Stamp {
 }
 
 /// An optional time as a bound parameter.
-pub(super) fn stamp_or_null(time: Option<Timestamp>) -> Option<Stamp> {
+pub fn stamp_or_null(time: Option<Timestamp>) -> Option<Stamp> {
     time.map(Stamp::from)
 }
 

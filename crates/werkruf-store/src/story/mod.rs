@@ -5,30 +5,30 @@
 mod approvals;
 mod client_requests;
 mod closer;
-mod knowledge;
 mod people;
-mod provider_accounts;
 mod provider_calls;
+mod provider_tokens;
 mod retention;
 mod reuse;
 mod streams;
+mod test_module;
 mod turns;
-mod workspace;
+mod usage;
 mod world;
 
 pub(crate) use crate::Store;
 pub(crate) use approvals::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
-pub(crate) use knowledge::*;
 pub(crate) use people::*;
-pub(crate) use provider_accounts::*;
 pub(crate) use provider_calls::*;
+pub(crate) use provider_tokens::*;
 pub(crate) use retention::*;
 pub(crate) use reuse::*;
 pub(crate) use streams::*;
+pub(crate) use test_module::*;
 pub(crate) use turns::*;
-pub(crate) use workspace::*;
+pub(crate) use usage::*;
 pub(crate) use world::{Running, World};
 
 /// Defines one test for each shared test function, each on its own store.
@@ -82,23 +82,11 @@ macro_rules! tell {
             importing_a_user_ends_token_roles,
             keys_are_found_by_digest_until_deleted,
             tenants_and_settings_are_stored,
-            a_row_scope_never_returns_more_than_its_grant,
-            work_is_filtered_ordered_and_limited,
-            worktimes_are_those_that_overlap,
-            articles_are_found_by_words_tags_and_branch,
-            an_import_replaces_what_it_names_and_nothing_else,
-            an_external_id_belongs_to_one_user,
-            a_batch_with_faults_reports_all_and_writes_nothing,
-            documents_are_added_replaced_and_deleted,
-            every_index_follows_its_rows,
-            concurrent_writers_make_one_log,
-            a_chunk_has_one_vector_of_one_model,
-            knowledge_usage_belongs_to_its_turn,
-            a_quota_allows_exactly_its_calls,
-            the_providers_own_count_limits_calls_too,
+            usage_of_a_tool_belongs_to_its_turn,
+            expired_rows_of_a_module_are_deleted,
+            rows_of_a_module_are_erased_with_their_person,
             a_token_is_stored_and_replaced,
             one_owner_at_a_time_fetches_a_token,
-            an_answer_is_cached_for_its_tenant_until_it_expires,
         }
     };
 }

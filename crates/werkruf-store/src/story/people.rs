@@ -5,6 +5,7 @@ use serde_json::json;
 use werkruf_contract::{Access, Need, Scope};
 
 use super::{Store, World};
+use crate::import::parse_batch;
 use crate::{KeyDigest, NewKey, Page, PeopleBatch, Scopes, StoreError, TokenRoles};
 
 fn people() -> PeopleBatch {
@@ -144,7 +145,8 @@ pub(crate) async fn importing_a_user_ends_token_roles<S: Store>(world: World<S>)
     assert_eq!(world.store.user_by_external_id(world.tenant, "sub-1".to_owned()).await.unwrap().unwrap().token_roles, None);
 
     let import = async |users| {
-        let batch = serde_json::from_value(json!({"tenant": "demo", "users": users})).unwrap();
+        let text = json!({"tenant": "demo", "users": users}).to_string();
+        let batch = parse_batch(&text, &[], |_| true).unwrap();
         world.store.import(batch, world.id(), world.now).await.unwrap().unwrap();
     };
     let user = |id: i64, external: Option<&str>| json!({"id": id, "first_name": "A", "last_name": "B", "locale": "de-DE", "external_id": external, "role_ids": [1]});

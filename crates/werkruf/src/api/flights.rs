@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Failure, Texts, ToolErrorType};
-use werkruf_tools::FlightCaller;
+use werkruf_flights::Caller;
 
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
@@ -36,7 +36,7 @@ async fn seats_search(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
-    let flights = Arc::clone(&api.app.flights);
+    let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {
         Ok(request) => Box::pin(flights.seats_function(request, &caller)).await,
         Err(failure) => Err(failure),
@@ -54,7 +54,7 @@ async fn amadeus_search(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
-    let flights = Arc::clone(&api.app.flights);
+    let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {
         Ok(request) => Box::pin(flights.amadeus_function(request, &caller)).await,
         Err(failure) => Err(failure),
@@ -66,12 +66,12 @@ async fn read(
     identity: &crate::identity::Identity,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Result<Value, Failure>, FlightCaller), ApiError> {
+) -> Result<(Result<Value, Failure>, Caller), ApiError> {
     let principal = identity.caller()?.principal;
     let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
     let zone = TimeZone::get(&principal.time_zone).unwrap_or(TimeZone::UTC);
     let today = api.app.clock.now().to_zoned(zone).date();
-    let caller = FlightCaller { tenant_id: principal.tenant_id, today, texts: Texts::of(&locale) };
+    let caller = Caller { tenant_id: principal.tenant_id, today, texts: Texts::of(&locale) };
     let request = match body::bytes(body).await {
         Ok(raw) => body::json::<Value>(&raw),
         Err(error) => Err(error),

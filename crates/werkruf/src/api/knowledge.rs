@@ -12,8 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::knowledge::{DEFAULT_COLLECTION, DocumentRow};
-use werkruf_tools::{Document, SearchMode, SearchRequest};
+use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest};
 
 use super::ApiState;
 use super::body;
@@ -229,7 +228,8 @@ async fn list(
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentList>, ApiError> {
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
-    let rows = api.app.store.documents(identity.tenant_id, collection_or_default(query.collection), query.after, limit).await?;
+    let rows =
+        api.app.database.knowledge().documents(identity.tenant_id, collection_or_default(query.collection), query.after, limit).await?;
     let more = rows.len() >= limit as usize;
     let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
     Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
@@ -246,9 +246,9 @@ async fn show(
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentView>, ApiError> {
     let collection = collection_or_default(query.collection);
-    let row = api.app.store.document(identity.tenant_id, collection.clone(), id.clone()).await?;
+    let row = api.app.database.knowledge().document(identity.tenant_id, collection.clone(), id.clone()).await?;
     let row = row.ok_or_else(|| ApiError::not_found("document"))?;
-    let chunks = api.app.store.document_chunks(identity.tenant_id, collection, id).await?;
+    let chunks = api.app.database.knowledge().document_chunks(identity.tenant_id, collection, id).await?;
     let content = chunks.into_iter().map(|chunk| ChunkView { id: chunk.id, heading: chunk.heading, content: chunk.content }).collect();
     Ok(Json(DocumentView { content: Some(content), ..view(row) }))
 }
@@ -264,7 +264,7 @@ async fn delete(
     Query(query): Query<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (app, tenant_id, collection) = (Arc::clone(&api.app), identity.tenant_id, collection_or_default(query.collection));
-    let removed = api.run_detached(async move { app.store.delete_document(tenant_id, collection, id).await }).await??;
+    let removed = api.run_detached(async move { app.database.knowledge().delete_document(tenant_id, collection, id).await }).await??;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
 }
 
@@ -272,7 +272,7 @@ async fn delete(
 #[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
     responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<CollectionList>, ApiError> {
-    Ok(Json(CollectionList { collections: api.app.store.collections(identity.tenant_id).await?, next_after: None }))
+    Ok(Json(CollectionList { collections: api.app.database.knowledge().collections(identity.tenant_id).await?, next_after: None }))
 }
 
 /// One collection and the progress of its vectors.

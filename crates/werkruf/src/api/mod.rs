@@ -23,6 +23,7 @@ mod erasure;
 pub(crate) mod error;
 mod events;
 mod explain;
+#[cfg(feature = "flights")]
 mod flights;
 mod health;
 pub(crate) mod history;
@@ -82,7 +83,7 @@ impl ApiState {
 
 /// The routes that need a credential. Each has a policy.
 fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+    let routes = OpenApiRouter::default()
         .merge(chat::routes())
         .merge(conversations::routes())
         .merge(history::routes())
@@ -93,7 +94,6 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())
-        .merge(module("flights", on.flights, flights::routes()))
         .merge(keys::routes())
         .merge(module("knowledge", on.knowledge, knowledge::routes()))
         .merge(reload::routes())
@@ -102,7 +102,10 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(retention::routes())
         .merge(erasure::routes())
         .merge(legacy::routes())
-        .merge(openai::routes())
+        .merge(openai::routes());
+    #[cfg(feature = "flights")]
+    let routes = routes.merge(module("flights", on.flights, flights::routes()));
+    routes
 }
 
 /// The routes of a module. While the module is off, each of them answers with an error that names the module.

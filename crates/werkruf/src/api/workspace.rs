@@ -13,12 +13,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{ImportFault, WorkspaceBatch, add_lines, parse_batch};
+use werkruf_store::import::{ImportBatch, ImportFault, ImportRefusal, add_lines, parse_batch};
 
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
 use crate::identity::Identity;
+use crate::modules::MODULES;
 
 /// Large enough for a company of a few thousand people with the rows of several years.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -64,10 +65,8 @@ async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
         ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
     })?;
-    let (text, batch) = run_blocking(move || read(&raw)).await??;
-    if !api.app.config.modules.workspace && batch.has_work() {
-        return Err(ApiError::module_off(StatusCode::UNPROCESSABLE_ENTITY, "workspace"));
-    }
+    let app = Arc::clone(&api.app);
+    let (text, batch) = run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
     check_tenant(&api, &identity, &batch).await?;
     let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
     match api.app.store.import(batch, id, now).await? {
@@ -80,10 +79,13 @@ async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     }
 }
 
-fn read(raw: &[u8]) -> Result<(String, WorkspaceBatch), ApiError> {
+fn read(raw: &[u8], is_on: impl Fn(&str) -> bool) -> Result<(String, ImportBatch), ApiError> {
     let text = std::str::from_utf8(raw).map_err(|_| ApiError::invalid("The body is not UTF-8; encode it again."))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let batch = parse_batch(text).map_err(|errors| import_error(&errors))?;
+    let batch = parse_batch(text, MODULES, is_on).map_err(|refusal| match refusal {
+        ImportRefusal::Faults(errors) => import_error(&errors),
+        ImportRefusal::ModuleOff { module, .. } => ApiError::module_off(StatusCode::UNPROCESSABLE_ENTITY, module),
+    })?;
     Ok((text.to_owned(), batch))
 }
 
@@ -97,7 +99,7 @@ async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 
 /// Checks the tenant of an import. The operator may import into any tenant and create new ones, a key with scope admin only into
 /// its own.
-async fn check_tenant(api: &ApiState, identity: &Identity, batch: &WorkspaceBatch) -> Result<(), ApiError> {
+async fn check_tenant(api: &ApiState, identity: &Identity, batch: &ImportBatch) -> Result<(), ApiError> {
     if identity.is_operator() {
         return Ok(());
     }

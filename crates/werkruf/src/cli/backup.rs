@@ -14,6 +14,7 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, print};
 use crate::config::{Config, Variable};
+use crate::modules::MODULES;
 
 #[derive(Debug, Args)]
 pub(super) struct File {
@@ -60,7 +61,7 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     let clock = Clock::system(config.clock_offset_s);
     let database = file_of(&config)?;
     let closer = RecoveryCloser::new(clock.clone());
-    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock));
+    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock, MODULES));
     let restored = restoring.await.map_err(|error| CliError::refused("internal", format!("the restore did not end: {error}")))?;
     let restored = restored.map_err(|error| refused(&error))?;
     if session.globals.json {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
-use werkruf_tools::{Cabin, ProviderName, inspect_flights};
+use werkruf_flights::{Cabin, ProviderName, inspect};
 
 use super::error::CliError;
 use super::{Outcome, print, read_input};
@@ -45,8 +45,8 @@ pub(super) fn run(command: &Command) -> Outcome {
         Provider::Amadeus => ProviderName::Amadeus,
         Provider::Duffel => ProviderName::Duffel,
     };
-    let offers: Value = inspect_flights(provider, &read_input(file)?, *cabin)
-        .map_err(|fault| CliError::refused("file_unusable", format!("{file} {fault}")))?;
+    let offers: Value =
+        inspect(provider, &read_input(file)?, *cabin).map_err(|fault| CliError::refused("file_unusable", format!("{file} {fault}")))?;
     print::json(&offers);
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::{Outcome, Session, print};
 use crate::app::{StartError, postgres_options};
 use crate::config::Database;
+use crate::modules::MODULES;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
@@ -44,9 +45,9 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
             let (file, check) = (file.clone(), command.check);
             let opening = move || -> Result<SchemaReport, StoreError> {
                 if !check {
-                    SqliteStore::open(&file, &clock)?;
+                    SqliteStore::open(&file, &clock, MODULES)?;
                 }
-                SqliteStore::schema_report(&file)
+                SqliteStore::schema_report(&file, MODULES)
             };
             let opened = tokio::task::spawn_blocking(opening).await;
             opened
@@ -56,7 +57,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         Database::Postgres(url) => {
             let options = postgres_options(&config, url);
             if !command.check {
-                let store = PostgresStore::open(options.clone(), &clock).await.map_err(StartError::from)?;
+                let store = PostgresStore::open(options.clone(), &clock, MODULES).await.map_err(StartError::from)?;
                 if command.compat_views {
                     store.add_compat_views().await.map_err(StartError::from)?;
                 }
@@ -66,7 +67,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
                     held = Some(store.hold_pending(command.force, closer, now).await.map_err(|error| refused(&error))?);
                 }
             }
-            PostgresStore::schema_report(&options).await.map_err(StartError::from)?
+            PostgresStore::schema_report(&options, MODULES).await.map_err(StartError::from)?
         }
     };
     print_report(session, &report, held.as_ref());

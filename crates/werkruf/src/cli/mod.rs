@@ -12,6 +12,7 @@ mod contract;
 mod conversations;
 mod error;
 mod explain;
+#[cfg(feature = "flights")]
 mod flights;
 mod ids;
 mod import;
@@ -177,6 +178,7 @@ enum Command {
     Contract(contract::Command),
     /// Inspect recorded responses of flight providers
     #[command(subcommand)]
+    #[cfg(feature = "flights")]
     Flights(flights::Command),
     /// Inspect recorded model streams
     #[command(subcommand)]
@@ -287,6 +289,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Retention(command)) => retention::run(&session, command).await,
         Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),
+        #[cfg(feature = "flights")]
         Some(Command::Flights(command)) => flights::run(&command),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,

@@ -13,6 +13,7 @@ use super::error::CliError;
 use super::{Outcome, Session, print};
 use crate::app::{StartError, postgres_options};
 use crate::config::Database;
+use crate::modules::MODULES;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
@@ -31,7 +32,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let (Database::Sqlite(file), Database::Postgres(url)) = (parse(&command.from)?, parse(&command.to)?) else {
         return Err(CliError::Usage("a move goes from sqlite:FILE to postgres://…".to_owned()));
     };
-    let store = PostgresStore::open(postgres_options(&config, &url), &clock).await.map_err(StartError::from)?;
+    let store = PostgresStore::open(postgres_options(&config, &url), &clock, MODULES).await.map_err(StartError::from)?;
     let moved = store.import_sqlite(file, clock).await.map_err(|error| refused(&error))?;
     if session.globals.json {
         print::json(&json!(moved));

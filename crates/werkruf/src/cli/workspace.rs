@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use werkruf_store::{ImportFault, add_lines, parse_batch};
+use werkruf_store::import::{ImportFault, ImportRefusal, add_lines, parse_batch};
 
 use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, print, read_input};
+use crate::modules::MODULES;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -25,8 +26,13 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let Command::Import { file } = command;
     let text = String::from_utf8(read_input(&file)?).map_err(|_| CliError::refused("unreadable", format!("{file} is not UTF-8")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    // Faults in the file's structure are reported without a server, and the tenant must be known before the request.
-    let tenant = parse_batch(text).map_err(|faults| invalid(&faults))?.tenant;
+    // Faults in the file's structure are reported without a server, and the tenant must be known before the request. Only the server knows
+    // which modules are on.
+    let tenant = match parse_batch(text, MODULES, |_| true) {
+        Ok(batch) => batch.tenant,
+        Err(ImportRefusal::Faults(faults)) => return Err(invalid(&faults)),
+        Err(ImportRefusal::ModuleOff { module, .. }) => return Err(CliError::refused("module_off", format!("the module {module} is off"))),
+    };
     if let Some(other) = session.globals.tenant.as_ref().filter(|named| **named != tenant) {
         return Err(CliError::Usage(format!("the file is for tenant `{tenant}`, not for `{other}`; leave --tenant out")));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use secrecy::SecretString;
-use werkruf_tools::{AmadeusConfig, DuffelConfig, FlightsConfig, SeatsaeroConfig};
+use werkruf_flights::{AmadeusConfig, DuffelConfig, FlightsConfig, SeatsaeroConfig};
 
 use super::environment::{Environment, Variable};
 use super::model::address_fault;

@@ -15,8 +15,8 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres,
-    prices, tokens,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices,
+    tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -82,7 +82,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         model,
         modules,
         egress: egress(document, violations),
-        flights: flights::merge(environment, violations),
+        #[cfg(feature = "flights")]
+        flights: super::flights::merge(environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),

@@ -7,6 +7,7 @@ mod database;
 mod embedding;
 mod environment;
 mod file;
+#[cfg(feature = "flights")]
 mod flights;
 mod limits;
 mod merge;
@@ -25,9 +26,11 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use secrecy::SecretString;
+#[cfg(feature = "flights")]
+use werkruf_flights::FlightsConfig;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
-use werkruf_tools::{FlightsConfig, HttpToolConfig};
+use werkruf_tools::HttpToolConfig;
 
 pub use database::Database;
 pub use embedding::EmbeddingServer;
@@ -120,6 +123,7 @@ pub struct Config {
     /// The prices of models: the built-in table, overridden by the operator's.
     pub prices: Arc<PriceTable>,
     pub modules: ModulesOn,
+    #[cfg(feature = "flights")]
     pub flights: FlightsConfig,
     /// Encrypts stored secrets; `None`: the key is in a file next to the database.
     pub secret_key: Option<SecretString>,

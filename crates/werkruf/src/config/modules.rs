@@ -15,6 +15,17 @@ impl ModulesOn {
     /// Every module.
     pub const ALL: Self = Self { workspace: true, flights: true, knowledge: true, ask_gpt: true };
 
+    /// Whether the module of this name is on.
+    pub(crate) fn has(self, name: &str) -> bool {
+        match name {
+            "workspace" => self.workspace,
+            "flights" => self.flights,
+            "knowledge" => self.knowledge,
+            "ask_gpt" => self.ask_gpt,
+            _ => false,
+        }
+    }
+
     pub(super) fn of(document: &Document) -> Self {
         if document.path.is_none() {
             return Self::ALL;

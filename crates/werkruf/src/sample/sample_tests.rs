@@ -2,7 +2,8 @@
 
 use jiff::civil::Weekday;
 use werkruf_contract::{Clock, Scope};
-use werkruf_store::{ArticleQuery, DateSpan, RowScope, SqliteStore, Target, WorkQuery, WorktimeQuery};
+use werkruf_store::SqliteStore;
+use werkruf_workspace::{ArticleQuery, DateSpan, RowScope, SCHEMA, Target, WorkQuery, Workspace, WorktimeQuery};
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn the_demo_user_has_its_own_role_and_branch() {
 async fn there_is_work_today_at_every_first_start() {
     for start in STARTS {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0)).unwrap();
+        let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0), &[SCHEMA]).unwrap();
         let now: Timestamp = start.parse().unwrap();
         werkruf_store::People::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
         write(store.as_ref(), now).await.unwrap();
@@ -64,7 +65,7 @@ async fn there_is_work_today_at_every_first_start() {
 #[tokio::test]
 async fn each_language_finds_its_articles() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0)).unwrap();
+    let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0), &[SCHEMA]).unwrap();
     let now: Timestamp = STARTS[0].parse().unwrap();
     werkruf_store::People::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
     write(store.as_ref(), now).await.unwrap();

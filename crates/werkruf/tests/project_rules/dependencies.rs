@@ -2,18 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-use crate::sources::{product_sources, root};
+use crate::sources::{files, product_sources, root};
 
-/// The allowed dependencies of each crate. There are no cycles, and runtime and tools do not depend on each other.
-const ALLOWED: [(&str, &[&str]); 6] = [
+/// What a module may depend on. Modules do not depend on each other.
+const OF_A_MODULE: &[&str] = &["werkruf-contract", "werkruf-llm", "werkruf-store"];
+
+/// The allowed dependencies of each crate. There are no cycles; the runtime, the tools and the modules do not depend on each other.
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("werkruf-contract", &[]),
     ("werkruf-store", &["werkruf-contract"]),
     ("werkruf-llm", &["werkruf-contract"]),
     ("werkruf-runtime", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
     ("werkruf-tools", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
-    ("werkruf", &["werkruf-contract", "werkruf-llm", "werkruf-runtime", "werkruf-store", "werkruf-tools"]),
+    ("werkruf-workspace", OF_A_MODULE),
+    ("werkruf-flights", OF_A_MODULE),
+    ("werkruf-knowledge", OF_A_MODULE),
+    (
+        "werkruf",
+        &[
+            "werkruf-contract",
+            "werkruf-flights",
+            "werkruf-knowledge",
+            "werkruf-llm",
+            "werkruf-runtime",
+            "werkruf-store",
+            "werkruf-tools",
+            "werkruf-workspace",
+        ],
+    ),
 ];
+
+/// The modules with tables.
+const MODULES: [&str; 3] = ["workspace", "flights", "knowledge"];
+/// The crates that know no product.
+const KERNEL: [&str; 5] = ["werkruf-contract", "werkruf-store", "werkruf-llm", "werkruf-runtime", "werkruf-tools"];
 
 fn manifest(folder: &str) -> String {
     fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap()
@@ -54,18 +78,68 @@ fn every_dependency_of_the_workspace_is_used() {
     assert_eq!(unused, Vec::<&String>::new());
 }
 
+const SQL: [&str; 4] = ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM "];
+
+/// In a module, SQL is in files that are named after their database.
+fn may_have_sql(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let of_module = MODULES.iter().any(|module| path.starts_with(format!("crates/werkruf-{module}/src")));
+    path.starts_with("crates/werkruf-store")
+        || path.starts_with("bench")
+        || (of_module && ["sqlite", "postgres"].iter().any(|database| name.contains(database)))
+        || path.ends_with("werkruf-knowledge/src/schema.rs")
+}
+
 #[test]
-fn sql_is_only_in_the_store() {
+fn sql_is_only_in_the_store_and_in_database_files_of_modules() {
     let mut found = Vec::new();
-    for file in product_sources() {
-        if file.path.starts_with("crates/werkruf-store") || file.path.starts_with("bench") {
-            continue;
-        }
-        for statement in ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM "] {
+    for file in product_sources().into_iter().filter(|file| !may_have_sql(&file.path)) {
+        for statement in SQL {
             if file.text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(statement)) {
                 found.push(format!("{}: {statement}", file.path.display()));
             }
         }
     }
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// The tables that the migrations of the modules create.
+fn tables_of_modules() -> Vec<String> {
+    let migrations = MODULES.iter().flat_map(|module| files(&format!("crates/werkruf-{module}/migrations")));
+    let tables = migrations.flat_map(|file| {
+        let names = file.text.split("CREATE TABLE ").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    });
+    tables.collect()
+}
+
+#[test]
+fn the_kernel_names_no_table_of_a_module() {
+    let tables = tables_of_modules();
+    assert!(tables.len() > 15, "{tables:?}");
+    let before = ["FROM ", "JOIN ", "INTO ", "UPDATE ", "TABLE ", "ON ", "REFERENCES "];
+    let mut found = Vec::new();
+    for file in KERNEL.iter().flat_map(|name| files(&format!("crates/{name}/src"))) {
+        for (at, line) in file.text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let named = |table: &&String| {
+                before.iter().any(|word| {
+                    let rests = line.split(&format!("{word}{table}")).skip(1).collect::<Vec<_>>();
+                    rests.iter().any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+                })
+            };
+            found.extend(tables.iter().filter(named).map(|table| format!("{}:{}: {table}", file.path.display(), at + 1)));
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn the_list_of_modules_is_in_one_file() {
+    let lists = |text: &str| MODULES.iter().filter(|module| text.contains(&format!("werkruf_{module}::SCHEMA"))).count() > 1;
+    let found: Vec<String> = product_sources()
+        .iter()
+        .filter(|file| file.path.starts_with("crates") && lists(&file.text))
+        .map(|file| file.path.display().to_string())
+        .collect();
+    assert_eq!(found, ["crates/werkruf/src/modules.rs"]);
 }

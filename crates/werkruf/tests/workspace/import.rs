@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_contract::{Scope, Uuid};
-use werkruf_store::{DateSpan, RowScope, Target, WorkQuery};
+use werkruf_workspace::{DateSpan, RowScope, Target, WorkQuery};
 
 use crate::support::{TestServer, body, refusal};
 
@@ -24,7 +24,7 @@ fn office(tenant: &str) -> Value {
 async fn titles(server: &TestServer, tenant: Uuid) -> Vec<String> {
     let reach = RowScope { caller: 1, caller_branch: None, grant: Scope::Own, target: Target::Own };
     let query = WorkQuery { row_scope: reach, status: None, due: DateSpan::default(), limit: 50 };
-    server.app.store.requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
+    server.app.database.workspace().requests(tenant, query).await.unwrap().rows.into_iter().map(|row| row.title).collect()
 }
 
 #[tokio::test]

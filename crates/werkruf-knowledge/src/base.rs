@@ -1,0 +1,135 @@
+//! The knowledge base that the API, the command line and the tool share: it adds documents and searches chunks.
+
+use std::sync::Arc;
+
+use crate::{Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult};
+use werkruf_contract::{Clock, Models, Uuid};
+use werkruf_store::StoreError;
+
+use super::answerable::is_answerable;
+use super::document::Document;
+use super::embedder::Embedder;
+
+/// The memory limit of all indexes together.
+const MOST_BYTES: usize = 1 << 30;
+
+/// The documents of all tenants, and the search over them.
+pub struct KnowledgeBase {
+    library: Library,
+    embedder: Option<Arc<Embedder>>,
+    clock: Clock,
+}
+
+/// What a search compares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchMode {
+    /// Words and vectors.
+    #[default]
+    Hybrid,
+    /// Words only.
+    Lexical,
+}
+
+/// A search request.
+#[derive(Debug, Clone, Default)]
+pub struct SearchRequest {
+    pub tenant_id: Uuid,
+    /// The user of the usage row for the query's vector.
+    pub user_id: String,
+    pub collection: Option<String>,
+    pub query: String,
+    pub top_k: usize,
+    pub mode: SearchMode,
+    /// Model access of the turn that searches; `None` outside a turn.
+    pub models: Option<Arc<dyn Models>>,
+}
+
+/// The result of a search, and how it was searched.
+#[derive(Debug, Clone, Default)]
+pub struct SearchAnswer {
+    pub found: SearchResult,
+    /// Whether none of the hits is evidence for an answer.
+    pub nothing_found: bool,
+    pub mode: SearchMode,
+    pub embedding_model: Option<String>,
+    /// Why the search did less than requested.
+    pub degraded: Option<&'static str>,
+}
+
+impl KnowledgeBase {
+    /// A knowledge base over this store. Without an embedder only words are searched.
+    pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
+        Self { library: Library::new(store, MOST_BYTES), embedder, clock }
+    }
+
+    /// The store with the rows.
+    pub fn store(&self) -> &dyn Knowledge {
+        self.library.store().as_ref()
+    }
+
+    /// The embedding model, if one is configured.
+    pub const fn embedder(&self) -> Option<&Arc<Embedder>> {
+        self.embedder.as_ref()
+    }
+
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Adds documents in one transaction. They are searchable by words when the call returns.
+    pub async fn add(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
+        let clock = self.clock.clone();
+        // Splitting a few megabytes takes a while, so it does not run on a thread that serves requests.
+        let cutting = tokio::task::spawn_blocking(move || documents.into_iter().map(|document| document.cut(&clock)).collect());
+        let documents = cutting.await.map_err(|error| StoreError::Broken(format!("cutting documents did not end: {error}")))?;
+        let ingestion_run_id = format!("ingest_{}", self.clock.new_id());
+        let batch = NewDocuments {
+            tenant_id,
+            collection: named(collection),
+            ingestion_run_id: ingestion_run_id.clone(),
+            documents,
+            now: self.clock.now(),
+        };
+        let added = self.store().add_documents(batch).await?;
+        if let Some(embedder) = self.embedder.as_ref().filter(|_| added.chunks > 0) {
+            embedder.wake();
+        }
+        Ok((added, ingestion_run_id))
+    }
+
+    /// A collection, its languages, and the weight of its vectors in a search.
+    pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
+        let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
+        let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
+        let languages = CollectionLanguages::of(&row.languages);
+        let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| languages.alpha(embedder.languages()));
+        Ok(Some((row, languages, alpha)))
+    }
+
+    /// Searches. If the embedder does not answer in time, the search uses words only.
+    pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
+        let SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models } = request;
+        let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
+        let mut search = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
+        let mut degraded = None;
+        if let Some(embedder) = embedder {
+            let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));
+            match embedder.query_vector(&search.text, &*models).await {
+                Some(vector) => search.vector = Some((embedder.model().to_owned(), vector)),
+                None => degraded = Some("embedder_unavailable"),
+            }
+            search.model_languages = embedder.languages().to_vec();
+        }
+        let found = self.library.search(search).await?;
+        let model = embedder.map(|embedder| embedder.model());
+        let nothing_found = !found.hits.iter().any(|(_, hit)| is_answerable(hit, model, found.knows_language()));
+        let mode = if found.alpha > 0.0 { SearchMode::Hybrid } else { SearchMode::Lexical };
+        let embedding_model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
+        Ok(SearchAnswer { found, nothing_found, mode, embedding_model, degraded })
+    }
+}
+
+fn named(collection: Option<String>) -> String {
+    collection.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_COLLECTION.to_owned())
+}

@@ -1,0 +1,88 @@
+//! A document as a client sends it, and its conversion into rows.
+
+use crate::{CUT, NewDocument, chunks, guess_language};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use werkruf_contract::{Clock, hex};
+
+/// A document to add.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct Document {
+    /// Derived from the digest of the document if it is missing.
+    #[serde(default)]
+    pub id: Option<String>,
+    #[serde(default)]
+    pub title: String,
+    pub text: String,
+    /// A code such as `de`; guessed if it is missing.
+    #[serde(default)]
+    pub language: Option<String>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+}
+
+impl Document {
+    /// Splits the text into chunks and computes the digest of all fields.
+    pub(super) fn cut(self, clock: &Clock) -> NewDocument {
+        let Self { id, title, text, language, metadata } = self;
+        let given = language.filter(|code| !code.trim().is_empty());
+        let metadata = Value::Object(metadata).to_string();
+        let digest = digest(&[CUT, &title, &text, given.as_deref().unwrap_or_default(), &metadata]);
+        let guessed = given.is_none();
+        let language = given.or_else(|| guess_language(&format!("{title}\n{text}")).map(|language| language.code().to_owned()));
+        let mut cut = chunks(&text);
+        if cut.is_empty() && !title.trim().is_empty() {
+            // A document with only a title is searchable by its title.
+            cut = chunks(&title);
+        }
+        NewDocument {
+            id: clock.new_id(),
+            document_id: id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("doc_{}", &digest[..24])),
+            title,
+            language,
+            guessed,
+            metadata,
+            digest,
+            chunks: cut.into_iter().map(|chunk| (clock.new_id(), chunk)).collect(),
+        }
+    }
+}
+
+fn digest(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        // The length comes first, so that moving text between fields changes the digest.
+        hasher.update(part.len().to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hex(&hasher.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_covers_title_text_and_language() {
+        let clock = Clock::system(0);
+        let plain = Document { title: "a".to_owned(), text: "b".to_owned(), ..Document::default() };
+        let digest = plain.clone().cut(&clock).digest;
+        assert_eq!(plain.clone().cut(&clock).digest, digest);
+        let moved_text = Document { title: "ab".to_owned(), text: String::new(), ..Document::default() };
+        let with_language = Document { language: Some("de".to_owned()), ..plain };
+        for other in [moved_text, with_language] {
+            assert_ne!(other.cut(&clock).digest, digest);
+        }
+    }
+
+    #[test]
+    fn a_language_is_guessed_unless_given() {
+        let clock = Clock::system(0);
+        let text = "Die Meilen verfallen nach drei Jahren, wenn sie nicht genutzt werden.".to_owned();
+        let guessed = Document { text: text.clone(), ..Document::default() }.cut(&clock);
+        assert_eq!((guessed.language.as_deref(), guessed.guessed), (Some("de"), true));
+        let given = Document { text, language: Some("fr".to_owned()), ..Document::default() }.cut(&clock);
+        assert_eq!((given.language.as_deref(), given.guessed), (Some("fr"), false));
+    }
+}

@@ -1,0 +1,181 @@
+//! The embedding model, and the loop that computes a vector for every chunk.
+//!
+//! A chunk is searchable by its words as soon as it is stored; its vector follows later. Failed batches are retried without limit and
+//! after every restart, because the store lists the chunks without a vector. A text that the model refuses is marked and skipped.
+//! Replicas that share a database share the work: each claims a batch, so that no chunk is embedded and paid for twice.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use crate::{Chunk, Knowledge, NewVector, UnembeddedChunk};
+use tokio::sync::Notify;
+use werkruf_contract::{Clock, Deadline, Failure, ModelSource, Models, ToolErrorType, Uuid};
+use werkruf_store::StoreError;
+
+/// Most texts in one request.
+const BATCH: u32 = 64;
+/// A longer text is truncated before embedding; models refuse more than about 8,000 tokens.
+const MAX_CHARS: usize = 8_000;
+const BATCH_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a search waits for the vector of its query.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(700);
+/// How often the store is polled without a wakeup.
+const POLL: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An embedding model and its background loop.
+pub struct Embedder {
+    models: Arc<dyn ModelSource>,
+    model: String,
+    /// The languages that the model knows.
+    languages: Vec<String>,
+    clock: Clock,
+    wake: Notify,
+    /// The owner id of this process's claims.
+    owner: Uuid,
+    /// When the loop last made progress, in milliseconds since 1970.
+    progress_ms: AtomicI64,
+}
+
+impl Embedder {
+    /// An embedder for a model that knows these languages; `None` where no embedding model is configured.
+    pub fn new(models: Arc<dyn ModelSource>, languages: Vec<String>, clock: Clock) -> Option<Self> {
+        let model = models.embedding_model()?.to_owned();
+        let owner = clock.new_id();
+        Some(Self { models, model, languages, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) })
+    }
+
+    /// The name of the model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The languages that the model knows.
+    pub fn languages(&self) -> &[String] {
+        &self.languages
+    }
+
+    /// When the loop last made progress; 0 means never.
+    pub fn progress_ms(&self) -> i64 {
+        self.progress_ms.load(Ordering::Relaxed)
+    }
+
+    /// Model access for work that belongs to no turn.
+    pub(super) fn models_for(&self, tenant_id: Uuid, user_id: &str) -> Arc<dyn Models> {
+        self.models.models_for(tenant_id, user_id)
+    }
+
+    /// Wakes the loop, because new chunks have no vector yet.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// The vector of a search query; `None` if the model fails or does not answer in time.
+    pub(super) async fn query_vector(&self, text: &str, models: &dyn Models) -> Option<Vec<f32>> {
+        let text: String = text.chars().take(MAX_CHARS).collect();
+        match models.embed(vec![text], Deadline::after(QUERY_TIMEOUT)).await {
+            Ok(mut vectors) => vectors.pop(),
+            Err(failure) => {
+                let cause = failure.cause.unwrap_or(failure.message);
+                tracing::warn!(cause, "the query has no vector; the search uses words only");
+                None
+            }
+        }
+    }
+
+    /// The background loop. It never returns; the caller drops the future to stop it.
+    pub async fn run(&self, store: &dyn Knowledge) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.embed_pending(store).await {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    let _ = tokio::time::timeout(POLL, self.wake.notified()).await;
+                }
+                Err(failure) => {
+                    let wait = failure.retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
+                    let cause = failure.cause.unwrap_or(failure.message);
+                    tracing::warn!(cause, wait_ms = wait.as_millis(), "chunks wait for their vectors");
+                    tokio::time::sleep(wait).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Embeds every chunk without a vector, except those that another replica has claimed.
+    pub async fn embed_pending(&self, store: &dyn Knowledge) -> Result<(), Failure> {
+        loop {
+            let claimed = store.claim_unembedded(self.model.clone(), self.owner, BATCH).await;
+            let mut batch = claimed.map_err(|error| store_failure(&error))?;
+            self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
+            let Some(first) = batch.first() else { return Ok(()) };
+            // One request belongs to one tenant, because its usage row does.
+            let tenant_id = first.tenant_id;
+            batch.retain(|chunk| chunk.tenant_id == tenant_id);
+            let done = tokio::select! {
+                done = self.embed_batch(store, tenant_id, &batch) => done,
+                never = self.renew_claims(store) => match never {},
+            };
+            // Releases also the chunks that were not embedded, so that another replica can try them.
+            store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
+            done?;
+        }
+    }
+
+    async fn embed_batch(&self, store: &dyn Knowledge, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {
+        let models = self.models_for(tenant_id, "");
+        let vectors = vectors(&*models, batch).await?;
+        store.put_vectors(self.model.clone(), vectors).await.map_err(|error| store_failure(&error))?;
+        Ok(())
+    }
+
+    /// Renews the claims for as long as the future is polled.
+    async fn renew_claims(&self, store: &dyn Knowledge) -> Infallible {
+        let Some(ttl) = store.claim_ttl() else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(ttl / 3).await;
+            if let Err(error) = store.renew_claims(self.owner).await {
+                tracing::warn!(%error, "the claim to a batch could not be renewed; another server may embed it too");
+            }
+        }
+    }
+}
+
+/// The vectors of a batch. A refused batch is split in halves until the refused text is alone.
+async fn vectors(models: &dyn Models, batch: &[UnembeddedChunk]) -> Result<Vec<NewVector>, Failure> {
+    let mut found = Vec::with_capacity(batch.len());
+    let mut left = vec![batch];
+    while let Some(part) = left.pop() {
+        let texts = part.iter().map(embedded_text).collect();
+        match models.embed(texts, Deadline::after(BATCH_TIMEOUT)).await {
+            Ok(vectors) => {
+                found.extend(part.iter().zip(vectors).map(|(chunk, vector)| NewVector { number: chunk.number, vector: Some(vector) }));
+            }
+            Err(Failure { upstream_status: Some(400 | 413 | 422), cause, .. }) => match part {
+                [only] => {
+                    tracing::error!(chunk = only.number, cause, "the model refuses a text; only its words are searchable");
+                    found.push(NewVector { number: only.number, vector: None });
+                }
+                several => {
+                    let (one, other) = several.split_at(several.len() / 2);
+                    left.extend([other, one]);
+                }
+            },
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(found)
+}
+
+fn embedded_text(chunk: &UnembeddedChunk) -> String {
+    Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content).chars().take(MAX_CHARS).collect()
+}
+
+/// A store error is retried like a failure of the model.
+fn store_failure(error: &StoreError) -> Failure {
+    Failure::new(ToolErrorType::Retryable, "database_unavailable", "The knowledge base cannot be reached.").because(error.to_string())
+}

@@ -1,0 +1,74 @@
+//! The module `knowledge`: search in the customer's own documents. Text analysis, chunks, the index in memory, rows, SQL and the tool.
+//!
+//! The API, the command line and `search_knowledge_base` share [`KnowledgeBase`]: the rows, the indexes and, if configured, the
+//! embedding model.
+
+mod answerable;
+mod base;
+mod chunks;
+mod collection_languages;
+mod compounds;
+mod document;
+mod embedder;
+mod identifiers;
+mod index;
+mod language;
+mod library;
+mod postgres;
+mod postgres_write;
+mod reading;
+mod rows;
+mod schema;
+mod search;
+mod search_tool;
+mod sqlite;
+mod sqlite_write;
+mod stem;
+mod vectors;
+mod words;
+
+use std::sync::Arc;
+
+use werkruf_contract::{ToolObject, Typed};
+use werkruf_store::{Module, ModuleSchema};
+
+pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+pub use chunks::{Chunk, chunks};
+pub use collection_languages::CollectionLanguages;
+pub use document::Document;
+pub use embedder::Embedder;
+pub use index::{Index, IndexedChunk};
+pub use language::Language;
+pub use library::{Library, SearchQuery, SearchResult};
+pub use rows::{
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge, LanguageCount,
+    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
+};
+pub use schema::SCHEMA;
+pub use search::{Hit, IndexQuery};
+
+/// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
+/// unchanged document is split again when it is sent again.
+pub const CUT: &str = "2";
+
+/// The language of a text, if it can be guessed.
+pub fn guess_language(text: &str) -> Option<Language> {
+    let text = words::normal(text);
+    language::guess(words::tokens(&text).iter().map(|token| token.word))
+}
+
+impl Module for KnowledgeBase {
+    fn schema(&self) -> &'static ModuleSchema {
+        SCHEMA
+    }
+
+    fn tools(self: Arc<Self>) -> Vec<Arc<dyn ToolObject>> {
+        vec![Arc::new(Typed::new(search_tool::SearchKnowledgeBase(self)))]
+    }
+}
+
+#[cfg(test)]
+mod story_tests;
+#[cfg(test)]
+#[path = "../../../tests/postgres/fresh.rs"]
+mod testbed;

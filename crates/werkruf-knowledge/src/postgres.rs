@@ -1,0 +1,225 @@
+//! [`Knowledge`] on PostgreSQL: rows and numbered changes, from which every process keeps its own index up to date.
+
+use std::time::Duration;
+
+use werkruf_contract::Uuid;
+use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_or_null, first, only, p};
+use werkruf_store::{PostgresStore, StoreError, StoreFuture};
+
+use crate::postgres_write::{batch, claim_unembedded, put_vectors, renew_claims, unembedded};
+use crate::{
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
+};
+
+crate::reading::readings!();
+
+impl Knowledge for PostgresStore {
+    fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
+        Box::pin(async move {
+            let batch = batch(&documents);
+            let batch = batch.as_str();
+            let values = [p(&batch), p(&REMEMBERED_CHANGES)];
+            let sql = "SELECT * FROM add_documents($1::jsonb, $2)";
+            only(&self.query(DbRole::Tenant(documents.tenant_id), sql, &values).await?, added)
+        })
+    }
+
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
+        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3");
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
+        })
+    }
+
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id > $3 ORDER BY d.document_id LIMIT $4");
+        Box::pin(async move {
+            let after = after.unwrap_or_default();
+            let (collection, after, limit) = (clean(&collection), clean(&after), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after), p(&limit)];
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
+        })
+    }
+
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+        let sql = format!("{CHUNK} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3 ORDER BY c.position");
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, chunk)
+        })
+    }
+
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let (collection, document_id) = (clean(&collection), clean(&document_id));
+            let values = [p(&tenant_id), p(&collection), p(&document_id), p(&REMEMBERED_CHANGES)];
+            let sql = "SELECT delete_document($1, $2, $3, $4, $5)";
+            only(&self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.flag())
+        })
+    }
+
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
+        let sql = "SELECT name FROM collections WHERE tenant_id = $1 ORDER BY name";
+        Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
+    }
+
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+        Box::pin(async move { count_collection(self, tenant_id, &name, model.as_deref()).await })
+    }
+
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
+        Box::pin(async move {
+            let collection = clean(&collection);
+            let values = [p(&tenant_id), p(&collection)];
+            first(&self.query(DbRole::Tenant(tenant_id), NEWEST, &values).await?, |columns| columns.int())
+        })
+    }
+
+    fn changed_chunks(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
+        Box::pin(async move {
+            let (collection, limit) = (clean(&collection), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit)];
+            all(&self.query(DbRole::Tenant(tenant_id), CHANGED_CHUNKS, &values).await?, changed_chunk)
+        })
+    }
+
+    fn changed_vectors(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        model: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedVector>> {
+        Box::pin(async move {
+            let (collection, model, limit) = (clean(&collection), clean(&model), i64::from(limit));
+            let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit), p(&model)];
+            all(&self.query(DbRole::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {
+                let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
+                Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })
+            })
+        })
+    }
+
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
+        let sql = "SELECT chunk FROM removed_chunks WHERE tenant_id = $1 AND collection = $2 AND change > $3 ORDER BY change, chunk";
+        Box::pin(async move {
+            let collection = clean(&collection);
+            let values = [p(&tenant_id), p(&collection), p(&after)];
+            all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.int())
+        })
+    }
+
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>> {
+        let sql = format!(
+            "{CHUNK} JOIN unnest($2) WITH ORDINALITY AS wanted (number, place) ON wanted.number = c.number
+            WHERE c.tenant_id = $1 ORDER BY wanted.place"
+        );
+        Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&numbers)]).await?, chunk) })
+    }
+
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { unembedded(self, &model, after, limit).await })
+    }
+
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { claim_unembedded(self, &model, owner, limit).await })
+    }
+
+    fn claim_ttl(&self) -> Option<Duration> {
+        Some(self.lease_ttl())
+    }
+
+    fn renew_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
+        Box::pin(async move { renew_claims(self, owner).await })
+    }
+
+    fn release_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
+        let sql = "DELETE FROM embedding_claims WHERE owner = $1";
+        Box::pin(async move { self.query(DbRole::System, sql, &[p(&owner)]).await.map(|_| ()) })
+    }
+
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
+        Box::pin(async move { put_vectors(self, &model, &vectors).await })
+    }
+}
+
+const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,
+    (SELECT count(*) FROM chunks c WHERE c.tenant_id = d.tenant_id AND c.document = d.id), d.ingestion_run_id, d.created_at, d.updated_at
+    FROM documents d";
+const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
+const NEWEST: &str = "SELECT change FROM collections WHERE tenant_id = $1 AND name = $2";
+const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
+    WHERE c.tenant_id = $1 AND c.collection = $2 AND (c.change, c.number) > ($3, $4) AND c.change <= $5
+    ORDER BY c.change, c.number LIMIT $6";
+const CHANGED_VECTORS: &str = "SELECT change, chunk, vector FROM chunk_vectors
+    WHERE tenant_id = $1 AND collection = $2 AND (change, chunk) > ($3, $4) AND change <= $5 AND model = $7 AND vector IS NOT NULL
+    ORDER BY change, chunk LIMIT $6";
+
+async fn count_collection(
+    store: &PostgresStore,
+    tenant_id: Uuid,
+    name: &str,
+    model: Option<&str>,
+) -> Result<Option<CollectionRow>, StoreError> {
+    let (clean_name, model) = (clean(name), clean_or_null(model));
+    let values = [p(&tenant_id), p(&clean_name), p(&model)];
+    let of = |sql| Statement { sql, params: &values[..2] };
+    let vectors = "SELECT count(vector), count(*) - count(vector) FROM chunk_vectors
+        WHERE tenant_id = $1 AND collection = $2 AND model = $3";
+    let found = store
+        .run(
+            DbRole::Tenant(tenant_id),
+            &[
+                of(NEWEST),
+                of("SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
+                    GROUP BY language, guessed ORDER BY language, guessed"),
+                of("SELECT count(*) FROM chunks WHERE tenant_id = $1 AND collection = $2"),
+                Statement { sql: vectors, params: &values },
+            ],
+        )
+        .await?;
+    let [newest, languages, chunks, vectors] = &found[..] else { return Ok(None) };
+    let Some(change) = first(newest, |columns| columns.int())? else { return Ok(None) };
+    let languages =
+        all(languages, |columns| Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? }))?;
+    let (embedded, failed) = only(vectors, |columns| Ok((columns.int()?, columns.int()?)))?;
+    Ok(Some(CollectionRow {
+        name: name.to_owned(),
+        change,
+        documents: languages.iter().map(|count| count.documents).sum(),
+        chunks: only(chunks, |columns| columns.int())?,
+        embedded,
+        failed,
+        languages,
+    }))
+}
+
+fn added(columns: &mut Columns<'_>) -> Result<Added, StoreError> {
+    let mut count = || columns.int().map(|count| u64::try_from(count).unwrap_or(0));
+    Ok(Added { accepted: count()?, replaced: count()?, unchanged: count()?, chunks: count()? })
+}
+
+#[cfg(test)]
+#[path = "postgres_claims_tests.rs"]
+mod claims_tests;
+#[cfg(test)]
+#[path = "postgres_search_tests.rs"]
+mod search_tests;
+#[cfg(test)]
+#[path = "postgres_tests.rs"]
+mod tests;

@@ -1,0 +1,214 @@
+//! The stored rows of documents, chunks and vectors. The database does not interpret texts, scores or vectors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use werkruf_contract::Uuid;
+
+use super::chunks::Chunk;
+use werkruf_store::{JsonText, StoreFuture};
+
+/// The collection used when none is named.
+pub const DEFAULT_COLLECTION: &str = "default";
+
+/// A removal stays in the log for this many changes; an index that is further behind is rebuilt.
+pub const REMEMBERED_CHANGES: i64 = 10_000;
+
+/// A document split into chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDocument {
+    pub id: Uuid,
+    /// The client's id of the document.
+    pub document_id: String,
+    pub title: String,
+    /// A language code, given or guessed.
+    pub language: Option<String>,
+    /// Whether the language was guessed from the text.
+    pub guessed: bool,
+    pub metadata: JsonText,
+    /// A digest of the fields above and the text; a document with an unchanged digest is not written.
+    pub digest: String,
+    /// The chunks with their new ids.
+    pub chunks: Vec<(Uuid, Chunk)>,
+}
+
+/// Documents to write in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDocuments {
+    pub tenant_id: Uuid,
+    pub collection: String,
+    pub ingestion_run_id: String,
+    pub documents: Vec<NewDocument>,
+    pub now: Timestamp,
+}
+
+/// How many documents were written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Added {
+    /// New documents.
+    pub accepted: u64,
+    pub replaced: u64,
+    pub unchanged: u64,
+    /// Chunks written.
+    pub chunks: u64,
+}
+
+/// A stored document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentRow {
+    pub document_id: String,
+    pub collection: String,
+    pub title: String,
+    pub language: Option<String>,
+    pub metadata: JsonText,
+    pub digest: String,
+    pub version: i64,
+    pub chunks: i64,
+    pub ingestion_run_id: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A collection and the progress of its embedding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CollectionRow {
+    pub name: String,
+    pub change: i64,
+    pub documents: i64,
+    pub chunks: i64,
+    /// Chunks with a vector of the requested model.
+    pub embedded: i64,
+    /// Chunks that the model rejected.
+    pub failed: i64,
+    /// Documents per language; `guessed` as in [`NewDocument`].
+    pub languages: Vec<LanguageCount>,
+}
+
+/// How many documents are in a language.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LanguageCount {
+    pub code: Option<String>,
+    pub guessed: bool,
+    pub documents: i64,
+}
+
+/// A chunk for display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkRow {
+    pub number: i64,
+    pub id: Uuid,
+    pub document_id: String,
+    pub title: String,
+    pub heading: String,
+    pub content: String,
+}
+
+/// A position in the change log of a collection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangeMark {
+    pub change: i64,
+    pub chunk: i64,
+}
+
+/// A chunk as read by an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedChunk {
+    pub mark: ChangeMark,
+    pub document_id: Arc<str>,
+    pub position: u32,
+    pub language: Option<String>,
+    pub title: String,
+    pub heading: String,
+    pub content: String,
+}
+
+/// A vector as read by an index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedVector {
+    pub mark: ChangeMark,
+    pub vector: Vec<f32>,
+}
+
+/// A chunk that has no vector of the model yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnembeddedChunk {
+    pub number: i64,
+    pub tenant_id: Uuid,
+    pub collection: String,
+    pub title: String,
+    pub heading: String,
+    pub content: String,
+}
+
+/// The vector of a chunk; `None` if the model rejected the text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewVector {
+    pub number: i64,
+    pub vector: Option<Vec<f32>>,
+}
+
+/// Documents, their chunks and vectors. Every method is restricted to one tenant, except those that the embedder uses.
+pub trait Knowledge: Send + Sync {
+    /// Adds new documents and replaces changed ones in one transaction; unchanged ones are not written.
+    fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added>;
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>>;
+    /// The documents after this id, ordered by id.
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
+    /// The chunks of a document, in order.
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
+    /// Deletes a document with its chunks and vectors, also from the database files; false if it does not exist.
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>>;
+    /// A collection with its counts; vectors are counted for this model.
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
+    /// The newest change of a collection; `None` if the collection does not exist. Called before every search.
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>>;
+    /// Chunks after `after` up to change `until`, in log order.
+    fn changed_chunks(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedChunk>>;
+    /// Vectors of a model after `after` up to change `until`, in log order.
+    fn changed_vectors(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        model: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedVector>>;
+    /// Chunks removed after change `after`.
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>>;
+    /// The chunks with these numbers that still exist.
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>>;
+    /// Chunks of all tenants after this number without a vector of the model, ordered by number.
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>>;
+    /// The next chunks to embed, like [`Self::unembedded`]. If several processes share the database, the chunks are claimed for this owner until
+    /// it releases them or does not renew the claim for [`Self::claim_ttl`].
+    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        let _ = owner;
+        self.unembedded(model, 0, limit)
+    }
+    /// How long a claim is valid without renewal; `None` if only one process uses the database.
+    fn claim_ttl(&self) -> Option<Duration> {
+        None
+    }
+    /// Renews every claim of this owner.
+    fn renew_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
+        let _ = owner;
+        Box::pin(async { Ok(()) })
+    }
+    /// Releases every claim of this owner.
+    fn release_claims(&self, owner: Uuid) -> StoreFuture<'_, ()> {
+        let _ = owner;
+        Box::pin(async { Ok(()) })
+    }
+    /// Stores vectors of one model, except for chunks that no longer exist. Returns how many were stored.
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64>;
+}

@@ -1,0 +1,159 @@
+//! `search_knowledge_base`: searches the customer's own documents. If nothing is found, it offers `ask_gpt`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use werkruf_contract::{Effect, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec};
+use werkruf_store::StoreError;
+
+use super::answerable::is_answerable;
+use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+
+/// The session state field of an offer that waits for the user's "yes".
+const DEFAULT_TOP_K: i64 = 6;
+const MAX_TOP_K: i64 = 20;
+/// Characters of a snippet in the message.
+const SNIPPET_CHARS: usize = 240;
+
+pub(super) struct SearchKnowledgeBase(pub(super) Arc<KnowledgeBase>);
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    /// What to look for, as a question or as words
+    query: String,
+    /// How many passages at most, 1 to 20; 6 by default
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    top_k: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Passages {
+    kind: &'static str,
+    mode: &'static str,
+    message: String,
+    query: String,
+    top_k: i64,
+    sources: Vec<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggested_tool: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    id: String,
+    document_id: String,
+    title: String,
+    snippet: String,
+    similarity: Option<f32>,
+    score: f32,
+}
+
+impl Tool for SearchKnowledgeBase {
+    type Args = Args;
+    type Output = Passages;
+
+    fn spec(&self) -> ToolSpec {
+        let description = "Searches the company's own documents (rules, programs, strategies, manuals) by words and by meaning. Use it for every \
+            question that the company's own knowledge may answer; answer from the sources it returns and name them.";
+        let mut spec = ToolSpec::new("search_knowledge_base", description, Effect::Read);
+        spec.timeout = Duration::from_secs(10);
+        spec.attempts = 2;
+        spec
+    }
+
+    async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Passages>, Failure> {
+        let query = args.query.trim().to_owned();
+        if query.is_empty() {
+            return Err(Failure::validation("empty_query", "The query is empty. Say what to look for."));
+        }
+        let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
+        let request = SearchRequest {
+            tenant_id: invocation.principal.tenant_id,
+            user_id: invocation.principal.user_id.clone(),
+            collection: invocation.context.collection_id.clone(),
+            query: query.clone(),
+            top_k: usize::try_from(top_k).unwrap_or(1),
+            mode: SearchMode::Hybrid,
+            models: Some(Arc::clone(&invocation.models)),
+        };
+        let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
+        let texts = invocation.texts();
+        let sources = sources(&answer);
+        let is_empty = sources.is_empty();
+        let message = message(&texts, &sources);
+        let asked_at = self.0.clock().now().to_string();
+        let pending = if is_empty { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
+        let mut reply = Reply::new(Passages {
+            kind: if is_empty { "nothing" } else { "docs" },
+            mode: if is_empty { "rag_no_results" } else { "rag_docs" },
+            message: message.clone(),
+            query,
+            top_k,
+            sources,
+            suggested_tool: is_empty.then_some("ask_gpt"),
+        });
+        reply.message = Some(message);
+        reply.routing = Some(routing(&answer));
+        reply.state_patch = Some(State::from_iter([(PENDING_QUESTION.to_owned(), pending)]));
+        Ok(reply)
+    }
+
+    fn offers(&self) -> &'static [&'static str] {
+        &[PENDING_QUESTION]
+    }
+}
+
+/// The relevant passages; none if not even the best passage is evidence for an answer.
+fn sources(answer: &SearchAnswer) -> Vec<Source> {
+    if answer.nothing_found {
+        return Vec::new();
+    }
+    let model = answer.embedding_model.as_deref();
+    // The threshold applies to the whole answer: if one passage passes it, passages with a similar score are included too.
+    let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
+    let relevant =
+        answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
+    relevant
+        .map(|(row, hit)| Source {
+            id: row.id.to_string(),
+            document_id: row.document_id.clone(),
+            title: row.title.clone(),
+            snippet: row.content.clone(),
+            similarity: hit.similarity,
+            score: hit.score,
+        })
+        .collect()
+}
+
+/// How the search was done, for `meta.routing`.
+fn routing(answer: &SearchAnswer) -> Map<String, Value> {
+    let mut routing = Map::new();
+    routing.insert("mode".to_owned(), json!(answer.mode));
+    routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
+    if let Some(degraded) = answer.degraded {
+        routing.insert("degraded".to_owned(), json!(degraded));
+    }
+    routing
+}
+
+fn message(texts: &Texts, sources: &[Source]) -> String {
+    if sources.is_empty() {
+        return texts.text("knowledge-none", &[]);
+    }
+    let mut lines = vec![texts.text("knowledge-found", &[("count", sources.len().into())])];
+    for (at, source) in sources.iter().enumerate() {
+        let short: String = source.snippet.chars().take(SNIPPET_CHARS).collect();
+        let more = if short.len() < source.snippet.len() { "…" } else { "" };
+        let title = if source.title.is_empty() { &source.document_id } else { &source.title };
+        lines.push(format!("**{}.** {title}: {short}{more}", at + 1));
+    }
+    lines.join("\n\n")
+}
+
+fn failed(error: &StoreError) -> Failure {
+    error.read_failure("The knowledge base cannot be read right now.")
+}

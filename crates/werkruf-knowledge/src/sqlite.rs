@@ -1,0 +1,177 @@
+//! [`Knowledge`] on SQLite: rows and a log of changes.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use werkruf_contract::Uuid;
+use werkruf_store::sqlite::{Columns, Id, all, first};
+use werkruf_store::{SqliteStore, StoreError, StoreFuture};
+
+use crate::sqlite_write::{add, put, remove};
+use crate::{
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    NewVector, UnembeddedChunk,
+};
+
+crate::reading::readings!();
+
+impl Knowledge for SqliteStore {
+    fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
+        Box::pin(self.write_rows(move |c| add(c, &batch)))
+    }
+
+    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
+        Box::pin(self.look_up(move |c| {
+            let sql = format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3");
+            let mut statement = c.prepare_cached(&sql)?;
+            first(&mut statement, params![Id::from(tenant_id), collection, document_id], document)
+        }))
+    }
+
+    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+        Box::pin(self.read_rows(move |c| {
+            let sql =
+                format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id > ?3 ORDER BY d.document_id LIMIT ?4");
+            let after = after.unwrap_or_default();
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![Id::from(tenant_id), collection, after, limit], document)
+        }))
+    }
+
+    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+        Box::pin(self.read_rows(move |c| {
+            let sql = format!("{CHUNK} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3 ORDER BY c.position");
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![Id::from(tenant_id), collection, document_id], chunk)
+        }))
+    }
+
+    fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let removed = self.write_rows(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
+            if removed {
+                // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
+                self.empty_wal().await?;
+            }
+            Ok(removed)
+        })
+    }
+
+    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached("SELECT name FROM collections WHERE tenant_id = ?1 ORDER BY name")?;
+            all(&mut statement, params![Id::from(tenant_id)], |columns| columns.text())
+        }))
+    }
+
+    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+        Box::pin(self.read_rows(move |c| collection(c, &Id::from(tenant_id), &name, model.as_deref())))
+    }
+
+    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
+        Box::pin(self.look_up(move |c| newest(c, &Id::from(tenant_id), &collection)))
+    }
+
+    fn changed_chunks(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached(CHANGED_CHUNKS)?;
+            all(&mut statement, params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit], changed_chunk)
+        }))
+    }
+
+    fn changed_vectors(
+        &self,
+        tenant_id: Uuid,
+        collection: String,
+        model: String,
+        after: ChangeMark,
+        until: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChangedVector>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached(CHANGED_VECTORS)?;
+            let wanted = params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit, model];
+            all(&mut statement, wanted, |columns| {
+                let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
+                Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })
+            })
+        }))
+    }
+
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement =
+                c.prepare_cached("SELECT chunk FROM removed_chunks WHERE tenant_id = ?1 AND collection = ?2 AND change > ?3")?;
+            all(&mut statement, params![Id::from(tenant_id), collection, after], |columns| columns.int())
+        }))
+    }
+
+    fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>> {
+        Box::pin(self.look_up(move |c| {
+            let mut statement = c.prepare_cached(&format!("{CHUNK} WHERE c.number = ?2 AND c.tenant_id = ?1"))?;
+            let tenant = Id::from(tenant_id);
+            let mut found = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                found.extend(first(&mut statement, params![tenant, number], chunk)?);
+            }
+            Ok(found)
+        }))
+    }
+
+    fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached(UNEMBEDDED)?;
+            all(&mut statement, params![model, after, limit], unembedded_chunk)
+        }))
+    }
+
+    fn put_vectors(&self, model: String, vectors: Vec<NewVector>) -> StoreFuture<'_, u64> {
+        Box::pin(self.write_rows(move |c| put(c, &model, &vectors)))
+    }
+}
+
+const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,
+    (SELECT count(*) FROM chunks c WHERE c.tenant_id = d.tenant_id AND c.document = d.id), d.ingestion_run_id, d.created_at, d.updated_at
+    FROM documents d";
+const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
+const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
+    WHERE c.tenant_id = ?1 AND c.collection = ?2 AND (c.change, c.number) > (?3, ?4) AND c.change <= ?5
+    ORDER BY c.change, c.number LIMIT ?6";
+const CHANGED_VECTORS: &str = "SELECT change, chunk, vector FROM chunk_vectors
+    WHERE tenant_id = ?1 AND collection = ?2 AND (change, chunk) > (?3, ?4) AND change <= ?5 AND model = ?7 AND vector IS NOT NULL
+    ORDER BY change, chunk LIMIT ?6";
+const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c.heading, c.content
+    FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
+    WHERE c.number > ?2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = ?1)
+    ORDER BY c.number LIMIT ?3";
+
+pub(super) fn newest(c: &Connection, tenant: &Id, collection: &str) -> Result<Option<i64>, StoreError> {
+    let mut statement = c.prepare_cached("SELECT change FROM collections WHERE tenant_id = ?1 AND name = ?2")?;
+    Ok(statement.query_row(params![tenant, collection], |row| row.get(0)).optional()?)
+}
+
+fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
+    let Some(change) = newest(c, tenant, name)? else { return Ok(None) };
+    let mut row = CollectionRow { name: name.to_owned(), change, ..CollectionRow::default() };
+    let mut statement = c.prepare_cached(
+        "SELECT language, guessed, count(*) FROM documents WHERE tenant_id = ?1 AND collection = ?2 GROUP BY language, guessed",
+    )?;
+    row.languages = all(&mut statement, params![tenant, name], |columns| {
+        Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
+    })?;
+    row.documents = row.languages.iter().map(|language| language.documents).sum();
+    let mut statement = c.prepare_cached("SELECT count(*) FROM chunks WHERE tenant_id = ?1 AND collection = ?2")?;
+    row.chunks = statement.query_row(params![tenant, name], |row| row.get(0))?;
+    let mut statement = c.prepare_cached(
+        "SELECT count(vector), count(*) - count(vector) FROM chunk_vectors WHERE tenant_id = ?1 AND collection = ?2 AND model = ?3",
+    )?;
+    (row.embedded, row.failed) = statement.query_row(params![tenant, name, model], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(Some(row))
+}

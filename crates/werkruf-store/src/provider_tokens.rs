@@ -1,0 +1,39 @@
+//! Tokens that a provider issues for an account, and who may fetch a new one.
+//!
+//! A token belongs to an account of the installation, not to a tenant: one key serves all tenants.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use werkruf_contract::Uuid;
+
+use crate::StoreFuture;
+
+/// The tenant of rows that belong to the installation itself.
+pub const INSTALLATION: Uuid = Uuid::nil();
+
+/// An account at a provider, named without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderAccount {
+    pub provider: String,
+    pub account: String,
+}
+
+/// A token as it is stored: encrypted with the key of the installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedToken {
+    pub sealed: Vec<u8>,
+    pub expires_at: Timestamp,
+}
+
+/// Tokens of providers, shared by every process on the database.
+pub trait ProviderTokens: Send + Sync {
+    fn provider_token(&self, account: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>>;
+    /// Replaces an earlier token.
+    fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()>;
+    /// Whether `owner` may fetch a new token: no other owner has a claim that has not expired. The claim lasts for `ttl`, by the clock
+    /// that all processes share; the same owner may claim again to extend it.
+    fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> StoreFuture<'_, bool>;
+    /// Releases the claim; does nothing where another owner has it by now.
+    fn release_token(&self, account: ProviderAccount, owner: Uuid) -> StoreFuture<'_, ()>;
+}

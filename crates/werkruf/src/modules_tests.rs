@@ -1,0 +1,56 @@
+//! What the schemas of all modules must fulfil together.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+use werkruf_contract::Clock;
+use werkruf_store::{ModuleTable, OnErase, SqliteStore};
+
+use super::MODULES;
+
+fn tables() -> impl Iterator<Item = &'static ModuleTable> {
+    MODULES.iter().flat_map(|module| module.tables)
+}
+
+/// Every table with its columns of text, in a database with or without the modules.
+fn columns(modules: werkruf_store::Modules) -> BTreeSet<(String, Option<String>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    drop(SqliteStore::open(&path, &Clock::system(0), modules).unwrap());
+    #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
+    let file = Connection::open(&path).unwrap();
+    let sql = "SELECT s.name, CASE WHEN c.type = 'TEXT' THEN c.name END FROM sqlite_schema s, pragma_table_xinfo(s.name) c
+        WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite_%'";
+    let mut statement = file.prepare(sql).unwrap();
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn each_module_lists_every_table_that_it_creates() {
+    let of_kernel: BTreeSet<String> = columns(&[]).into_iter().map(|(table, _)| table).collect();
+    let created: BTreeSet<String> =
+        columns(MODULES).into_iter().map(|(table, _)| table).filter(|table| !of_kernel.contains(table)).collect();
+    let listed: BTreeSet<String> = tables().filter(|table| !table.only_on_postgres).map(|table| table.name.to_owned()).collect();
+    assert_eq!(created, listed);
+    assert_eq!(tables().count(), tables().map(|table| table.name).collect::<BTreeSet<_>>().len(), "a table belongs to one module");
+    for module in MODULES {
+        for migrations in [module.sqlite, module.postgres.migrations] {
+            let numbers: Vec<i64> = migrations.iter().map(|migration| migration.number).collect();
+            assert!(numbers.iter().copied().eq(1..=i64::try_from(numbers.len()).unwrap()), "{}: {numbers:?}", module.name);
+        }
+    }
+}
+
+/// A table whose rows stay when a person is erased names every column of text, so that a new column is considered.
+#[test]
+fn every_column_of_text_is_erased_or_has_a_reason_to_stay() {
+    let found = columns(MODULES);
+    for table in tables().filter(|table| !table.only_on_postgres) {
+        let OnErase::Keep { columns, why } = table.on_erase else { continue };
+        assert!(!why.is_empty(), "{}", table.name);
+        let text = found.iter().filter(|(name, _)| name == table.name).filter_map(|(_, column)| column.as_deref());
+        // Ids and times are not content.
+        let content: BTreeSet<&str> = text.filter(|name| *name != "id" && !name.ends_with("_id") && !name.ends_with("_at")).collect();
+        assert_eq!(content, columns.iter().copied().collect(), "{}", table.name);
+    }
+}
