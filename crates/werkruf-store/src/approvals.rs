@@ -78,6 +78,4 @@ pub trait Approvals: Send + Sync {
     fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>>;
     /// Marks every pending approval past its time as expired, and returns how many there were.
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64>;
-    /// Ids that begin with the prefix: at most two, enough to know whether the prefix is unique.
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
 }

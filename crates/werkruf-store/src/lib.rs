@@ -49,12 +49,13 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, JsonText, KeyRow, MessageRow, NewCall, Order, Page, Reusable, Summary,
-    TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, MessageRow, NewCall, Order, Page, Reusable,
+    Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
-pub use streams::{DeletedEvents, NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub(crate) use streams::DeletedEvents;
+pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{UsageOwner, UsageRows};
 pub use write::{
@@ -72,7 +73,7 @@ use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// All traits of a database. The server opens one store and passes it on by the single traits.
+/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules. The server opens one store and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records
@@ -85,7 +86,6 @@ pub trait Store:
     + HistoryImport
     + Legacy
     + Cluster
-    + ProviderTokens
     + Retention
     + UsageRows
     + std::fmt::Debug
@@ -105,7 +105,6 @@ impl<S> Store for S where
         + HistoryImport
         + Legacy
         + Cluster
-        + ProviderTokens
         + Retention
         + UsageRows
         + std::fmt::Debug
@@ -164,9 +163,8 @@ pub trait Records: Send + Sync {
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>>;
     /// Events after `after`, oldest first; `turn_id` restricts them to one turn.
     fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>>;
-    /// Ids in this table that begin with the prefix: at most two, enough to know whether the prefix is unique.
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
+    /// Ids that begin with the prefix: at most two, enough to know whether the prefix is unique.
+    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
     /// Checks that the database answers.
     fn ping(&self) -> StoreFuture<'_, ()>;
 }

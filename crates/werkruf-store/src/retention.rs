@@ -24,7 +24,7 @@ pub enum Sweepable {
     /// title, and a summary of deleted messages only. Turns left without messages and calls are deleted too, and so are conversations
     /// without turns, with their events.
     Messages,
-    /// From the start of each stream.
+    /// From the start of each stream. Events of a turn that has not ended stay, and so do all events after them.
     Events,
     /// The calls of whole turns, with attempts and approvals. A turn without a conversation is deleted too, with its events.
     Calls,

@@ -323,3 +323,21 @@ pub struct KeyRow {
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
 }
+
+/// What an id names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdOf {
+    Call,
+    Conversation,
+    Approval,
+}
+
+impl IdOf {
+    pub(crate) const fn table(self) -> &'static str {
+        match self {
+            Self::Call => "tool_calls",
+            Self::Conversation => "conversations",
+            Self::Approval => "approvals",
+        }
+    }
+}

@@ -19,9 +19,6 @@ pub trait Streams: Send + Sync {
     /// Overwrites the partial texts of these turns in one transaction, and returns how many were written. A turn with a newer
     /// lease or step is left out.
     fn save_partials(&self, partials: Vec<NewPartial>, now: Timestamp) -> StoreFuture<'_, usize>;
-    /// Deletes events older than `before` from the start of each stream, a batch at a time; `after` is the last stream of the
-    /// previous batch. Events of a turn that has not ended stay, and so do all events after them.
-    fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents>;
 }
 
 /// How many events are read at once, which bounds the memory of a subscriber.
@@ -41,10 +38,10 @@ pub struct StreamKey {
 
 /// The result of one batch of deletions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeletedEvents {
-    pub events: usize,
+pub(crate) struct DeletedEvents {
+    pub(crate) events: usize,
     /// Where the next batch begins; `None` after the last stream.
-    pub next: Option<StreamKey>,
+    pub(crate) next: Option<StreamKey>,
 }
 
 /// A checkpoint of the text that a step has produced so far.

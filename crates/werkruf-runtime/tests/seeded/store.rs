@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, KeyDigest, KeyRow, MessageRow, NewKey, NewUsage,
-    OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow, TokenRoles,
-    TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, KeyDigest, KeyRow, MessageRow, NewKey,
+    NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
+    TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -278,10 +278,7 @@ impl Records for Store {
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         not_simulated()
     }
-    fn call_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
-        not_simulated()
-    }
-    fn conversation_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
+    fn ids_with_prefix(&self, _: Uuid, _: IdOf, _: String) -> StoreFuture<'_, Vec<Uuid>> {
         not_simulated()
     }
     fn ping(&self) -> StoreFuture<'_, ()> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_store::{
-    ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, DeletedEvents, EventRow, NewPartial, Page, PartialText, ReadLimit,
-    StoreError, StoreFuture, StreamKey, Streams,
+    ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, EventRow, NewPartial, Page, PartialText, ReadLimit, StoreError,
+    StoreFuture, Streams,
 };
 
 use crate::mutant::Mutant;
-use crate::store::{Store, not_simulated};
+use crate::store::Store;
 use crate::trace::short;
 
 impl Approvals for Store {
@@ -40,10 +40,6 @@ impl Approvals for Store {
             }
             self.submit("expire".to_owned(), move |tables, _| Ok(tables.expire(now))).await
         })
-    }
-
-    fn approval_ids_with_prefix(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<Uuid>> {
-        not_simulated()
     }
 }
 
@@ -90,9 +86,5 @@ impl Streams for Store {
             }
             Ok(saved)
         })
-    }
-
-    fn delete_events(&self, _: Timestamp, _: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
-        not_simulated()
     }
 }

@@ -35,10 +35,6 @@ impl Approvals for PostgresStore {
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(self.expire(now))
     }
-
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.with_prefix("approvals", tenant_id, prefix))
-    }
 }
 
 fn list_sql(order: Order) -> String {

@@ -11,7 +11,7 @@ use super::param::p;
 use super::row::{self, Columns, all, first};
 use super::text::clean;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
 };
 
 impl Records for PostgresStore {
@@ -87,12 +87,8 @@ impl Records for PostgresStore {
         })
     }
 
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.with_prefix("tool_calls", tenant_id, prefix))
-    }
-
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.with_prefix("conversations", tenant_id, prefix))
+    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
+        Box::pin(self.with_prefix(of.table(), tenant_id, prefix))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

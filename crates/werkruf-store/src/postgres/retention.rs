@@ -9,7 +9,7 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
 use crate::module::expiring;
-use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// The most expired rows of one table that one statement deletes.
 const EXPIRED: u32 = 500;
@@ -19,7 +19,7 @@ impl Retention for PostgresStore {
         Box::pin(async move {
             if sweep.rows == Sweepable::Events && !sweep.dry_run {
                 let after = after.map(|key| StreamKey { tenant_id: key.tenant_id, stream_id: key.id });
-                let DeletedEvents { events, next } = self.delete_events(sweep.before, after).await?;
+                let DeletedEvents { events, next } = self.delete_old_events(sweep.before, after).await?;
                 let next = next.map(|key| RowKey { tenant_id: key.tenant_id, id: key.stream_id });
                 return Ok(Swept { rows: u64::try_from(events).unwrap_or(u64::MAX), conversations: 0, next });
             }

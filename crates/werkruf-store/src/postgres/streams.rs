@@ -7,7 +7,7 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::p;
 use super::row::{self, all, first, only};
-use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams};
+use crate::{EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, Streams};
 
 impl Streams for PostgresStore {
     fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
@@ -35,10 +35,6 @@ impl Streams for PostgresStore {
 
     fn save_partials(&self, partials: Vec<NewPartial>, _now: Timestamp) -> StoreFuture<'_, usize> {
         Box::pin(async move { self.put_partials(&partials).await })
-    }
-
-    fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
-        Box::pin(self.delete_old_events(before, after))
     }
 }
 

@@ -33,14 +33,6 @@ impl Approvals for SqliteStore {
             self.writer.submit(move |c| expire(c, now)).await
         })
     }
-
-    fn approval_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.list(move |c| {
-            let mut statement =
-                c.prepare_cached("SELECT id FROM approvals WHERE tenant_id = ?1 AND id >= ?2 AND id < ?2 || 'g' ORDER BY id LIMIT 2")?;
-            all(&mut statement, params![Id::from(tenant_id), prefix], |columns| columns.id())
-        }))
-    }
 }
 
 fn by_id(c: &Connection, tenant: &Id, id: &Id) -> Result<Option<ApprovalRow>, StoreError> {

@@ -8,7 +8,7 @@ use super::SqliteStore;
 use super::row::{self, all, first};
 use super::text::{Id, id_or_null};
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
 };
 
 impl Records for SqliteStore {
@@ -84,12 +84,8 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn call_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.look_up(move |c| with_prefix(c, "tool_calls", tenant_id, prefix)))
-    }
-
-    fn conversation_ids_with_prefix(&self, tenant_id: Uuid, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.look_up(move |c| with_prefix(c, "conversations", tenant_id, prefix)))
+    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
+        Box::pin(self.readers.look_up(move |c| with_prefix(c, of.table(), tenant_id, prefix)))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

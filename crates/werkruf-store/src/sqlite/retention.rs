@@ -14,7 +14,7 @@ use super::streams::FIRST_KEPT_EVENT;
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, erase};
 use crate::module::expiring;
-use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Streams, Sweep, Sweepable, Swept, crash};
+use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// Rows that one scan reads, and rows that one job of the writer deletes. A job delays other jobs by milliseconds.
 const SCAN: usize = 1_000;

@@ -44,13 +44,17 @@ impl Streams for SqliteStore {
             Ok(saved)
         }))
     }
+}
 
-    fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> StoreFuture<'_, DeletedEvents> {
-        Box::pin(self.writer.submit(move |c| {
+impl SqliteStore {
+    /// Deletes a batch of old events; `after` is the last stream of the previous batch.
+    pub(super) async fn delete_events(&self, before: Timestamp, after: Option<StreamKey>) -> Result<DeletedEvents, StoreError> {
+        let delete = move |c: &Connection| {
             let deleted = delete_batch(c, &Stamp::from(before), after)?;
             crash::point("inside_retention");
             Ok(deleted)
-        }))
+        };
+        self.writer.submit(delete).await
     }
 }
 

@@ -5,7 +5,7 @@ use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
 
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
-use crate::{ApprovalFilter, CallRow, CallStart, DecisionOutcome, NewApproval, Page, Replacement, StoreError};
+use crate::{ApprovalFilter, CallRow, CallStart, DecisionOutcome, IdOf, NewApproval, Page, Replacement, StoreError};
 
 /// A turn whose only call waits for an approval that expires in an hour.
 async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
@@ -108,7 +108,7 @@ pub(crate) async fn approvals_are_listed_by_role_status_and_turn<S: Store>(world
     assert_eq!(count(None, None, Some(&["guest"])).await, 0);
     assert_eq!(count(None, None, Some(&[])).await, 0);
     let prefix = approval.id.to_string()[..20].to_owned();
-    assert!(world.store.approval_ids_with_prefix(world.tenant, prefix.clone()).await.unwrap().contains(&approval.id));
-    assert!(world.store.approval_ids_with_prefix(world.id(), prefix).await.unwrap().is_empty(), "another tenant reads nothing");
+    assert!(world.store.ids_with_prefix(world.tenant, IdOf::Approval, prefix.clone()).await.unwrap().contains(&approval.id));
+    assert!(world.store.ids_with_prefix(world.id(), IdOf::Approval, prefix).await.unwrap().is_empty(), "another tenant reads nothing");
     assert_eq!(world.store.approval(world.id(), approval.id).await.unwrap(), None);
 }

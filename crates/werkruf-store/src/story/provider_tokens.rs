@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{Store, World};
-use crate::{ProviderAccount, SealedToken};
+use crate::{ProviderAccount, ProviderTokens, SealedToken};
 
 fn account(name: &str) -> ProviderAccount {
     ProviderAccount { provider: "seatsaero".to_owned(), account: name.to_owned() }
 }
 
-pub(crate) async fn a_token_is_stored_and_replaced<S: Store>(world: World<S>) {
+pub(crate) async fn a_token_is_stored_and_replaced<S: Store + ProviderTokens>(world: World<S>) {
     let token = |byte: u8, ms: i64| SealedToken {
         sealed: vec![byte, 0, 255],
         expires_at: world.now.checked_add(SignedDuration::from_millis(ms)).unwrap(),
@@ -24,7 +24,7 @@ pub(crate) async fn a_token_is_stored_and_replaced<S: Store>(world: World<S>) {
     assert_eq!(world.store.provider_token(account("prod")).await.unwrap(), Some(token(2, 1000)));
 }
 
-pub(crate) async fn one_owner_at_a_time_fetches_a_token<S: Store>(mut world: World<S>) {
+pub(crate) async fn one_owner_at_a_time_fetches_a_token<S: Store + ProviderTokens>(mut world: World<S>) {
     let claim = |world: World<S>, owner, ttl| async move { world.store.claim_token(account("a"), owner, ttl, world.now).await.unwrap() };
     let (minute, owners) = (Duration::from_secs(60), (0..10).map(|_| world.id()).collect::<Vec<_>>());
     let claims = futures_util::future::join_all(owners.iter().map(|owner| claim(world.clone(), *owner, minute))).await;

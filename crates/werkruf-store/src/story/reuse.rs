@@ -3,7 +3,7 @@
 use werkruf_contract::{CallStatus, Effect};
 
 use super::{Store, World};
-use crate::{CallFilter, ConversationRef, Order, Page};
+use crate::{CallFilter, ConversationRef, IdOf, Order, Page};
 
 pub(crate) async fn a_result_is_reusable_until_a_later_effect<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
@@ -122,14 +122,14 @@ pub(crate) async fn a_prefix_finds_its_ids<S: Store>(world: World<S>) {
     let calls: Vec<_> = (0..3).map(|index| world.call(&running, index)).collect();
     world.act(&running, &calls).await;
     let id = calls[1].id.to_string();
-    let look = async |prefix: &str| world.store.call_ids_with_prefix(world.tenant, prefix.to_owned()).await.unwrap();
+    let look = async |prefix: &str| world.store.ids_with_prefix(world.tenant, IdOf::Call, prefix.to_owned()).await.unwrap();
     assert_eq!(look(&id).await, [calls[1].id]);
     assert_eq!(look(&id.to_uppercase()[..35]).await.len(), look(&id[..35]).await.len());
     assert_eq!(look(&id[..2]).await.len(), 2, "at most two are returned");
     assert!(look("zz").await.is_empty());
     assert!(look("%").await.is_empty());
     let conversation = running.conversation.to_string();
-    let found = world.store.conversation_ids_with_prefix(world.tenant, conversation[..20].to_owned()).await.unwrap();
+    let found = world.store.ids_with_prefix(world.tenant, IdOf::Conversation, conversation[..20].to_owned()).await.unwrap();
     assert_eq!(found, [running.conversation]);
-    assert!(world.store.conversation_ids_with_prefix(world.id(), conversation).await.unwrap().is_empty());
+    assert!(world.store.ids_with_prefix(world.id(), IdOf::Conversation, conversation).await.unwrap().is_empty());
 }

@@ -1,10 +1,11 @@
 //! Limited reads of events, partial texts, canceled waiting turns, and the deletion of old events.
 
+use jiff::Timestamp;
 use werkruf_contract::{EventType, TurnStatus};
 
 use super::world::{OWNER, Running, event};
 use super::{Store, World};
-use crate::{ConversationRef, NewEvent, NewPartial, Opened, Page, PartialText, ReadLimit};
+use crate::{ConversationRef, NewEvent, NewPartial, Opened, Page, PartialText, ReadLimit, RowKey, Sweep, Sweepable, Swept};
 
 fn partial(running: &Running, step: u32, content: &str) -> NewPartial {
     NewPartial { fence: running.fence.clone(), turn_id: running.turn, step, content: content.to_owned() }
@@ -124,6 +125,11 @@ pub(crate) async fn a_waiting_turn_is_canceled_and_its_message_kept<S: Store>(wo
     );
 }
 
+async fn delete_events<S: Store>(world: &World<S>, before: Timestamp, after: Option<RowKey>) -> Swept {
+    let sweep = Sweep { rows: Sweepable::Events, before, now: world.now, dry_run: false };
+    world.store.sweep(sweep, after).await.unwrap()
+}
+
 pub(crate) async fn events_are_deleted_from_the_start_without_gaps<S: Store>(mut world: World<S>) {
     let (old, open) = (world.talk().await, world.talk().await);
     let first = async |world: &World<S>, running: &Running| world.store.first_event(world.tenant, running.conversation).await.unwrap();
@@ -134,13 +140,13 @@ pub(crate) async fn events_are_deleted_from_the_start_without_gaps<S: Store>(mut
     let young = world.begin(begin(&world)).await;
     world.complete(&young).await;
 
-    let deleted = world.store.delete_events(before, None).await.unwrap();
-    assert_eq!((deleted.events, deleted.next), (2, None), "old and ended");
+    let deleted = delete_events(&world, before, None).await;
+    assert_eq!((deleted.rows, deleted.next), (2, None), "old and ended");
     assert_eq!((first(&world, &old).await, first(&world, &open).await), (3, 1), "a running turn keeps its events");
     let all = world.later(1_000);
-    assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 2);
+    assert_eq!(delete_events(&world, all, None).await.rows, 2);
     assert_eq!(first(&world, &old).await, 5, "no event is left, and the numbers do not start at 1 again");
-    assert_eq!(world.store.delete_events(all, None).await.unwrap().events, 0);
+    assert_eq!(delete_events(&world, all, None).await.rows, 0);
     let third = world.begin(begin(&world)).await;
     assert_eq!(world.complete(&third).await.event_seqs, [6]);
 }
@@ -158,9 +164,9 @@ pub(crate) async fn many_events_are_deleted_in_batches<S: Store>(mut world: Worl
     let before = world.later(1_000);
     let (mut total, mut after, mut batches) = (0, None, 0);
     loop {
-        let deleted = world.store.delete_events(before, after).await.unwrap();
-        assert!(deleted.events <= 2_000, "{deleted:?}");
-        (total, after, batches) = (total + deleted.events, deleted.next, batches + 1);
+        let deleted = delete_events(&world, before, after).await;
+        assert!(deleted.rows <= 2_000, "{deleted:?}");
+        (total, after, batches) = (total + deleted.rows, deleted.next, batches + 1);
         if after.is_none() {
             break;
         }

@@ -1,7 +1,7 @@
 //! Finds rows by id. A row that the caller may not see is reported as missing.
 
 use werkruf_contract::Uuid;
-use werkruf_store::{CallRow, ConversationRow, EventRow, MessageRow, Order, Page, Records, StoreError, TurnRow};
+use werkruf_store::{CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, TurnRow};
 
 use super::ApiState;
 use super::error::ApiError;
@@ -17,7 +17,7 @@ pub(crate) async fn conversation(api: &ApiState, identity: &Identity, id: &str) 
     let unknown = || ApiError::not_found("conversation");
     let id = match Uuid::parse_str(id) {
         Ok(id) => id,
-        Err(_) => only(&api.app.records().conversation_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?)
+        Err(_) => only(&api.app.records().ids_with_prefix(identity.tenant_id, IdOf::Conversation, prefix(id).ok_or_else(unknown)?).await?)
             .ok_or_else(unknown)?,
     };
     let row = api.app.records().conversation(identity.tenant_id, id).await?.ok_or_else(unknown)?;
@@ -38,7 +38,9 @@ pub(crate) async fn call(api: &ApiState, identity: &Identity, id: &str) -> Resul
     let records = api.app.records();
     let id = match Uuid::parse_str(id) {
         Ok(id) => id,
-        Err(_) => only(&records.call_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?,
+        Err(_) => {
+            only(&records.ids_with_prefix(identity.tenant_id, IdOf::Call, prefix(id).ok_or_else(unknown)?).await?).ok_or_else(unknown)?
+        }
     };
     let call = records.call(identity.tenant_id, id).await?.ok_or_else(unknown)?;
     let turn = records.turn(identity.tenant_id, call.turn_id).await?.ok_or_else(unknown)?;
@@ -51,7 +53,7 @@ pub(crate) async fn approval_id(api: &ApiState, identity: &Identity, id: &str) -
     match Uuid::parse_str(id) {
         Ok(id) => Ok(id),
         Err(_) => {
-            let ids = api.app.approvals().approval_ids_with_prefix(identity.tenant_id, prefix(id).ok_or_else(unknown)?).await?;
+            let ids = api.app.records().ids_with_prefix(identity.tenant_id, IdOf::Approval, prefix(id).ok_or_else(unknown)?).await?;
             only(&ids).ok_or_else(unknown)
         }
     }

@@ -12,6 +12,7 @@ use werkruf::app::App;
 use werkruf::config::{Config, Environment, Flags};
 use werkruf_bench::fake_model::FakeModel;
 use werkruf_llm::{HttpLimits, http_client};
+use werkruf_store::{Sweep, Sweepable};
 
 /// The operator's key.
 pub const ADMIN: &str = "operator-key-for-tests-0123456789";
@@ -115,6 +116,12 @@ impl TestServer {
     /// A chat with an event stream as the response.
     pub async fn stream(&self, user: i64, request: Value) -> Stream {
         Stream::new(self.as_user(user, Method::POST, "/api/chat").json(&request).send().await.unwrap())
+    }
+
+    /// Deletes the events of ended turns before this time; returns how many.
+    pub async fn delete_events(&self, before: jiff::Timestamp) -> u64 {
+        let sweep = Sweep { rows: Sweepable::Events, before, now: self.app.clock.now(), dry_run: false };
+        self.app.store.sweep(sweep, None).await.unwrap().rows
     }
 
     /// Makes a conversation of this user with one turn; returns its id.
