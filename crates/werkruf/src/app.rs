@@ -22,6 +22,7 @@ use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::planner::Planner;
+use crate::reader::Reader;
 use crate::setup::ToolModules;
 use crate::{knowledge, provider, sample, secret_key, setup};
 
@@ -96,6 +97,8 @@ pub struct App {
     pub store: Arc<dyn Store>,
     pub runtime: Runtime,
     pub knowledge: Arc<KnowledgeBase>,
+    /// Turns uploaded files into text.
+    pub(crate) reader: Arc<Reader>,
     /// The bearer token of commands on this machine; a new one at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
@@ -162,12 +165,14 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let tasks = TaskTracker::new();
+        let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
             config,
             clock,
             store,
             runtime,
             knowledge,
+            reader,
             operator_token,
             started_at,
             tokens,

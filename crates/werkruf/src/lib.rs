@@ -16,6 +16,7 @@ pub mod lockfile;
 mod openai;
 pub mod planner;
 pub mod provider;
+mod reader;
 pub mod retention;
 pub mod sample;
 mod secret_key;

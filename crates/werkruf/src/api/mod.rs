@@ -29,6 +29,7 @@ pub(crate) mod history;
 mod invoke;
 mod keys;
 mod knowledge;
+mod knowledge_files;
 mod legacy;
 pub(crate) mod lookup;
 mod openapi;
@@ -93,6 +94,7 @@ fn authenticated_routes() -> OpenApiRouter<Arc<ApiState>> {
         .merge(flights::routes())
         .merge(keys::routes())
         .merge(knowledge::routes())
+        .merge(knowledge_files::routes())
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())

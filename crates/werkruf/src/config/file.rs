@@ -35,6 +35,7 @@ pub(super) struct File {
     pub log: LogSection,
     pub model: ModelSection,
     pub embedding: EmbeddingSection,
+    pub knowledge: KnowledgeSection,
     pub auth: AuthSection,
     pub retention: RetentionSection,
     /// Checked one by one, so that each invalid value has its own path.
@@ -76,6 +77,12 @@ pub(super) struct EmbeddingSection {
     pub base_url: Option<String>,
     pub model: Option<String>,
     pub languages: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct KnowledgeSection {
+    pub reader_sandbox: Option<String>,
 }
 
 /// Any whole number is read, so that each invalid one gets its own message.

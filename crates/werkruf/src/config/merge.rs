@@ -14,7 +14,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, RetentionConfig, UnknownUsers, embedding, flights, limits, model, postgres, prices,
-    tokens,
+    reader, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -76,6 +76,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         prices: prices::merge(document, environment, violations),
         embedding: embedding::merge(document, environment, &model, violations),
         model,
+        reader: reader::merge(document, environment, violations),
         flights: flights::merge(environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),

@@ -13,6 +13,7 @@ mod merge;
 mod model;
 mod postgres;
 mod prices;
+mod reader;
 mod template;
 mod tokens;
 mod violation;
@@ -34,6 +35,7 @@ pub use environment::{Environment, variable_names};
 pub use limits::Connections;
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use postgres::PostgresConfig;
+pub use reader::ReaderConfig;
 pub use template::TEMPLATE;
 pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
@@ -114,6 +116,8 @@ pub struct Config {
     pub model: ModelConfig,
     /// The server that makes vectors; `None` means lexical search only.
     pub embedding: Option<EmbeddingServer>,
+    /// The program that reads files.
+    pub reader: ReaderConfig,
     /// The prices of models: the built-in table, overridden by the operator's.
     pub prices: Arc<PriceTable>,
     pub flights: FlightsConfig,

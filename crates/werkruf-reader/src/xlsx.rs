@@ -1,0 +1,105 @@
+//! Reads XLSX files: each sheet as a heading and a table, with readable dates.
+
+use std::io::Cursor;
+
+use calamine::{DataRef, ExcelDateTime, Reader, SheetType, Xlsx};
+
+use crate::archive::Archive;
+use crate::table::push_row;
+use crate::{MAX_TEXT_BYTES, ReadError};
+
+const KIND: &str = "XLSX";
+
+/// The title and the text.
+pub(crate) fn read(bytes: &[u8]) -> Result<(Option<String>, String), ReadError> {
+    let mut archive = Archive::open(bytes, KIND)?;
+    let title = archive.title();
+    let broken = |_| ReadError::BrokenOffice(KIND);
+    let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(broken)?;
+    let sheets: Vec<String> =
+        book.sheets_metadata().iter().filter(|sheet| sheet.typ == SheetType::WorkSheet).map(|sheet| sheet.name.clone()).collect();
+    let mut out = String::new();
+    for sheet in sheets {
+        let before = out.len();
+        out.push_str(&format!("## {}\n\n", sheet.split_whitespace().collect::<Vec<_>>().join(" ")));
+        let rows = out.len();
+        push_sheet(&mut out, &mut book, &sheet)?;
+        if out.len() == rows {
+            // An empty sheet.
+            out.truncate(before);
+        } else {
+            out.push('\n');
+        }
+    }
+    Ok((title, out.trim_end().to_owned()))
+}
+
+/// Appends the rows of a sheet. Cells arrive one by one, so the size of the sheet does not matter.
+fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<(), ReadError> {
+    let broken = |_| ReadError::BrokenOffice(KIND);
+    let mut cells = book.worksheet_cells_reader(sheet).map_err(broken)?;
+    let (mut row, mut row_bytes, mut at) = (Vec::new(), 0, 0);
+    while let Some(cell) = cells.next_cell().map_err(broken)? {
+        let (row_of_cell, column) = cell.get_position();
+        if row_of_cell != at {
+            push_row(out, &row);
+            row.clear();
+            (row_bytes, at) = (0, row_of_cell);
+        }
+        let column = usize::try_from(column).unwrap_or(usize::MAX).min(MAX_COLUMN);
+        if row.len() <= column {
+            row.resize(column + 1, String::new());
+        }
+        row[column] = value(cell.get_value());
+        // Many cells may refer to one long text.
+        row_bytes += row[column].len();
+        if out.len() + row_bytes > MAX_TEXT_BYTES {
+            return Err(ReadError::TooMuchText);
+        }
+    }
+    push_row(out, &row);
+    Ok(())
+}
+
+/// The last column of a sheet.
+const MAX_COLUMN: usize = 16_383;
+
+/// A value as a person reads it.
+fn value(value: &DataRef<'_>) -> String {
+    match value {
+        DataRef::Int(number) => number.to_string(),
+        DataRef::Float(number) => number_text(*number),
+        DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => text.clone(),
+        DataRef::SharedString(text) => (*text).to_owned(),
+        DataRef::Bool(value) => value.to_string(),
+        DataRef::DateTime(time) => time_text(time),
+        DataRef::Error(error) => error.to_string(),
+        DataRef::Empty => String::new(),
+    }
+}
+
+/// Excel shows 15 digits; the file has 17, as in 19.989999999999998.
+fn number_text(number: f64) -> String {
+    format!("{number:.14e}").parse::<f64>().unwrap_or(number).to_string()
+}
+
+/// `2025-03-01`, `2025-03-01 12:30`, `12:30` or a duration `36:00:00`.
+fn time_text(time: &ExcelDateTime) -> String {
+    if time.is_duration() {
+        let seconds = (time.as_f64() * 86_400.0).round().max(0.0) as u64;
+        return format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    }
+    let (year, month, day, hour, minute, second, milli) = time.to_ymd_hms_milli();
+    // A time may be a fraction below a whole second.
+    let second = second + u8::from(milli >= 500 && second < 59);
+    let clock = if second == 0 { format!("{hour:02}:{minute:02}") } else { format!("{hour:02}:{minute:02}:{second:02}") };
+    match (time.as_f64() < 1.0, clock == "00:00") {
+        (true, _) => clock,
+        (false, true) => format!("{year:04}-{month:02}-{day:02}"),
+        (false, false) => format!("{year:04}-{month:02}-{day:02} {clock}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "xlsx_tests.rs"]
+mod tests;
