@@ -51,7 +51,7 @@ CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
 KILLS ?= 1000
 
 chaos-build: toolchain
-	$(CARGO) build --quiet -p werkruf --bins --features crash-points
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins --features werkruf/crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
 # On PostgreSQL three servers share one database of the harness for MINUTES minutes.

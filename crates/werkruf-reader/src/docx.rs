@@ -22,7 +22,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Option<String>, String), ReadError> 
     let styles = Styles::read(&mut archive);
     let mut body = Body::new(&styles);
     let broken = archive.broken();
-    body.read(archive.xml("word/document.xml").ok_or(broken)?, broken)?;
+    let document = main_part(&mut archive);
+    body.read(archive.xml(&document).ok_or(broken)?, broken)?;
     for notes in ["word/footnotes.xml", "word/endnotes.xml"] {
         if let Some(xml) = archive.xml(notes) {
             body.end_block();
@@ -30,6 +31,24 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Option<String>, String), ReadError> 
         }
     }
     Ok((title, body.out.trim_end().to_owned()))
+}
+
+/// The name of the part with the text, which some programs number.
+fn main_part(archive: &mut Archive<'_>) -> String {
+    let usual = || "word/document.xml".to_owned();
+    let Some(mut xml) = archive.xml("_rels/.rels") else { return usual() };
+    let mut buffer = Vec::new();
+    while let Ok(event) = xml.read_event_into(&mut buffer) {
+        match event {
+            Event::Start(tag) | Event::Empty(tag) if attribute(&tag, "Type").is_some_and(|kind| kind.ends_with("/officeDocument")) => {
+                return attribute(&tag, "Target").map_or_else(usual, |target| target.trim_start_matches('/').to_owned());
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+        buffer.clear();
+    }
+    usual()
 }
 
 /// A paragraph that is being read.

@@ -63,6 +63,13 @@ fn a_long_table_keeps_every_row() {
 }
 
 #[test]
+fn the_text_may_be_in_a_part_with_another_name() {
+    let relations = "<Relationships><Relationship Id='r1' Type='http://x/officeDocument' Target='/word/document2.xml'/></Relationships>";
+    let document = format!("<w:document>{}</w:document>", paragraph("", "Text"));
+    assert_eq!(read(&archive(&[("_rels/.rels", relations), ("word/document2.xml", &document)])).unwrap().1, "Text");
+}
+
+#[test]
 fn damaged_hostile_and_other_files_are_refused() {
     let whole = docx(&paragraph("", "Text"), &[]);
     let broken = ReadError::BrokenOffice("DOCX");

@@ -146,9 +146,8 @@ impl Reader {
         let _process = self.processes.acquire().await.map_err(|_| ReaderError::unreadable("the server is shutting down"))?;
         let mut child = Command::new(&self.program)
             .args(["--sandbox", if self.sandbox { "on" } else { "off" }, argument])
-            // The process needs no secrets and no files.
+            // The process needs no secrets.
             .env_clear()
-            .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

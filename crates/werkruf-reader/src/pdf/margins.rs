@@ -13,6 +13,8 @@ const MIN_PAGES: usize = 3;
 /// At most this many rows are a header or a footer, within this share of the page.
 const MAX_ROWS: usize = 4;
 const MARGIN: f64 = 0.16;
+/// A row with more lines is part of a table.
+const MAX_CELLS: usize = 12;
 /// In points: the same place.
 const SAME_PLACE: f64 = 2.5;
 /// Multiples of the usual distance of lines: the smallest gap to the body, and how much two equal gaps differ.
@@ -126,7 +128,7 @@ fn repeats(pages: &[PageLines], rows: &[Vec<Row>], enough: usize) -> HashMap<(us
     let mut by_pattern: HashMap<String, Vec<Candidate>> = HashMap::new();
     for (page, rows) in rows.iter().enumerate() {
         for row in rows.iter().take(MAX_ROWS).take_while(|row| row.distance < pages[page].height * MARGIN) {
-            for line in &row.lines {
+            for line in row.lines.iter().filter(|_| row.lines.len() <= MAX_CELLS) {
                 let Line { text, left, right, .. } = &pages[page].lines[*line];
                 let candidate = Candidate { page, line: *line, distance: row.distance, left: *left, right: *right, text: text.clone() };
                 by_pattern.entry(pattern(text)).or_default().push(candidate);

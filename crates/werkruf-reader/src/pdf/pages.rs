@@ -74,7 +74,8 @@ fn title(bytes: &[u8]) -> Option<String> {
     let title = title.strip_prefix("Microsoft Word - ").unwrap_or(&title);
     let is_file = [".doc", ".docx", ".odt", ".pdf", ".indd", ".tex", ".dvi", ".xls", ".xlsx", ".ppt", ".pptx"];
     let lower = title.to_lowercase();
-    let useless = title.is_empty() || lower == "untitled" || is_file.iter().any(|ending| lower.ends_with(ending));
+    let useless =
+        title.is_empty() || ["untitled", "(anonymous)"].contains(&lower.as_str()) || is_file.iter().any(|ending| lower.ends_with(ending));
     (!useless).then(|| title.to_owned())
 }
 

@@ -98,6 +98,7 @@ fn titles() {
         (b"\xDCber", Some("Über")),
         (b"Microsoft Word - Regeln", Some("Regeln")),
         (b"Microsoft Word - Regeln.docx", None),
+        (b"(anonymous)", None),
         (b"  ", None),
         (b"\xFE\xFF\x00", None),
         (b"\xFE", Some("þ")),
