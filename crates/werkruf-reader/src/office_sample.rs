@@ -42,9 +42,9 @@ const RELATIONS: &str = "<Relationships xmlns='http://schemas.openxmlformats.org
     </Relationships>";
 const PACKAGE: &str = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
     Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument' Target='xl/workbook.xml'/></Relationships>";
-/// Formats 0 to 4: general, a date, a time, a duration, a date and time.
+/// Formats 0 to 5: general, a date, a time, a duration, a date and time, a percentage.
 const CELL_STYLES: &str = "<styleSheet><numFmts><numFmt numFmtId='164' formatCode='dd.mm.yyyy'/><numFmt numFmtId='165' formatCode='[h]:mm:ss'/>\
-    </numFmts><cellXfs><xf numFmtId='0'/><xf numFmtId='164'/><xf numFmtId='20'/><xf numFmtId='165'/><xf numFmtId='22'/></cellXfs></styleSheet>";
+    </numFmts><cellXfs><xf numFmtId='0'/><xf numFmtId='164'/><xf numFmtId='20'/><xf numFmtId='165'/><xf numFmtId='22'/><xf numFmtId='9'/></cellXfs></styleSheet>";
 
 /// An XLSX file: a sheet with these rows, given as XML, and an empty sheet.
 pub(crate) fn xlsx(rows: &str, shared: &str) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use calamine::{DataRef, ExcelDateTime, Reader, SheetType, Xlsx};
+use calamine::{DataRef, ExcelDateTime, Reader, SheetType, Style, Xlsx};
 
 use crate::archive::Archive;
 use crate::table::push_row;
@@ -39,7 +39,8 @@ fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> 
     let broken = |_| ReadError::BrokenOffice(KIND);
     let mut cells = book.worksheet_cells_reader(sheet).map_err(broken)?;
     let (mut row, mut row_bytes, mut at) = (Vec::new(), 0, 0);
-    while let Some(cell) = cells.next_cell().map_err(broken)? {
+    let percent: Vec<bool> = cells.styles().iter().map(is_percent).collect();
+    while let Some((cell, style)) = cells.next_cell_with_style_id().map_err(broken)? {
         let (row_of_cell, column) = cell.get_position();
         if row_of_cell != at {
             push_row(out, &row);
@@ -50,7 +51,7 @@ fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> 
         if row.len() <= column {
             row.resize(column + 1, String::new());
         }
-        row[column] = value(cell.get_value());
+        row[column] = value(cell.get_value(), percent.get(style).is_some_and(|percent| *percent));
         // Many cells may refer to one long text.
         row_bytes += row[column].len();
         if out.len() + row_bytes > MAX_TEXT_BYTES {
@@ -64,9 +65,16 @@ fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> 
 /// The last column of a sheet.
 const MAX_COLUMN: usize = 16_383;
 
+/// Whether cells of this style show hundredths: `0.19` as `19%`.
+fn is_percent(style: &Style) -> bool {
+    style.number_format.as_ref().is_some_and(|format| format.format_code.ends_with('%'))
+}
+
 /// A value as a person reads it.
-fn value(value: &DataRef<'_>) -> String {
+fn value(value: &DataRef<'_>, is_percent: bool) -> String {
     match value {
+        DataRef::Int(number) if is_percent => format!("{}%", number.saturating_mul(100)),
+        DataRef::Float(number) if is_percent => format!("{}%", number_text(number * 100.0)),
         DataRef::Int(number) => number.to_string(),
         DataRef::Float(number) => number_text(*number),
         DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => text.clone(),

@@ -7,12 +7,13 @@ fn sheets_are_headings_and_rows_are_lines() {
     let rows = "<row r='1'><c r='A1' t='s'><v>0</v></c><c r='B1' t='inlineStr'><is><t>Preis</t></is></c><c r='C1' t='s'><v>1</v></c></row>\
         <row r='2'><c r='A2' t='s'><v>2</v></c><c r='B2'><v>19.989999999999998</v></c><c r='C2' s='1'><v>45717</v></c></row>\
         <row r='4'><c r='B4'><f>SUM(B2:B3)</f><v>20</v></c><c r='D4' s='4'><v>45717.5</v></c><c r='E4' s='2'><v>0.3541666667</v></c>\
-        <c r='F4' s='3'><v>1.5</v></c><c r='G4' t='b'><v>1</v></c><c r='H4' t='e'><v>#DIV/0!</v></c></row>";
+        <c r='F4' s='3'><v>1.5</v></c><c r='G4' t='b'><v>1</v></c><c r='H4' t='e'><v>#DIV/0!</v></c>\
+        <c r='I4' s='5'><v>0.19</v></c></row>";
     let shared = "<si><t>Artikel</t></si><si><r><t xml:space='preserve'>Gültig </t></r><r><t>ab</t></r></si><si><t>Schraube &amp; Mutter\nlang</t></si>";
     let (title, text) = read(&xlsx(rows, shared)).unwrap();
     assert_eq!(title.as_deref(), Some("Regeln & mehr"));
     let expected = "## Preise 2025\n\n| Artikel | Preis | Gültig ab |\n| Schraube & Mutter lang | 19.99 | 2025-03-01 |\n\
-        |  | 20 |  | 2025-03-01 12:00 | 08:30 | 36:00:00 | true | #DIV/0! |";
+        |  | 20 |  | 2025-03-01 12:00 | 08:30 | 36:00:00 | true | #DIV/0! | 19% |";
     assert_eq!(text, expected);
 }
 

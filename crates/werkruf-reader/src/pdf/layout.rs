@@ -95,15 +95,17 @@ fn relation(before: &Line, line: &Line, usual: &Usual) -> Relation {
     if ended && (before.right - before.left < usual.width * FULL || (INDENT * size..DEEPEST_INDENT * size).contains(&indent)) {
         return Relation::Paragraph;
     }
-    let is_break = (short && !hyphen) || (ends_with_number(&before.text) && ends_with_number(&line.text));
-    if is_break { Relation::Line } else { Relation::Continues }
+    let begins = |line: &Line| line.text.starts_with(|letter: char| letter.is_ascii_digit());
+    // Two lines that begin or end with a number are rows of a list rather than a sentence.
+    let is_row = (begins(before) && begins(line)) || (ends_with_number(&before.text) && ends_with_number(&line.text));
+    if is_row || (short && !hyphen) { Relation::Line } else { Relation::Continues }
 }
 
 fn is_same_row(before: &Line, line: &Line) -> bool {
     (line.baseline - before.baseline).abs() <= SAME_ROW * before.size.max(line.size)
 }
 
-/// Two lines that end with a number or an amount are rows of a list rather than a sentence.
+/// Whether a text ends with a number or an amount.
 fn ends_with_number(text: &str) -> bool {
     let amount = text.trim_end_matches(['€', '$', '%', '-']).trim_end_matches("EUR").trim_end();
     amount.ends_with(|letter: char| letter.is_ascii_digit())
