@@ -110,15 +110,15 @@ fn margin_rows(page: &PageLines, rows: &[Row], repeats: &HashMap<(usize, usize),
     let step = Usual::of(&page.lines).step;
     let gap = |count: usize| match (rows.get(count.wrapping_sub(1)), rows.get(count)) {
         (Some(row), Some(next)) => next.distance - row.distance,
-        // Nothing else is on the page.
-        _ => f64::INFINITY,
+        // Nothing else is on the page, so these rows may be its body.
+        _ => 0.0,
     };
     let fits = |count: &usize| {
-        let size = rows.get(*count).map_or(0.0, |next| next.size.max(rows[*count - 1].size));
+        let size = rows[*count - 1].size.max(rows.get(*count).map_or(0.0, |next| next.size));
         let width = gap(*count);
-        let is_usual = |other: usize| (gap(other) - width).abs() <= EQUAL_GAP * step * size;
-        // The same gap inside the body separates its parts, so these rows may be another part.
-        width > GAP * step * size && (width.is_infinite() || !(*count + 1..rows.len()).any(is_usual))
+        let is_usual = |other: usize| other != *count && (gap(other) - width).abs() <= EQUAL_GAP * step * size;
+        // The same gap elsewhere on the page separates parts of the body, so these rows may be another part.
+        width > GAP * step * size && !(1..rows.len()).any(is_usual)
     };
     (1..=repeating).rev().find(fits).unwrap_or(0)
 }

@@ -152,6 +152,14 @@ fn a_header_without_a_gap_stays() {
 }
 
 #[test]
+fn pages_that_are_equal_stay() {
+    let pages: Vec<Vec<Cell>> = (0..4).map(|_| table(800, &[72], (0..3).map(|_| vec!["Summe 100".to_owned()]))).collect();
+    assert_eq!(text(&pages), ["Summe 100\nSumme 100\nSumme 100"; 4].join("\n\n"));
+    let spaced: Vec<Vec<Cell>> = (0..4).map(|_| (0..3).map(|at| cell(72, 815 - 40 * at, format!("Satz {at}"))).collect()).collect();
+    assert_eq!(text(&spaced), ["Satz 0\n\nSatz 1\n\nSatz 2"; 4].join("\n\n"));
+}
+
+#[test]
 fn two_pages_are_too_few() {
     let pages: Vec<Vec<Cell>> =
         (1..=2).map(|page| vec![cell(72, 800, "Kopf"), cell(72, 700, "Text."), cell(72, 40, format!("Seite {page}"))]).collect();
