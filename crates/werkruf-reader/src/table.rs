@@ -1,7 +1,7 @@
 //! Writes rows of a table as Markdown, which the search splits only between rows.
 
 /// A longer run of empty cells is written as one empty cell: a sheet may have 16,384 columns.
-const MAX_EMPTY: usize = 16;
+pub(crate) const MAX_EMPTY: usize = 16;
 
 /// `| a | b |`, without empty cells at the end; nothing for a row of empty cells.
 pub(crate) fn push_row(out: &mut String, cells: impl IntoIterator<Item = impl AsRef<str>>) {

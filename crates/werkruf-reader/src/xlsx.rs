@@ -1,21 +1,26 @@
 //! Reads XLSX files: each sheet as a heading and a table, with readable dates.
 
 use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use calamine::{DataRef, ExcelDateTime, Reader, SheetType, Style, Xlsx};
 
 use crate::archive::Archive;
-use crate::table::push_row;
+use crate::table::{MAX_EMPTY, push_row};
 use crate::{MAX_TEXT_BYTES, ReadError};
 
 const KIND: &str = "XLSX";
 
 /// The title and the text.
 pub(crate) fn read(bytes: &[u8]) -> Result<(Option<String>, String), ReadError> {
-    let mut archive = Archive::open(bytes, KIND)?;
-    let title = archive.title();
-    let broken = |_| ReadError::BrokenOffice(KIND);
-    let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(broken)?;
+    let title = Archive::open(bytes, KIND)?.title();
+    // calamine panics at some references to cells that no sheet has.
+    let text = catch_unwind(AssertUnwindSafe(|| text(bytes))).unwrap_or(Err(ReadError::BrokenOffice(KIND)))?;
+    Ok((title, text))
+}
+
+fn text(bytes: &[u8]) -> Result<String, ReadError> {
+    let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).map_err(|_| ReadError::BrokenOffice(KIND))?;
     let sheets: Vec<String> =
         book.sheets_metadata().iter().filter(|sheet| sheet.typ == SheetType::WorkSheet).map(|sheet| sheet.name.clone()).collect();
     let mut out = String::new();
@@ -31,29 +36,30 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Option<String>, String), ReadError> 
             out.push('\n');
         }
     }
-    Ok((title, out.trim_end().to_owned()))
+    Ok(out.trim_end().to_owned())
 }
 
 /// Appends the rows of a sheet. Cells arrive one by one, so the size of the sheet does not matter.
 fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> Result<(), ReadError> {
     let broken = |_| ReadError::BrokenOffice(KIND);
     let mut cells = book.worksheet_cells_reader(sheet).map_err(broken)?;
-    let (mut row, mut row_bytes, mut at) = (Vec::new(), 0, 0);
+    let (mut row, mut row_bytes, mut at): (Vec<String>, _, _) = (Vec::new(), 0, 0);
+    let mut next_column = 0;
     let percent: Vec<bool> = cells.styles().iter().map(is_percent).collect();
     while let Some((cell, style)) = cells.next_cell_with_style_id().map_err(broken)? {
         let (row_of_cell, column) = cell.get_position();
         if row_of_cell != at {
             push_row(out, &row);
             row.clear();
-            (row_bytes, at) = (0, row_of_cell);
+            (row_bytes, at, next_column) = (0, row_of_cell, 0);
         }
-        let column = usize::try_from(column).unwrap_or(usize::MAX).min(MAX_COLUMN);
-        if row.len() <= column {
-            row.resize(column + 1, String::new());
-        }
-        row[column] = value(cell.get_value(), percent.get(style).is_some_and(|percent| *percent));
+        // The columns between two cells are empty; a long run of them is written as one.
+        let empty = usize::try_from(column.saturating_sub(next_column)).unwrap_or(0).min(MAX_EMPTY + 1);
+        row.extend(std::iter::repeat_n(String::new(), empty));
+        row.push(value(cell.get_value(), percent.get(style).is_some_and(|percent| *percent)));
+        next_column = column.saturating_add(1);
         // Many cells may refer to one long text.
-        row_bytes += row[column].len();
+        row_bytes += row.last().map_or(0, String::len);
         if out.len() + row_bytes > MAX_TEXT_BYTES {
             return Err(ReadError::TooMuchText);
         }
@@ -61,9 +67,6 @@ fn push_sheet(out: &mut String, book: &mut Xlsx<Cursor<&[u8]>>, sheet: &str) -> 
     push_row(out, &row);
     Ok(())
 }
-
-/// The last column of a sheet.
-const MAX_COLUMN: usize = 16_383;
 
 /// Whether cells of this style show hundredths: `0.19` as `19%`.
 fn is_percent(style: &Style) -> bool {
