@@ -14,7 +14,7 @@ toolchain:
 
 run: toolchain ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
 	@test -x $(BIN) || echo "Building werkruf once (4 to 8 minutes on two cores); later starts take no time."
-	@$(CARGO) build --release --quiet -p werkruf
+	@$(CARGO) build --release --quiet -p werkruf -p werkruf-reader --bins
 	@$(BIN) serve $(ARGS)
 
 check: toolchain fmt lint rust-tests ## Quick loop: formatting, lints, Rust tests
@@ -38,13 +38,13 @@ test-full: test ## `test`, then the whole crash harness on both databases (about
 
 # Runs on SQLite and on PostgreSQL. The tests install and start their own PostgreSQL; tests/postgres/down stops it.
 outside-tests:
-	$(CARGO) build --quiet -p werkruf --bins
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/outside/run
 	tests/outside/run --database postgres
 
 # Real clients of OpenAI's APIs. Their packages are installed once, under target/clients.
 client-tests:
-	$(CARGO) build --quiet -p werkruf --bins
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/clients/run
 
 # The server with crash points (feature `crash-points`). It is a separate binary, because no other build may have them.
@@ -53,7 +53,7 @@ CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
 KILLS ?= 1000
 
 chaos-build: toolchain
-	$(CARGO) build --quiet -p werkruf --bins --features crash-points
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins --features werkruf/crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
 # On PostgreSQL three servers share one database of the harness for MINUTES minutes.

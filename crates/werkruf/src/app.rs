@@ -27,6 +27,7 @@ use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::{Tokens, new_secret};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
+use crate::reader::Reader;
 #[cfg(feature = "flights")]
 use crate::secret_key;
 use crate::{knowledge, provider, sample, setup};
@@ -104,6 +105,8 @@ pub struct App {
     pub database: OpenDatabase,
     pub runtime: Runtime,
     pub knowledge: Arc<KnowledgeBase>,
+    /// Turns uploaded files into text.
+    pub(crate) reader: Arc<Reader>,
     /// The bearer token of commands on this machine; a new one at every start.
     pub operator_token: SecretString,
     pub started_at: Timestamp,
@@ -172,6 +175,7 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let tasks = TaskTracker::new();
+        let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
             config,
             clock,
@@ -179,6 +183,7 @@ impl App {
             database,
             runtime,
             knowledge: Arc::clone(&modules.knowledge),
+            reader,
             operator_token,
             started_at,
             tokens,

@@ -17,6 +17,7 @@ pub mod modules;
 mod openai;
 pub mod planner;
 pub mod provider;
+mod reader;
 pub mod retention;
 pub mod sample;
 mod secret_key;

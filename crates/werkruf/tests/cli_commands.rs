@@ -12,6 +12,8 @@ mod contract;
 mod conversations;
 #[path = "cli/import.rs"]
 mod import;
+#[path = "cli/knowledge.rs"]
+mod knowledge;
 #[path = "cli/maintenance.rs"]
 mod maintenance;
 #[path = "cli/model.rs"]

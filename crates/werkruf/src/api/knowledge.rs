@@ -19,9 +19,9 @@ use super::body;
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
 
-const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const MAX_DOCUMENTS: usize = 1_000;
-const MAX_NAME_BYTES: usize = 512;
+pub(super) const MAX_NAME_BYTES: usize = 512;
 const MAX_QUERY_BYTES: usize = 16 * 1024;
 const MAX_RESULTS: usize = 100;
 const DEFAULT_RESULTS: usize = 10;

@@ -30,6 +30,7 @@ pub(crate) mod history;
 mod invoke;
 mod keys;
 mod knowledge;
+mod knowledge_files;
 mod legacy;
 pub(crate) mod lookup;
 mod openapi;
@@ -95,7 +96,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(tools::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
-        .merge(module("knowledge", on.knowledge, knowledge::routes()))
+        .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes())))
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())

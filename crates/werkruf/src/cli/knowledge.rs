@@ -2,8 +2,6 @@
 
 mod eval;
 mod files;
-mod html;
-mod pdf;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -15,6 +13,7 @@ use serde_json::{Value, json};
 use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, encode, print};
+use crate::reader::{Reader, ReaderError};
 
 /// One request has at most this many documents and about this many bytes.
 const BATCH: usize = 200;
@@ -23,10 +22,10 @@ const SNIPPET: usize = 160;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Add documents: Markdown, text, HTML and PDF files, or folders of them
+    /// Add documents: text, Markdown, HTML, PDF, DOCX, XLSX and CSV files, or folders of them
     #[command(
         after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.pdf faq.html --collection support\n\n\
-        A file's id is its path as given. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
+        A file's id is its path as given. The exit code is 1 if a file named here cannot be read. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
     )]
     Add {
         /// Files and folders
@@ -74,20 +73,19 @@ pub(super) enum Command {
         header).\nIts documents are kept in the collection eval-<folder>; the next run only reads them again."
     )]
     Eval(eval::Eval),
-    /// Read a PDF on behalf of `knowledge add`, in a process of its own
-    #[command(hide = true, after_help = "Examples:\n  werkruf knowledge read-pdf rules.pdf")]
-    ReadPdf { file: PathBuf },
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    if let Command::ReadPdf { file } = &command {
-        print::line(&pdf::reader_output(file));
-        return Ok(ExitCode::SUCCESS);
-    }
     let backend = Backend::open(session).await?;
     let as_json = session.globals.json;
     let result = match command {
-        Command::Add { paths, collection, language } => add(&backend, &paths, &collection, language.as_deref(), as_json).await,
+        Command::Add { paths, collection, language } => {
+            let reader = Reader::new(&session.config()?.reader);
+            let target = Target { collection: &collection, language: language.as_deref() };
+            let all_named = add(&backend, &reader, &paths, &target, as_json).await;
+            backend.close().await;
+            return all_named.map(|all_named| if all_named { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::Search { query, collection, top, mode } => {
             let request = json!({"query": query, "collection": collection, "top_k": top, "mode": mode});
             backend.post("/api/knowledge/search", &request).await.map(|response| show_results(&response, as_json))
@@ -101,7 +99,6 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             backend.delete(&path).await.map(|_| ())
         }
         Command::Eval(eval) => eval.run(&backend, as_json).await,
-        Command::ReadPdf { .. } => Ok(()),
     };
     backend.close().await;
     result.map(|()| ExitCode::SUCCESS)
@@ -116,33 +113,46 @@ struct Totals {
     chunks: u64,
 }
 
-async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: Option<&str>, as_json: bool) -> Result<(), CliError> {
+/// Where documents are added.
+struct Target<'a> {
+    collection: &'a str,
+    language: Option<&'a str>,
+}
+
+/// Adds files; false if a file that the command line names could not be read.
+async fn add(backend: &Backend, reader: &Reader, paths: &[PathBuf], target: &Target<'_>, as_json: bool) -> Result<bool, CliError> {
     let found = files::find(paths)?;
-    let program =
-        std::env::current_exe().map_err(|error| CliError::refused("io", format!("the path of this program is unknown: {error}")))?;
-    let (mut totals, mut skipped) = (Totals::default(), found.skipped);
+    if found.files.iter().any(|file| Reader::converts(&file.to_string_lossy())) {
+        // Without the program most files of a folder would be skipped, one by one.
+        reader.check().await?;
+    }
+    let (mut totals, mut skipped, mut all_named) = (Totals::default(), found.skipped, !found.named_skipped);
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let all = found.files.len();
     let bar = ProgressBar::over(all, as_json);
     // Files are read as they are sent, so memory is bounded by one batch, whatever the size of the folder.
     for (at, file) in found.files.iter().enumerate() {
-        match files::read(&program, file).await {
+        match files::read(reader, file).await {
             Ok(mut document) => {
-                if let Some(code) = language {
+                if let Some(code) = target.language {
                     document["language"] = json!(code);
                 }
                 let size = document["text"].as_str().map_or(0, str::len);
                 if bytes + size > BATCH_BYTES {
-                    send(backend, collection, &mut batch, &mut totals).await?;
+                    send(backend, target.collection, &mut batch, &mut totals).await?;
                     bytes = 0;
                 }
                 bytes += size;
                 batch.push(document);
             }
-            Err(reason) => skipped.push(format!("{}: {reason}", file.display())),
+            Err(ReaderError::Unreadable(reason)) => {
+                skipped.push(format!("{}: {reason}", file.display()));
+                all_named &= !paths.contains(file);
+            }
+            Err(error) => return Err(error.into()),
         }
         if batch.len() >= BATCH || bytes >= BATCH_BYTES || at + 1 == all {
-            send(backend, collection, &mut batch, &mut totals).await?;
+            send(backend, target.collection, &mut batch, &mut totals).await?;
             bytes = 0;
             bar.show(at + 1);
         }
@@ -153,12 +163,12 @@ async fn add(backend: &Backend, paths: &[PathBuf], collection: &str, language: O
     }
     let Totals { accepted, replaced, unchanged, chunks } = totals;
     if as_json {
-        let skipped: Vec<&String> = skipped.iter().collect();
         print::json(&json!({"accepted": accepted, "replaced": replaced, "unchanged": unchanged, "chunks": chunks, "skipped": skipped}));
     } else {
+        let collection = target.collection;
         print::line(&format!("{accepted} new, {replaced} replaced, {unchanged} unchanged; {chunks} chunks written to {collection}"));
     }
-    Ok(())
+    Ok(all_named)
 }
 
 async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, totals: &mut Totals) -> Result<(), CliError> {
@@ -173,6 +183,12 @@ async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, total
     totals.unchanged += count("unchanged");
     totals.chunks += count("chunks");
     Ok(())
+}
+
+impl From<ReaderError> for CliError {
+    fn from(error: ReaderError) -> Self {
+        Self::refused(error.code(), error.to_string())
+    }
 }
 
 fn show_results(response: &Value, as_json: bool) {

@@ -98,7 +98,9 @@ pub(super) struct ModuleSection {}
 /// `[knowledge]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct KnowledgeSection {}
+pub(super) struct KnowledgeSection {
+    pub reader_sandbox: Option<String>,
+}
 
 /// Any whole number is read, so that each invalid one gets its own message.
 #[derive(Debug, Default, Deserialize)]

@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices,
-    tokens,
+    reader, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -84,6 +84,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         egress: egress(document, violations),
         #[cfg(feature = "flights")]
         flights: super::flights::merge(environment, violations),
+        reader: reader::merge(document, environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
         assistants: assistants(document, violations),

@@ -15,6 +15,7 @@ mod model;
 mod modules;
 mod postgres;
 mod prices;
+mod reader;
 mod template;
 mod tokens;
 mod violation;
@@ -40,6 +41,7 @@ pub use limits::Connections;
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use modules::ModulesOn;
 pub use postgres::PostgresConfig;
+pub use reader::ReaderConfig;
 pub use template::TEMPLATE;
 pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
@@ -120,6 +122,8 @@ pub struct Config {
     pub model: ModelConfig,
     /// The server that makes vectors; `None` means lexical search only.
     pub embedding: Option<EmbeddingServer>,
+    /// The program that reads files.
+    pub reader: ReaderConfig,
     /// The prices of models: the built-in table, overridden by the operator's.
     pub prices: Arc<PriceTable>,
     pub modules: ModulesOn,

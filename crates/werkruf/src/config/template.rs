@@ -43,6 +43,9 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 # base_url = "http://127.0.0.1:8090/v1"
 # languages = ["de", "en", "es"]       # languages that the model supports
 
+# [knowledge]
+# reader_sandbox = "on"                # "off": read files also where the kernel has no Landlock
+
 # [log]
 # filter = "info"                      # or "werkruf=debug,info"
 # format = "json"                      # text on a terminal, else json

@@ -25,6 +25,8 @@ mod idempotency;
 #[cfg(test)]
 mod invoke;
 #[cfg(test)]
+mod knowledge_files;
+#[cfg(test)]
 mod maintenance;
 #[cfg(test)]
 mod modules;

@@ -10,10 +10,11 @@ use crate::sources::{files, product_sources, root};
 const OF_A_MODULE: &[&str] = &["werkruf-contract", "werkruf-llm", "werkruf-store"];
 
 /// The allowed dependencies of each crate. There are no cycles; the runtime, the tools and the modules do not depend on each other.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("werkruf-contract", &[]),
     ("werkruf-store", &["werkruf-contract"]),
     ("werkruf-llm", &["werkruf-contract"]),
+    ("werkruf-reader", &[]),
     ("werkruf-runtime", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
     ("werkruf-tools", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
     ("werkruf-workspace", OF_A_MODULE),
@@ -65,6 +66,17 @@ fn the_contract_depends_on_no_database_network_or_runtime() {
     let (dependencies, _) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
     for forbidden in ["tokio", "rusqlite", "reqwest", "axum", "http"] {
         assert!(!dependencies.lines().any(|line| line.starts_with(forbidden)), "werkruf-contract depends on {forbidden}");
+    }
+}
+
+/// Only the confined program parses files of unknown origin.
+#[test]
+fn the_server_contains_no_parser_of_files() {
+    for name in ALLOWED.iter().map(|(name, _)| *name).filter(|name| *name != "werkruf-reader") {
+        let manifest: toml::Table = manifest(&format!("crates/{name}")).parse().unwrap();
+        for parser in ["hayro-interpret", "html5ever", "quick-xml", "zip", "calamine", "csv", "encoding_rs"] {
+            assert!(!manifest["dependencies"].as_table().unwrap().contains_key(parser), "{name} depends on {parser}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ const SIZE: f64 = 1.15;
 const STEP: f64 = 1.3;
 // The following are multiples of the font size.
 const SAME_ROW: f64 = 0.4;
+const CELL: f64 = 1.0;
 const INDENT: f64 = 0.8;
 const DEEPEST_INDENT: f64 = 6.0;
 const WIDEST_STEP: f64 = 2.2;
@@ -25,15 +26,17 @@ const FULL: f64 = 0.9;
 enum Relation {
     /// The line continues the previous one.
     Continues,
+    /// The next cell in a row of a table.
+    Cell,
     /// A new line in the same paragraph.
     Line,
     Paragraph,
 }
 
 /// The typical measures of a page.
-struct Usual {
+pub(super) struct Usual {
     /// The distance between lines, as a multiple of the font size.
-    step: f64,
+    pub(super) step: f64,
     width: f64,
 }
 
@@ -41,12 +44,19 @@ struct Usual {
 pub(super) fn paragraphs(lines: &[Line]) -> Vec<String> {
     let usual = Usual::of(lines);
     let mut done: Vec<String> = Vec::new();
-    let mut before: Option<&Line> = None;
+    let (mut before, mut is_row): (Option<&Line>, bool) = (None, false);
     for line in lines {
-        match (before.map(|before| relation(before, line, &usual)), done.last_mut()) {
+        let mut relation = before.map(|before| relation(before, line, &usual));
+        let same_row = before.is_some_and(|before| is_same_row(before, line));
+        if is_row && !same_row && relation == Some(Relation::Continues) {
+            // A row of a table ends, whatever its last cell looks like.
+            relation = Some(Relation::Line);
+        }
+        is_row = relation == Some(Relation::Cell) || (is_row && same_row);
+        match (relation, done.last_mut()) {
             (Some(Relation::Continues), Some(paragraph)) => join(paragraph, &line.text),
-            (Some(Relation::Line), Some(paragraph)) => {
-                paragraph.push('\n');
+            (Some(Relation::Cell | Relation::Line), Some(paragraph)) => {
+                paragraph.push(if relation == Some(Relation::Cell) { ' ' } else { '\n' });
                 paragraph.push_str(&line.text);
             }
             _ => done.push(line.text.clone()),
@@ -62,9 +72,10 @@ fn relation(before: &Line, line: &Line, usual: &Usual) -> Relation {
         return Relation::Paragraph;
     }
     let step = line.baseline - before.baseline;
-    if step.abs() <= SAME_ROW * size {
-        // The cells of a table row, in any order.
-        return Relation::Continues;
+    if is_same_row(before, line) {
+        // The cells of a row may come in any order.
+        let is_cell = line.left > before.right + CELL * size || line.right < before.left;
+        return if is_cell { Relation::Cell } else { Relation::Continues };
     }
     let ended = before.text.ends_with(['.', '!', '?', ':', '…', ')', '"', '”', '“', '»']);
     if step < 0.0 {
@@ -84,11 +95,24 @@ fn relation(before: &Line, line: &Line, usual: &Usual) -> Relation {
     if ended && (before.right - before.left < usual.width * FULL || (INDENT * size..DEEPEST_INDENT * size).contains(&indent)) {
         return Relation::Paragraph;
     }
-    if short && !hyphen { Relation::Line } else { Relation::Continues }
+    let begins = |line: &Line| line.text.starts_with(|letter: char| letter.is_ascii_digit());
+    // Two lines that begin or end with a number are rows of a list rather than a sentence.
+    let is_row = (begins(before) && begins(line)) || (ends_with_number(&before.text) && ends_with_number(&line.text));
+    if is_row || (short && !hyphen) { Relation::Line } else { Relation::Continues }
+}
+
+fn is_same_row(before: &Line, line: &Line) -> bool {
+    (line.baseline - before.baseline).abs() <= SAME_ROW * before.size.max(line.size)
+}
+
+/// Whether a text ends with a number or an amount.
+fn ends_with_number(text: &str) -> bool {
+    let amount = text.trim_end_matches(['€', '$', '%', '-']).trim_end_matches("EUR").trim_end();
+    amount.ends_with(|letter: char| letter.is_ascii_digit())
 }
 
 impl Usual {
-    fn of(lines: &[Line]) -> Self {
+    pub(super) fn of(lines: &[Line]) -> Self {
         let steps = lines.windows(2).filter_map(|two| {
             let step = (two[1].baseline - two[0].baseline) / two[0].size.max(two[1].size);
             (SAME_ROW..WIDEST_STEP).contains(&step).then_some(step)

@@ -74,3 +74,15 @@ fn another_font_size_begins_a_paragraph_and_no_lines_give_none() {
     assert_eq!(paragraphs(&page), ["Überschrift", "Der Text darunter."]);
     assert!(paragraphs(&[]).is_empty());
 }
+
+#[test]
+fn rows_that_begin_or_end_with_numbers_stay_lines() {
+    let row = |at: usize, text: &'static str| (50.0, 350.0, 100.0 + 12.0 * at as f64, text);
+    let times = lines(&[row(0, "08:05 Köln Hbf nach Bonn"), row(1, "08:25 Köln Hbf nach Aachen"), row(2, "09:05 Köln Hbf nach Bonn")]);
+    assert_eq!(paragraphs(&times), ["08:05 Köln Hbf nach Bonn\n08:25 Köln Hbf nach Aachen\n09:05 Köln Hbf nach Bonn"]);
+    let prices =
+        lines(&[row(0, "Schraube M4 zu 1,20 €"), row(1, "Schraube M5 zu 1,40 €"), row(2, "Mutter zu 3,00 EUR"), row(3, "und Porto")]);
+    assert_eq!(paragraphs(&prices), ["Schraube M4 zu 1,20 €\nSchraube M5 zu 1,40 €\nMutter zu 3,00 EUR und Porto"]);
+    let prose = lines(&[row(0, "Im Jahr kamen mehr als"), row(1, "35000 Menschen dazu")]);
+    assert_eq!(paragraphs(&prose), ["Im Jahr kamen mehr als 35000 Menschen dazu"]);
+}

@@ -1,34 +1,30 @@
 //! Reads a whole document: its pages in order, with headers and footers kept only once.
 
-use std::collections::HashMap;
-
 use hayro_interpret::hayro_syntax::{LoadPdfError, Pdf};
 use hayro_interpret::kurbo::Rect;
 use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, TransformExt, interpret_page};
 
 use super::layout::paragraphs;
+use super::margins::{PageLines, keep_margins_once};
 use super::page::PageText;
-use super::{PdfFault, PdfText};
-use crate::cli::knowledge::files::MAX_TEXT_BYTES;
+use crate::{MAX_TEXT_BYTES, ReadError};
 
 /// A PDF has its end marker within its last bytes.
 const TAIL: usize = 2_048;
-/// A first or last line on at least this many pages, and on at least half of all pages, is a header or a footer.
-const MIN_REPEATS: usize = 3;
 
-/// The text of a PDF file.
-pub(super) fn read(bytes: Vec<u8>) -> Result<PdfText, PdfFault> {
+/// The title and the text of a PDF file. A paragraph never spans two pages.
+pub(crate) fn read(bytes: Vec<u8>) -> Result<(Option<String>, String), ReadError> {
     if !bytes.iter().take(TAIL).copied().collect::<Vec<u8>>().windows(5).any(|five| five == b"%PDF-") {
-        return Err(PdfFault::Broken);
+        return Err(ReadError::BrokenPdf);
     }
     let used = bytes.iter().rposition(|byte| !byte.is_ascii_whitespace() && *byte != 0).map_or(0, |last| last + 1);
     if !bytes[used.saturating_sub(TAIL)..used].windows(5).any(|five| five == b"%%EOF") {
         // The rest could be read, but would look like the complete document.
-        return Err(PdfFault::CutOff);
+        return Err(ReadError::CutOff);
     }
     let pdf = Pdf::new(bytes).map_err(|error| match error {
-        LoadPdfError::Decryption(_) => PdfFault::Encrypted,
-        LoadPdfError::Invalid => PdfFault::Broken,
+        LoadPdfError::Decryption(_) => ReadError::EncryptedPdf,
+        LoadPdfError::Invalid => ReadError::BrokenPdf,
     })?;
     let cache = InterpreterCache::new();
     let (mut pages, mut size, mut drawn, mut decoded) = (Vec::new(), 0, 0, 0);
@@ -41,59 +37,25 @@ pub(super) fn read(bytes: Vec<u8>) -> Result<PdfText, PdfFault> {
         interpret_page(page, &mut context, &mut page_text);
         drawn += page_text.drawn();
         decoded += page_text.decoded();
-        let paragraphs = paragraphs(&page_text.into_lines());
-        size += paragraphs.iter().map(String::len).sum::<usize>();
-        if size as u64 > MAX_TEXT_BYTES {
-            return Err(PdfFault::TooMuchText);
+        let lines = page_text.into_lines();
+        size += lines.iter().map(|line| line.text.len()).sum::<usize>();
+        if size > MAX_TEXT_BYTES {
+            return Err(ReadError::TooMuchText);
         }
-        pages.push(paragraphs);
+        pages.push(PageLines { lines, height: height.into() });
     }
     if pages.is_empty() {
-        return Err(PdfFault::Broken);
+        return Err(ReadError::BrokenPdf);
     }
     if decoded * 2 < drawn {
-        return Err(PdfFault::NoLetters);
+        return Err(ReadError::NamelessFonts);
     }
-    leave_out_repeats(&mut pages);
-    let text = pages.concat().join("\n\n");
+    keep_margins_once(&mut pages);
+    let text = pages.iter().flat_map(|page| paragraphs(&page.lines)).collect::<Vec<_>>().join("\n\n");
     if !text.contains(char::is_alphanumeric) {
-        return Err(PdfFault::NoText);
+        return Err(ReadError::PicturePdf);
     }
-    Ok(PdfText { title: pdf.metadata().title.as_deref().and_then(title), text })
-}
-
-/// Keeps headers and footers only once: on every page they would match too many searches.
-fn leave_out_repeats(pages: &mut [Vec<String>]) {
-    let mut counts: HashMap<String, usize> = HashMap::new();
-    for page in &*pages {
-        for line in ends(page) {
-            *counts.entry(line).or_default() += 1;
-        }
-    }
-    let (mut kept, enough) = (Vec::new(), MIN_REPEATS.max(pages.len().div_ceil(2)));
-    for page in pages {
-        let ends = ends(page);
-        page.retain(|paragraph| {
-            let line = without_numbers(paragraph);
-            let repeats = ends.contains(&line) && counts.get(&line).is_some_and(|count| *count >= enough);
-            let repeated = repeats && kept.contains(&line);
-            if repeats && !repeated {
-                kept.push(line);
-            }
-            !repeated
-        });
-    }
-}
-
-/// The first and the last paragraph of a page, without duplicates.
-fn ends(page: &[String]) -> Vec<String> {
-    let mut ends: Vec<String> = [page.first(), page.last()].into_iter().flatten().map(|line| without_numbers(line)).collect();
-    ends.dedup();
-    ends
-}
-
-fn without_numbers(line: &str) -> String {
-    line.chars().filter(|letter| !letter.is_numeric()).collect()
+    Ok((pdf.metadata().title.as_deref().and_then(title), text))
 }
 
 /// Decodes the title: UTF-16 with a byte order mark, else UTF-8 if valid, else Latin-1. File names do not count as titles.
@@ -112,7 +74,8 @@ fn title(bytes: &[u8]) -> Option<String> {
     let title = title.strip_prefix("Microsoft Word - ").unwrap_or(&title);
     let is_file = [".doc", ".docx", ".odt", ".pdf", ".indd", ".tex", ".dvi", ".xls", ".xlsx", ".ppt", ".pptx"];
     let lower = title.to_lowercase();
-    let useless = title.is_empty() || lower == "untitled" || is_file.iter().any(|ending| lower.ends_with(ending));
+    let useless =
+        title.is_empty() || ["untitled", "(anonymous)"].contains(&lower.as_str()) || is_file.iter().any(|ending| lower.ends_with(ending));
     (!useless).then(|| title.to_owned())
 }
 

@@ -4,7 +4,7 @@ use super::super::sample::{drawn, pdf, with_trailer};
 use super::*;
 
 fn text(pages: &[Vec<u8>]) -> String {
-    read(pdf(pages)).unwrap().text
+    read(pdf(pages)).unwrap().1
 }
 
 #[test]
@@ -16,11 +16,11 @@ fn paragraphs_lines_and_hyphenated_words() {
         (72, 712, "und Rückflüge zählen."),
         (72, 680, "Gebühren: 5 € (Köln–Düsseldorf)"),
     ]);
-    let read = read(pdf(&[page])).unwrap();
-    assert_eq!(read.title.as_deref(), Some("Bonusmeilen"));
+    let (title, text) = read(pdf(&[page])).unwrap();
+    assert_eq!(title.as_deref(), Some("Bonusmeilen"));
     let expected = "Verfall der Prämien\n\nMeilen verfallen, wenn sie nicht in sechsunddreißig Monaten genutzt werden; die Hin- und Rückflüge \
         zählen.\n\nGebühren: 5 € (Köln–Düsseldorf)";
-    assert_eq!(read.text, expected);
+    assert_eq!(text, expected);
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn unreadable_files_have_a_reason() {
     let mut junk = b"%PDF-1.7\n".to_vec();
     junk.extend(b"not a document %%EOF");
     for (bytes, fault) in [
-        (picture, PdfFault::NoText),
-        (locked, PdfFault::Encrypted),
-        (whole[..whole.len() / 2].to_vec(), PdfFault::CutOff),
-        (whole[..whole.len() - 8].to_vec(), PdfFault::CutOff),
-        (junk, PdfFault::Broken),
-        (Vec::new(), PdfFault::Broken),
-        (b"MZ is no PDF".to_vec(), PdfFault::Broken),
+        (picture, ReadError::PicturePdf),
+        (locked, ReadError::EncryptedPdf),
+        (whole[..whole.len() / 2].to_vec(), ReadError::CutOff),
+        (whole[..whole.len() - 8].to_vec(), ReadError::CutOff),
+        (junk, ReadError::BrokenPdf),
+        (Vec::new(), ReadError::BrokenPdf),
+        (b"MZ is no PDF".to_vec(), ReadError::BrokenPdf),
     ] {
         assert_eq!(read(bytes).unwrap_err(), fault);
     }
@@ -87,7 +87,7 @@ fn fonts_without_character_names() {
     let bytes = with_trailer(&[drawn(&[(72, 700, "ABCDABCD")])], nameless, "");
     // Some readers use the first of two encodings, some the second. Without the first, only the one without names is left.
     let bytes = String::from_utf8(bytes).unwrap().replacen("/Encoding /WinAnsiEncoding ", "", 1).into_bytes();
-    assert_eq!(read(bytes).unwrap_err(), PdfFault::NoLetters);
+    assert_eq!(read(bytes).unwrap_err(), ReadError::NamelessFonts);
 }
 
 #[test]
@@ -98,6 +98,7 @@ fn titles() {
         (b"\xDCber", Some("Über")),
         (b"Microsoft Word - Regeln", Some("Regeln")),
         (b"Microsoft Word - Regeln.docx", None),
+        (b"(anonymous)", None),
         (b"  ", None),
         (b"\xFE\xFF\x00", None),
         (b"\xFE", Some("þ")),

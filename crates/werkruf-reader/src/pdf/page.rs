@@ -15,6 +15,8 @@ const UNITS: f64 = 1_000.0;
 const LIFT: f64 = 0.4;
 const BACK: f64 = 0.9;
 const BLANK: f64 = 0.15;
+/// A wider gap separates the cells of a table, or columns. They are lines of their own, so that each has its place.
+const CELL: f64 = 2.0;
 /// The same letter drawn again within this distance is one letter in fake bold.
 const TWICE: f64 = 0.15;
 
@@ -96,7 +98,7 @@ impl Line {
         let size = self.size.max(letter.size);
         self.direction.dot(letter.direction) > 0.99
             && (letter.baseline - self.baseline).abs() <= LIFT * size
-            && letter.left >= self.right - BACK * size
+            && (self.right - BACK * size..=self.right + CELL * size).contains(&letter.left)
     }
 }
 
