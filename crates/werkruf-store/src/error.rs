@@ -26,8 +26,11 @@ pub enum StoreError {
     /// Stored data cannot be read, or the SQL is wrong: a defect, never the caller's fault.
     #[error("stored data cannot be used: {0}")]
     Broken(String),
-    /// The schema is newer than this binary.
-    #[error("the database has migration {part}/{found}, this binary knows up to {part}/{known}; use a newer werkruf")]
+    /// The schema is newer than this binary, or has a module that this binary was built without.
+    #[error(
+        "the database has migration {part}/{found}, this binary knows up to {part}/{known}; \
+         use a newer werkruf, or one that is built with this module"
+    )]
     TooNew { part: String, found: i64, known: i64 },
     /// An unreleased build made the database. Its schema is not a start for the numbered migrations of this binary.
     #[error(

@@ -23,14 +23,14 @@ async fn tools_routes_and_tables_of_flights_are_not_there() {
         assert_eq!(names.contains(&name), there, "{name} in {names:?}");
     }
     let search = server.as_user(1, Method::POST, "/functions/v1/seatsaero-flight-search").json(&json!({})).send().await.unwrap();
-    assert_eq!(refusal(search).await, (404, "not_found".to_owned()));
-    let file = rusqlite_tables(&server.folder.path().join("werkruf.db"));
+    assert_eq!(refusal(search).await, (404, "unknown_route".to_owned()));
+    let file = tables(&server.folder.path().join("werkruf.db"));
     assert!(file.contains(&"requests".to_owned()) && !file.contains(&"provider_quota".to_owned()), "{file:?}");
     assert_eq!(server.chat(1, json!({"message": "hello"})).await.status(), 200);
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
-fn rusqlite_tables(path: &std::path::Path) -> Vec<String> {
+fn tables(path: &std::path::Path) -> Vec<String> {
     let file = rusqlite::Connection::open(path).unwrap();
     let mut statement = file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
