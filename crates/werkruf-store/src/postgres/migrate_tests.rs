@@ -109,7 +109,10 @@ async fn only_a_function_set_with_a_higher_number_replaces_the_one_in_the_databa
     assert!(matches!(migrate(&mut client, "werkruf", changed, NOW).await, Err(StoreError::Broken(_))), "changed under its number");
     migrate(&mut client, "werkruf", functions(4, 3, &["SELECT 1"]), NOW).await.unwrap();
     let refused = migrate(&mut client, "werkruf", second, NOW).await;
-    assert!(matches!(refused, Err(StoreError::TooNew { found: 4, known: 2, .. })), "a set without the signatures of the second: {refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::TooNew { found: 4, known: 2, .. })),
+        "a set without the signatures of the second: {refused:?}"
+    );
 }
 
 #[tokio::test]
