@@ -19,7 +19,7 @@ fn fixture(max_bytes: usize) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
     let store = SqliteStore::open(folder.path().join("k.db"), &clock).unwrap();
-    let library = Library::new(Arc::clone(&store) as Arc<dyn Knowledge>, max_bytes);
+    let library = Library::new(Arc::clone(&store) as Arc<dyn Knowledge>, None, max_bytes);
     Fixture { store, library, clock, folder }
 }
 
@@ -93,13 +93,18 @@ async fn vectors_of_two_models_are_never_mixed() {
     };
     assert_eq!(fixture.store.put_vectors("m1".to_owned(), vectors(0)).await.unwrap(), 2);
     assert!(fixture.store.unembedded("m1".to_owned(), 0, 10).await.unwrap().is_empty());
-    let with_vector =
-        |model: &str, vector: [f32; 3]| SearchQuery { vector: Some((model.to_owned(), vector.to_vec())), ..Fixture::query("a", "unknown") };
-    assert_eq!(fixture.found(with_vector("m1", [0.0, 1.0, 0.0])).await.first().unwrap(), "two");
-    assert!(fixture.found(with_vector("m2", [0.0, 1.0, 0.0])).await.is_empty(), "none of that model yet");
+    let with_vector = |vector: [f32; 3]| SearchQuery { vector: Some(vector.to_vec()), ..Fixture::query("a", "unknown") };
+    let first = async |library: &Library| {
+        let found = library.search(with_vector([0.0, 1.0, 0.0])).await.unwrap();
+        found.hits.into_iter().next().map(|(row, _)| row.document_id)
+    };
+    let of = |model: &str| Library::new(Arc::clone(&fixture.store) as Arc<dyn Knowledge>, Some(model.to_owned()), usize::MAX);
+    let (one, other) = (of("m1"), of("m2"));
+    assert_eq!(first(&one).await.as_deref(), Some("two"));
+    assert_eq!(first(&other).await, None, "none of that model yet");
     assert_eq!(fixture.store.unembedded("m2".to_owned(), 0, 10).await.unwrap().len(), 2);
     assert_eq!(fixture.store.put_vectors("m2".to_owned(), vectors(1)).await.unwrap(), 2);
-    assert_eq!(fixture.found(with_vector("m2", [0.0, 1.0, 0.0])).await.first().unwrap(), "one");
+    assert_eq!(first(&other).await.as_deref(), Some("one"));
     let row = fixture.store.collection(TENANT, "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.documents), (2, 2, 0, 2));
 }

@@ -1,21 +1,27 @@
 //! Document search: text analysis, chunks, the in-memory index that all databases share, and the rows it is built from.
 
+mod analysis;
 mod chunks;
+mod collection_index;
 mod collection_languages;
 mod compounds;
 mod identifiers;
 mod index;
+mod index_loading;
 mod language;
 mod library;
+mod parts;
 mod rows;
 mod search;
 mod stem;
+mod stored_terms;
 mod vectors;
 mod words;
 
+pub use analysis::IndexedChunk;
 pub use chunks::{Chunk, chunks};
 pub use collection_languages::CollectionLanguages;
-pub use index::{Index, IndexedChunk};
+pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rows::{
@@ -23,6 +29,7 @@ pub use rows::{
     NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
 };
 pub use search::{Hit, IndexQuery};
+pub use stored_terms::{TermScan, stored_terms};
 
 /// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
 /// unchanged document is split again when it is sent again.

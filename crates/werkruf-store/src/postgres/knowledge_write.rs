@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Uuid, hex};
 
 use super::PostgresStore;
 use super::flush::DbRole;
@@ -11,15 +11,19 @@ use super::param::{ms, p};
 use super::row::{all, only, unembedded_chunk};
 use super::text::{clean, clean_json};
 use crate::StoreError;
-use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
+use crate::knowledge::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(super) fn batch(batch: &NewDocuments) -> String {
-    let chunk = |(id, chunk): &(Uuid, Chunk)| json!({"id": id, "heading": chunk.heading, "content": chunk.content});
+    let mut terms = stored_terms(batch).into_iter();
+    let mut chunk = |(id, chunk): &(Uuid, Chunk)| {
+        let terms = hex(&terms.next().unwrap_or_default());
+        json!({"id": id, "heading": chunk.heading, "content": chunk.content, "terms": terms})
+    };
     let documents = batch.documents.iter().map(|document| {
         json!({"id": document.id, "document_id": document.document_id, "title": document.title, "language": document.language,
             "guessed": document.guessed, "metadata": clean_json(&document.metadata), "digest": document.digest,
-            "chunks": Value::from_iter(document.chunks.iter().map(chunk))})
+            "chunks": Value::from_iter(document.chunks.iter().map(&mut chunk))})
     });
     let whole = json!({"tenant_id": batch.tenant_id, "collection": batch.collection, "ingestion_run_id": batch.ingestion_run_id,
         "now": ms(batch.now), "documents": Value::from_iter(documents)});

@@ -42,6 +42,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("documents", "collection title language metadata digest", "documents of the company"),
     ("chunks", "collection document heading content", "documents of the company"),
     ("chunk_vectors", "collection model", "documents of the company"),
+    ("chunk_terms", "collection", "documents of the company"),
     ("removed_chunks", "collection", "numbers of deleted chunks"),
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),

@@ -41,7 +41,7 @@ impl<S: Store + 'static> World<S> {
     }
 
     fn library(&self) -> Library {
-        Library::new(Arc::clone(&self.store) as Arc<dyn Knowledge>, usize::MAX)
+        Library::new(Arc::clone(&self.store) as Arc<dyn Knowledge>, None, usize::MAX)
     }
 
     async fn found(&self, library: &Library, text: &str) -> BTreeSet<String> {

@@ -17,6 +17,8 @@ CREATE OR REPLACE FUNCTION remove_document(the_tenant uuid, the_collection text,
 BEGIN
   INSERT INTO removed_chunks (tenant_id, collection, change, chunk)
   SELECT the_tenant, the_collection, new_change, number FROM chunks WHERE tenant_id = the_tenant AND document = the_document;
+  DELETE FROM chunk_terms WHERE tenant_id = the_tenant AND collection = the_collection
+    AND chunk IN (SELECT number FROM chunks WHERE tenant_id = the_tenant AND document = the_document);
   DELETE FROM chunks WHERE tenant_id = the_tenant AND document = the_document;
   DELETE FROM documents WHERE tenant_id = the_tenant AND id = the_document;
   IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('document %s', the_document); END IF;
@@ -67,9 +69,14 @@ BEGIN
       created_at, updated_at)
     VALUES (the_tenant, given.id, the_collection, given.document_id, given.title, given.language, given.guessed, given.metadata::json,
       given.digest, coalesce(known.version, 0) + 1, doc ->> 'ingestion_run_id', coalesce(known.created_at, the_time), the_time);
-    INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
-    SELECT the_tenant, (chunk ->> 'id')::uuid, the_collection, given.id, place - 1, chunk ->> 'heading', chunk ->> 'content', new_change
-    FROM jsonb_array_elements(given.chunks) WITH ORDINALITY AS list (chunk, place) ORDER BY place;
+    WITH new_chunks AS (
+      INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
+      SELECT the_tenant, (chunk ->> 'id')::uuid, the_collection, given.id, place - 1, chunk ->> 'heading', chunk ->> 'content', new_change
+      FROM jsonb_array_elements(given.chunks) WITH ORDINALITY AS list (chunk, place) ORDER BY place
+      RETURNING number, position
+    )
+    INSERT INTO chunk_terms (tenant_id, collection, chunk, terms)
+    SELECT the_tenant, the_collection, number, coalesce(decode(given.chunks -> position::int ->> 'terms', 'hex'), '') FROM new_chunks;
     written := written + jsonb_array_length(given.chunks);
   END LOOP;
 END
