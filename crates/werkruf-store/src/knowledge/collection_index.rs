@@ -69,12 +69,14 @@ impl CollectionIndex {
         if self.read == 0 && !self.languages.is_empty() {
             return self.languages.clone();
         }
-        let mut documents = self.documents.clone_counts();
-        let mut known: Vec<&Arc<str>> = Vec::new();
-        for chunk in page {
-            if known.last() != Some(&&chunk.document_id) && !self.documents.by_document.contains_key(&chunk.document_id) {
-                known.push(&chunk.document_id);
+        let mut documents = DocumentLanguages { by_document: HashMap::new(), counts: self.documents.counts.clone() };
+        let mut last: Option<&Arc<str>> = None;
+        for chunk in page.iter().filter(|chunk| !self.index.contains(chunk.mark.chunk)) {
+            if last.replace(&chunk.document_id) != Some(&chunk.document_id) {
                 documents.count(chunk.language.as_deref(), chunk.guessed, 1);
+                if let Some((replaced, _)) = self.documents.by_document.get(&chunk.document_id) {
+                    documents.counts[*replaced].documents -= 1;
+                }
             }
         }
         CollectionLanguages::of(&documents.counts)
@@ -188,10 +190,6 @@ struct DocumentLanguages {
 }
 
 impl DocumentLanguages {
-    fn clone_counts(&self) -> Self {
-        Self { by_document: HashMap::new(), counts: self.counts.clone() }
-    }
-
     fn count(&mut self, code: Option<&str>, guessed: bool, change: i64) -> usize {
         let known = self.counts.iter().position(|count| count.code.as_deref() == code && count.guessed == guessed);
         let at = known.unwrap_or_else(|| {
@@ -221,3 +219,7 @@ impl DocumentLanguages {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "collection_index_tests.rs"]
+mod tests;

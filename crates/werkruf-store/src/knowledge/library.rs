@@ -156,23 +156,17 @@ impl Library {
                 }
             }
         }
-        let mut guard = Arc::clone(&collection.index).read_owned().await;
-        if guard.read < newest && collection.writes.load(Ordering::Acquire) == 0 {
-            drop(guard);
+        if collection.index.read().await.read < newest && collection.writes.load(Ordering::Acquire) == 0 {
             shared.follow(&key).await?;
-            guard = Arc::clone(&collection.index).read_owned().await;
         }
-        let searching = tokio::task::spawn_blocking(move || {
-            let size = guard.index.vectors.dimensions();
-            let wrong_size = query.vector.as_ref().is_some_and(|vector| size.is_some_and(|size| vector.len() != size));
-            let vector = query.vector.as_deref().filter(|_| size.is_some() && !wrong_size);
-            let alpha = guard.languages.alpha(&query.model_languages);
-            let index_query = IndexQuery { text: &query.text, languages: guard.languages.languages(), vector, alpha };
-            let alpha = if vector.is_some() { alpha } else { 0.0 };
-            (guard.index.search(index_query, query.top), alpha, wrong_size)
-        });
-        let (hits, alpha, wrong_size) = searching.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
-        Ok(SearchResult { hits: shared.with_rows(tenant_id, hits).await?, alpha, building: false, wrong_size })
+        let query = Arc::new(query);
+        let (result, is_whole) = shared.search_index(&collection, &query).await?;
+        if is_whole {
+            return Ok(result);
+        }
+        // A chunk was removed or replaced a moment ago.
+        shared.follow(&key).await?;
+        Ok(shared.search_index(&collection, &query).await?.0)
     }
 
     /// Runs a write to a collection of this process. When it returns, searches of this process see it.
@@ -299,6 +293,26 @@ impl Shared {
             return catching_up.await;
         }
         tokio::time::timeout(REMOTE_WAIT, catching_up).await.unwrap_or(Ok(()))
+    }
+
+    /// Searches an index as it is. Also returns whether every hit still has its row.
+    async fn search_index(&self, collection: &Collection, query: &Arc<SearchQuery>) -> Result<(SearchResult, bool), StoreError> {
+        let guard = Arc::clone(&collection.index).read_owned().await;
+        let (tenant_id, query) = (query.tenant_id, Arc::clone(query));
+        let searching = tokio::task::spawn_blocking(move || {
+            let size = guard.index.vectors.dimensions();
+            let wrong_size = query.vector.as_ref().is_some_and(|vector| size.is_some_and(|size| vector.len() != size));
+            let vector = query.vector.as_deref().filter(|_| size.is_some() && !wrong_size);
+            let alpha = guard.languages.alpha(&query.model_languages);
+            let index_query = IndexQuery { text: &query.text, languages: guard.languages.languages(), vector, alpha };
+            let alpha = if vector.is_some() { alpha } else { 0.0 };
+            (guard.index.search(index_query, query.top), alpha, wrong_size)
+        });
+        let (hits, alpha, wrong_size) = searching.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
+        let found = hits.len();
+        let hits = self.with_rows(tenant_id, hits).await?;
+        let is_whole = hits.len() == found;
+        Ok((SearchResult { hits, alpha, building: false, wrong_size }, is_whole))
     }
 
     /// Searches the stored terms.
