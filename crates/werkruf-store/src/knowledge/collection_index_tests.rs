@@ -145,15 +145,11 @@ fn built(rows: &Rows) -> SharedIndex {
     target
 }
 
-/// Every hit with every score, as bits.
-fn hits(target: &SharedIndex, text: &str, vector: Option<&[f32]>) -> Vec<(i64, [u32; 3], Option<u32>, [Option<u32>; 2])> {
+/// Every hit with every score.
+fn hits(target: &SharedIndex, text: &str, vector: Option<&[f32]>) -> Vec<Hit> {
     let index = target.blocking_read();
     let query = IndexQuery { text, languages: index.languages.languages(), vector, alpha: index.languages.alpha(&[]) };
-    let bits = |hit: Hit| {
-        let scores = [hit.score, hit.bm25, hit.coverage].map(f32::to_bits);
-        (hit.number, scores, hit.similarity.map(f32::to_bits), [hit.rank_bm25, hit.rank_vector])
-    };
-    index.index.search(query, 100).into_iter().map(bits).collect()
+    index.index.search(query, 100)
 }
 
 proptest! {

@@ -15,6 +15,8 @@ use crate::StoreError;
 /// The number of rows per read; bounds the memory used besides the index.
 const PAGE: u32 = 2_000;
 const VECTOR_PAGE: u32 = 500;
+/// The index of so many chunks is built and maintained in a moment, so a write waits for it.
+const SMALL: usize = 2_000;
 
 impl Shared {
     /// Applies every change of a collection.
@@ -62,23 +64,25 @@ impl Shared {
         let applying = collection.applying.lock().await;
         let followed = self.apply(key, &collection.index).await?;
         drop(applying);
-        let (due, bytes) = {
+        let (needs_build, due, in_background, bytes) = {
             let index = collection.index.read().await;
-            (!followed || index.needs_rebuild() || index.index.parts_are_due(), index.index.bytes())
+            let in_background = index.index.len() > SMALL && self.background.load(Ordering::Relaxed);
+            (!followed || index.needs_rebuild(), index.index.parts_are_due(), in_background, index.index.bytes())
         };
         self.evict(key, bytes);
         if !followed {
             // Until the index is built again, the stored terms are searched.
             collection.built.store(false, Ordering::Release);
         }
-        if due && self.background.load(Ordering::Relaxed) {
-            self.enqueue(key);
-        } else if !followed || collection.index.read().await.needs_rebuild() {
-            self.build(key).await?;
-        } else if due {
-            self.maintain_parts(&collection).await?;
+        match (needs_build, due) {
+            (false, false) => Ok(()),
+            _ if in_background => {
+                self.enqueue(key);
+                Ok(())
+            }
+            (true, _) => self.build(key).await,
+            (false, true) => self.maintain_parts(&collection).await,
         }
-        Ok(())
     }
 
     /// Builds an index beside the present one, and replaces it.
