@@ -202,9 +202,9 @@ pub trait Knowledge: Send + Sync {
     fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>>;
     /// The next chunks to embed, like [`Self::unembedded`]. If several processes share the database, the chunks are claimed for this owner until
     /// it releases them or does not renew the claim for [`Self::claim_ttl`].
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+    fn claim_unembedded(&self, model: String, owner: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         let _ = owner;
-        self.unembedded(model, 0, limit)
+        self.unembedded(model, after, limit)
     }
     /// How long a claim is valid without renewal; `None` if only one process uses the database.
     fn claim_ttl(&self) -> Option<Duration> {

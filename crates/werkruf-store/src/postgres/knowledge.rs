@@ -172,8 +172,8 @@ impl Knowledge for PostgresStore {
         Box::pin(async move { self.all_unembedded(&model, after, limit).await })
     }
 
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
-        Box::pin(async move { self.claim_all_unembedded(&model, owner, limit).await })
+    fn claim_unembedded(&self, model: String, owner: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { self.claim_all_unembedded(&model, owner, after, limit).await })
     }
 
     fn claim_ttl(&self) -> Option<Duration> {

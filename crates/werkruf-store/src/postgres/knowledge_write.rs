@@ -42,10 +42,16 @@ impl PostgresStore {
         all(&self.query(DbRole::System, UNEMBEDDED, &values).await?, unembedded_chunk)
     }
 
-    pub(super) async fn claim_all_unembedded(&self, model: &str, owner: Uuid, limit: u32) -> Result<Vec<UnembeddedChunk>, StoreError> {
+    pub(super) async fn claim_all_unembedded(
+        &self,
+        model: &str,
+        owner: Uuid,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<UnembeddedChunk>, StoreError> {
         let (model, ttl_ms, limit) = (clean(model), self.claim_ms(), i64::from(limit));
-        let values = [p(&model), p(&owner), p(&ttl_ms), p(&limit)];
-        all(&self.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
+        let values = [p(&model), p(&owner), p(&ttl_ms), p(&after), p(&limit)];
+        all(&self.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4, $5)", &values).await?, unembedded_chunk)
     }
 
     pub(super) async fn renew_all_claims(&self, owner: Uuid) -> Result<(), StoreError> {

@@ -112,14 +112,24 @@ impl Embedder {
     /// Embeds every chunk without a vector, except those that another replica has claimed.
     pub async fn embed_pending(&self, library: &Library) -> Result<(), Failure> {
         let store = &**library.store();
+        // Batches continue after the last one, because the chunks before it need not be looked at again.
+        let mut after = 0;
         loop {
-            let claimed = store.claim_unembedded(self.model.clone(), self.owner, BATCH).await;
+            let claimed = store.claim_unembedded(self.model.clone(), self.owner, after, BATCH).await;
             let mut batch = claimed.map_err(|error| store_failure(&error))?;
             self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-            let Some(first) = batch.first() else { return Ok(()) };
+            let Some(first) = batch.first() else {
+                if after == 0 {
+                    return Ok(());
+                }
+                after = 0;
+                continue;
+            };
             // One request belongs to one tenant, because its usage row does.
             let tenant_id = first.tenant_id;
-            batch.retain(|chunk| chunk.tenant_id == tenant_id);
+            let of_tenant = batch.iter().position(|chunk| chunk.tenant_id != tenant_id).unwrap_or(batch.len());
+            batch.truncate(of_tenant);
+            let last = batch.last().map_or(0, |chunk| chunk.number);
             let done = tokio::select! {
                 done = self.embed_batch(library, tenant_id, &batch) => done,
                 never = self.renew_claims(store) => match never {},
@@ -127,6 +137,7 @@ impl Embedder {
             // Releases also the chunks that were not embedded, so that another replica can try them.
             store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
             done?;
+            after = last;
         }
     }
 

@@ -118,9 +118,9 @@ BEGIN
 END
 $$;
 
--- Claims up to `most` chunks that have no vector of the model and that no process has claimed. Processes run this one after the other, for
+-- Claims up to `most` chunks after this number that have no vector of the model and that no process has claimed. Processes run this one after the other, for
 -- milliseconds: each sees every earlier claim.
-CREATE OR REPLACE FUNCTION claim_unembedded(the_model text, the_owner uuid, for_ms bigint, most bigint)
+CREATE OR REPLACE FUNCTION claim_unembedded(the_model text, the_owner uuid, for_ms bigint, after bigint, most bigint)
 RETURNS TABLE (number bigint, tenant_id uuid, collection text, title text, heading text, content text) LANGUAGE plpgsql AS $$
 BEGIN
   LOCK TABLE embedding_claims IN SHARE ROW EXCLUSIVE MODE;
@@ -129,7 +129,7 @@ BEGIN
   WITH claimed AS (
     INSERT INTO embedding_claims (chunk, owner, until)
     SELECT c.number, the_owner, clock_timestamp() + make_interval(secs => for_ms / 1000.0) FROM chunks AS c
-    WHERE NOT EXISTS (SELECT 1 FROM chunk_vectors AS v WHERE v.chunk = c.number AND v.model = the_model)
+    WHERE c.number > after AND NOT EXISTS (SELECT 1 FROM chunk_vectors AS v WHERE v.chunk = c.number AND v.model = the_model)
       AND NOT EXISTS (SELECT 1 FROM embedding_claims AS claim WHERE claim.chunk = c.number)
     ORDER BY c.number LIMIT most
     RETURNING chunk
