@@ -72,7 +72,7 @@ const PORTUGUESE: &str = "o a os as um uma uns umas e ou mas não é são era fo
 const CATALAN: &str = "el la els les un una i o però no de del dels d a al als en amb per sense sobre que què qui quin quina com quan on és són \
     era ser ha han es seu seva aquest aquesta més molt també l s n";
 const DUTCH: &str = "de het een en of maar niet geen is zijn was waren wordt worden heeft hebben in op aan uit bij met naar van voor over onder om \
-    door als ook er hij zij wij ik je zich wat wie hoe waar wanneer waarom welke dat die dit deze te tot nog zeer";
+    als ook er hij zij wij ik je zich wat wie hoe waar wanneer waarom welke dat die dit deze te tot nog zeer";
 
 /// The required lead over the second-best language.
 const MARGIN: usize = 2;

@@ -160,8 +160,7 @@ impl Embedder {
         let expected = stored.unwrap_or(first);
         if first == 0 || first != expected || sizes.any(|size| size != expected) {
             let cause = format!("the model {} answers vectors of {first} numbers or of several sizes; {expected} are expected", self.model);
-            let failure =
-                Failure::new(ToolErrorType::Retryable, "embedder_unavailable", "The embedding model gives vectors of another size.");
+            let failure = Failure::new(ToolErrorType::Retryable, "bad_response", "The embedding model gives vectors of another size.");
             return Err(failure.because(cause));
         }
         self.size.get_or_init(|| expected);
