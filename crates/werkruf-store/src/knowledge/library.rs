@@ -22,7 +22,7 @@ use crate::StoreError;
 /// How long a search waits for changes of other processes.
 const REMOTE_WAIT: Duration = Duration::from_millis(500);
 /// How long a search waits for an index that is being built, because a small one is built in a moment.
-const BUILD_WAIT: Duration = Duration::from_millis(50);
+const BUILD_WAIT: Duration = Duration::from_millis(20);
 
 pub(super) type Key = (Uuid, String);
 
