@@ -251,28 +251,6 @@ async fn after_a_restart_the_stored_terms_are_searched_until_the_index_is_built(
     assert_eq!(numbers_differ(all_hits(&restarted, "walruses munich").await), numbers_differ(expected));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_follow_each_other() {
-    let fixture = fixture(usize::MAX);
-    let (one, other) = (fixture.other(), fixture.other());
-    let exchange = async {
-        for number in 0..10 {
-            fixture.write(&one, "shared", &format!("Walrus version{number}.")).await;
-            // The search waits for the changes of others, but not for ever.
-            while all_hits(&other, &format!("version{number}")).await.is_empty() {}
-            fixture.write(&other, "shared", &format!("Heron version{number}.")).await;
-            while all_hits(&one, "heron").await.is_empty() {}
-            assert!(all_hits(&one, "walrus").await.is_empty(), "a replaced text is not found on any server");
-            assert!(fixture.delete(&one, "shared").await);
-            assert!(all_hits(&other, "heron").await.is_empty(), "a deleted text is not found on any server");
-        }
-    };
-    tokio::select! {
-        ((), ()) = async { tokio::join!(one.run(), other.run()) } => unreachable!("they never return"),
-        () = exchange => {}
-    }
-}
-
 #[tokio::test]
 async fn a_vector_of_another_size_is_not_compared() {
     let fixture = fixture(usize::MAX);

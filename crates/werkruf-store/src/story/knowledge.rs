@@ -110,6 +110,32 @@ pub(crate) async fn every_index_follows_its_rows<S: Store + 'static>(world: Worl
     }
 }
 
+/// Two servers that build and maintain their indexes in the background, and write to one collection.
+pub(crate) async fn servers_follow_each_other<S: Store + 'static>(world: World<S>) {
+    let (one, other) = (world.library(), world.library());
+    let write = async |library: &Library, text: &str| {
+        library.write(world.tenant, "a", async { Ok(world.add(&[("shared", text)]).await) }).await.unwrap();
+    };
+    let exchange = async {
+        for version in 0..5 {
+            write(&one, &format!("Walrus version{version}.")).await;
+            assert_eq!(world.found(&one, "walrus").await, names(&["shared"]), "a server sees its own writes");
+            // The search waits for the changes of the other server, but not for ever.
+            while world.found(&other, "walrus").await.is_empty() {}
+            write(&other, &format!("Heron version{version}.")).await;
+            while world.found(&one, "heron").await.is_empty() {}
+            assert!(world.found(&one, "walrus").await.is_empty());
+            let deleting = world.store.delete_document(world.tenant, "a".to_owned(), "shared".to_owned());
+            assert!(one.write(world.tenant, "a", deleting).await.unwrap());
+            assert!(world.found(&other, "heron").await.is_empty(), "a deleted text is not found on any server");
+        }
+    };
+    tokio::select! {
+        ((), ()) = async { tokio::join!(one.run(), other.run()) } => unreachable!("they never return"),
+        () = exchange => {}
+    }
+}
+
 /// A reader that has read up to a change never finds an older change afterwards.
 pub(crate) async fn concurrent_writers_make_one_log<S: Store + 'static>(world: World<S>) {
     const WRITERS: usize = 8;

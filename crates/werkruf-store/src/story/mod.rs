@@ -91,6 +91,7 @@ macro_rules! tell {
             a_batch_with_faults_reports_all_and_writes_nothing,
             documents_are_added_replaced_and_deleted,
             every_index_follows_its_rows,
+            servers_follow_each_other,
             concurrent_writers_make_one_log,
             a_chunk_has_one_vector_of_one_model,
             knowledge_usage_belongs_to_its_turn,
