@@ -21,7 +21,7 @@ class Brain(Model):
 
     def __init__(self):
         super().__init__()
-        self.searched, self.embedded, self.down, self.web = [], [], False, web_search_response
+        self.searched, self.embedded, self.down, self.size, self.web = [], [], False, 26, web_search_response
         handler, brain = self.http.RequestHandlerClass, self
         chat = handler.do_POST
 
@@ -35,7 +35,7 @@ class Brain(Model):
             if brain.down:
                 return request.answer(503, {"error": {"message": "down"}})
             brain.embedded.extend(body["input"])
-            data = [{"index": at, "embedding": vector(one)} for at, one in enumerate(body["input"])]
+            data = [{"index": at, "embedding": vector(one)[:brain.size]} for at, one in enumerate(body["input"])]
             return request.answer(200, {"data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}})
 
         handler.do_POST = do_POST
@@ -209,6 +209,23 @@ def check_search_works_while_embeddings_fail_and_vectors_follow():
         assert answer["results"][0]["similarity"] is not None and answer["results"][0]["rank_bm25"] == 1, answer
         spent = server.rows("SELECT count(*) AS n, count(CASE WHEN tokens_total > 0 THEN 1 END) AS paid FROM api_usage WHERE operation = 'embedding'")[0]
         assert spent["paid"] >= 2 and spent["n"] > spent["paid"], "every request has a usage row, also one that the embedder refused: " + str(spent)
+
+
+def check_an_embedder_with_vectors_of_another_size_fails():
+    with scenario(embedding=True) as (brain, server):
+        row = lambda: server.call("GET", "/api/knowledge/collections/default")[1]
+        until(lambda: row()["pending"] == 0, what="vectors")
+        brain.size = 13
+        server.call("POST", "/api/knowledge/documents", {"documents": [{"id": "late", "title": "Late", "text": "A heron fishes."}]})
+        before = len(brain.embedded)
+        until(lambda: any("heron" in one for one in brain.embedded[before - 1:]), what="a request for the vector")
+        answer = search(server, "heron")
+        assert answer["routing"] == {"mode": "lexical", "embedding_model": "letters", "degraded": "embedder_unavailable"}, answer
+        assert answer["results"][0]["document_id"] == "late", answer
+        assert (row()["embedded"], row()["pending"], row()["failed"]) == (4, 1, 0), row()
+        brain.size = 26
+        until(lambda: row()["pending"] == 0, what="the vector after the embedder was repaired")
+        assert search(server, "heron")["routing"] == {"mode": "hybrid", "embedding_model": "letters"}
 
 
 def check_the_command_line_adds_continues_and_measures():

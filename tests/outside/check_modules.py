@@ -13,7 +13,7 @@ permission = "none"
 parameters = '''{{"type": "object", "properties": {{"item": {{"type": "string"}}}}}}'''
 """
 TABLES = ["requests", "tasks", "worktimes", "cerebro_articles", "provider_quota", "provider_answers", "collections", "documents", "chunks",
-          "chunk_vectors", "removed_chunks", "embedding_claims"]
+          "chunk_terms", "chunk_vectors", "removed_chunks", "embedding_claims"]
 
 
 def check_requests_need_no_table_of_a_module():

@@ -17,6 +17,8 @@ CREATE OR REPLACE FUNCTION remove_document(the_tenant uuid, the_collection text,
 BEGIN
   INSERT INTO removed_chunks (tenant_id, collection, change, chunk)
   SELECT the_tenant, the_collection, new_change, number FROM chunks WHERE tenant_id = the_tenant AND document = the_document;
+  DELETE FROM chunk_terms WHERE tenant_id = the_tenant AND collection = the_collection
+    AND chunk IN (SELECT number FROM chunks WHERE tenant_id = the_tenant AND document = the_document);
   DELETE FROM chunks WHERE tenant_id = the_tenant AND document = the_document;
   DELETE FROM documents WHERE tenant_id = the_tenant AND id = the_document;
   IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('document %s', the_document); END IF;
@@ -67,9 +69,14 @@ BEGIN
       created_at, updated_at)
     VALUES (the_tenant, given.id, the_collection, given.document_id, given.title, given.language, given.guessed, given.metadata::json,
       given.digest, coalesce(known.version, 0) + 1, doc ->> 'ingestion_run_id', coalesce(known.created_at, the_time), the_time);
-    INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
-    SELECT the_tenant, (chunk ->> 'id')::uuid, the_collection, given.id, place - 1, chunk ->> 'heading', chunk ->> 'content', new_change
-    FROM jsonb_array_elements(given.chunks) WITH ORDINALITY AS list (chunk, place) ORDER BY place;
+    WITH new_chunks AS (
+      INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
+      SELECT the_tenant, (chunk ->> 'id')::uuid, the_collection, given.id, place - 1, chunk ->> 'heading', chunk ->> 'content', new_change
+      FROM jsonb_array_elements(given.chunks) WITH ORDINALITY AS list (chunk, place) ORDER BY place
+      RETURNING number, position
+    )
+    INSERT INTO chunk_terms (tenant_id, collection, chunk, terms)
+    SELECT the_tenant, the_collection, number, coalesce(decode(given.chunks -> position::int ->> 'terms', 'hex'), '') FROM new_chunks;
     written := written + jsonb_array_length(given.chunks);
   END LOOP;
 END
@@ -111,9 +118,9 @@ BEGIN
 END
 $$;
 
--- Claims up to `most` chunks that have no vector of the model and that no process has claimed. Processes run this one after the other, for
+-- Claims up to `most` chunks after this number that have no vector of the model and that no process has claimed. Processes run this one after the other, for
 -- milliseconds: each sees every earlier claim.
-CREATE OR REPLACE FUNCTION claim_unembedded(the_model text, the_owner uuid, for_ms bigint, most bigint)
+CREATE OR REPLACE FUNCTION claim_unembedded(the_model text, the_owner uuid, for_ms bigint, after bigint, most bigint)
 RETURNS TABLE (number bigint, tenant_id uuid, collection text, title text, heading text, content text) LANGUAGE plpgsql AS $$
 BEGIN
   LOCK TABLE embedding_claims IN SHARE ROW EXCLUSIVE MODE;
@@ -122,7 +129,7 @@ BEGIN
   WITH claimed AS (
     INSERT INTO embedding_claims (chunk, owner, until)
     SELECT c.number, the_owner, clock_timestamp() + make_interval(secs => for_ms / 1000.0) FROM chunks AS c
-    WHERE NOT EXISTS (SELECT 1 FROM chunk_vectors AS v WHERE v.chunk = c.number AND v.model = the_model)
+    WHERE c.number > after AND NOT EXISTS (SELECT 1 FROM chunk_vectors AS v WHERE v.chunk = c.number AND v.model = the_model)
       AND NOT EXISTS (SELECT 1 FROM embedding_claims AS claim WHERE claim.chunk = c.number)
     ORDER BY c.number LIMIT most
     RETURNING chunk

@@ -60,12 +60,18 @@ pub struct SearchAnswer {
 impl KnowledgeBase {
     /// A knowledge base over this store. Without an embedder only words are searched.
     pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
-        Self { library: Library::new(store, MOST_BYTES), embedder, clock }
+        let model = embedder.as_ref().map(|embedder| embedder.model().to_owned());
+        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock }
     }
 
     /// The store with the rows.
     pub fn store(&self) -> &dyn Knowledge {
         self.library.store().as_ref()
+    }
+
+    /// The indexes.
+    pub const fn library(&self) -> &Library {
+        &self.library
     }
 
     /// The embedding model, if one is configured.
@@ -84,18 +90,25 @@ impl KnowledgeBase {
         let cutting = tokio::task::spawn_blocking(move || documents.into_iter().map(|document| document.cut(&clock)).collect());
         let documents = cutting.await.map_err(|error| StoreError::Broken(format!("cutting documents did not end: {error}")))?;
         let ingestion_run_id = format!("ingest_{}", self.clock.new_id());
+        let collection = named(collection);
         let batch = NewDocuments {
             tenant_id,
-            collection: named(collection),
+            collection: collection.clone(),
             ingestion_run_id: ingestion_run_id.clone(),
             documents,
             now: self.clock.now(),
         };
-        let added = self.store().add_documents(batch).await?;
+        let added = self.library.write(tenant_id, &collection, self.store().add_documents(batch)).await?;
         if let Some(embedder) = self.embedder.as_ref().filter(|_| added.chunks > 0) {
             embedder.wake();
         }
         Ok((added, ingestion_run_id))
+    }
+
+    /// Deletes a document; false if it does not exist. It cannot be found any more when the call returns.
+    pub async fn delete(&self, tenant_id: Uuid, collection: Option<String>, document_id: String) -> Result<bool, StoreError> {
+        let collection = named(collection);
+        self.library.write(tenant_id, &collection, self.store().delete_document(tenant_id, collection.clone(), document_id)).await
     }
 
     /// A collection, its languages, and the weight of its vectors in a search.
@@ -116,12 +129,19 @@ impl KnowledgeBase {
         if let Some(embedder) = embedder {
             let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));
             match embedder.query_vector(&search.text, &*models).await {
-                Some(vector) => search.vector = Some((embedder.model().to_owned(), vector)),
+                Some(vector) => search.vector = Some(vector),
                 None => degraded = Some("embedder_unavailable"),
             }
             search.model_languages = embedder.languages().to_vec();
         }
         let found = self.library.search(search).await?;
+        if found.wrong_size {
+            tracing::warn!("the vector of the query has another size than the stored ones of the model; the search uses words only");
+            degraded = Some("embedder_unavailable");
+        }
+        if found.building {
+            degraded = Some("index_building");
+        }
         let model = embedder.map(|embedder| embedder.model());
         let nothing_found = !found.hits.iter().any(|(_, hit)| is_answerable(hit, model, found.knows_language()));
         let mode = if found.alpha > 0.0 { SearchMode::Hybrid } else { SearchMode::Lexical };

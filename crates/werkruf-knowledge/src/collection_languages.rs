@@ -21,7 +21,7 @@ impl CollectionLanguages {
     /// Computes the languages from the documents per language.
     pub fn of(rows: &[LanguageCount]) -> Self {
         let all: i64 = rows.iter().filter(|row| row.code.is_some()).map(|row| row.documents).sum();
-        let counts = |row: &&LanguageCount| !row.guessed || row.documents * RARE >= all;
+        let counts = |row: &&LanguageCount| row.documents > 0 && (!row.guessed || row.documents * RARE >= all);
         let mut codes: Vec<String> = rows.iter().filter(counts).filter_map(|row| row.code.clone()).collect();
         codes.sort_unstable();
         codes.dedup();
@@ -32,6 +32,11 @@ impl CollectionLanguages {
         };
         let main = analysed.iter().copied().max_by_key(|one| (count(*one), std::cmp::Reverse(*one)));
         Self { codes, analysed, main }
+    }
+
+    /// Whether no language is known.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.codes.is_empty()
     }
 
     /// The language codes as given or guessed.

@@ -17,18 +17,24 @@ const HEAD_MISSING: [&str; 3] = ["e", "en", "n"];
 pub(super) struct Vocabulary(DigestMap<u32>);
 
 impl Vocabulary {
-    /// Counts a word that may be a part of compounds.
-    pub(super) fn add(&mut self, flat: &str, chunks: u32) {
-        *self.0.entry(digest(MARK, flat)).or_default() += chunks;
+    /// Counts a chunk with a word that may be a part of compounds.
+    pub(super) fn add(&mut self, flat: &str) {
+        *self.0.entry(digest(MARK, flat)).or_default() += 1;
+    }
+
+    /// Takes back what [`Self::add`] counted.
+    pub(super) fn remove(&mut self, flat: &str) {
+        if let std::collections::hash_map::Entry::Occupied(mut count) = self.0.entry(digest(MARK, flat)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 
     /// Whether a word can be a part of compounds.
     pub(super) fn includes(word: &str) -> bool {
         letters(word) >= MIN_PART && is_alphabetic(word)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
     }
 
     fn count(&self, flat: &str) -> u32 {
@@ -66,12 +72,12 @@ impl Vocabulary {
         best.map(|(_, parts)| parts)
     }
 
-    /// The stems of a word's parts, or of the word itself if it is not a compound.
+    /// The stems of a word's parts, each once, or of the word itself if it is not a compound.
     pub(super) fn parts(&self, flat: &str, stems: &Stems) -> Vec<String> {
-        match self.split(flat) {
-            Some((head, tail)) => [head, tail].into_iter().map(|part| stems.of(self.without_link(part), Language::De)).collect(),
-            None => vec![stems.of(flat, Language::De)],
-        }
+        let Some((head, tail)) = self.split(flat) else { return vec![stems.of(flat, Language::De)] };
+        let mut parts: Vec<String> = [head, tail].into_iter().map(|part| stems.of(self.without_link(part), Language::De)).collect();
+        parts.dedup();
+        parts
     }
 
     fn without_link<'a>(&self, part: &'a str) -> &'a str {
@@ -90,7 +96,7 @@ mod tests {
         let parts = |vocabulary: &Vocabulary, word: &str| vocabulary.parts(&flat(word), &stems);
         assert_eq!(parts(&vocabulary, "prämienmeilen").len(), 1, "nothing is known yet");
         for word in ["prämie", "meilen", "gepäck", "grenze"] {
-            vocabulary.add(&flat(word), 1);
+            vocabulary.add(&flat(word));
         }
         let meilen = parts(&vocabulary, "meilen").remove(0);
         assert!(parts(&vocabulary, "prämienmeilen").contains(&meilen));

@@ -6,10 +6,11 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::{Chunk, Knowledge, NewVector, UnembeddedChunk};
+use crate::{Chunk, Knowledge, Library, NewVector, UnembeddedChunk};
 use tokio::sync::Notify;
 use werkruf_contract::{Clock, Deadline, Failure, ModelSource, Models, ToolErrorType, Uuid};
 use werkruf_store::StoreError;
@@ -38,6 +39,8 @@ pub struct Embedder {
     owner: Uuid,
     /// When the loop last made progress, in milliseconds since 1970.
     progress_ms: AtomicI64,
+    /// The size of the stored vectors of the model, once it is known.
+    size: OnceLock<usize>,
 }
 
 impl Embedder {
@@ -45,7 +48,7 @@ impl Embedder {
     pub fn new(models: Arc<dyn ModelSource>, languages: Vec<String>, clock: Clock) -> Option<Self> {
         let model = models.embedding_model()?.to_owned();
         let owner = clock.new_id();
-        Some(Self { models, model, languages, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0) })
+        Some(Self { models, model, languages, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0), size: OnceLock::new() })
     }
 
     /// The name of the model.
@@ -87,10 +90,10 @@ impl Embedder {
     }
 
     /// The background loop. It never returns; the caller drops the future to stop it.
-    pub async fn run(&self, store: &dyn Knowledge) {
+    pub async fn run(&self, library: &Library) {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.embed_pending(store).await {
+            match self.embed_pending(library).await {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
                     let _ = tokio::time::timeout(POLL, self.wake.notified()).await;
@@ -107,29 +110,60 @@ impl Embedder {
     }
 
     /// Embeds every chunk without a vector, except those that another replica has claimed.
-    pub async fn embed_pending(&self, store: &dyn Knowledge) -> Result<(), Failure> {
+    pub async fn embed_pending(&self, library: &Library) -> Result<(), Failure> {
+        let store = &**library.store();
+        // Batches continue after the last one, because the chunks before it need not be looked at again.
+        let mut after = 0;
         loop {
-            let claimed = store.claim_unembedded(self.model.clone(), self.owner, BATCH).await;
+            let claimed = store.claim_unembedded(self.model.clone(), self.owner, after, BATCH).await;
             let mut batch = claimed.map_err(|error| store_failure(&error))?;
             self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
-            let Some(first) = batch.first() else { return Ok(()) };
+            let Some(first) = batch.first() else {
+                if after == 0 {
+                    return Ok(());
+                }
+                after = 0;
+                continue;
+            };
             // One request belongs to one tenant, because its usage row does.
             let tenant_id = first.tenant_id;
-            batch.retain(|chunk| chunk.tenant_id == tenant_id);
+            let of_tenant = batch.iter().position(|chunk| chunk.tenant_id != tenant_id).unwrap_or(batch.len());
+            batch.truncate(of_tenant);
+            let last = batch.last().map_or(0, |chunk| chunk.number);
             let done = tokio::select! {
-                done = self.embed_batch(store, tenant_id, &batch) => done,
+                done = self.embed_batch(library, tenant_id, &batch) => done,
                 never = self.renew_claims(store) => match never {},
             };
             // Releases also the chunks that were not embedded, so that another replica can try them.
             store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
             done?;
+            after = last;
         }
     }
 
-    async fn embed_batch(&self, store: &dyn Knowledge, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {
+    async fn embed_batch(&self, library: &Library, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {
         let models = self.models_for(tenant_id, "");
         let vectors = vectors(&*models, batch).await?;
-        store.put_vectors(self.model.clone(), vectors).await.map_err(|error| store_failure(&error))?;
+        self.check_sizes(&**library.store(), &vectors).await?;
+        library.put_vectors(self.model.clone(), batch, vectors).await.map_err(|error| store_failure(&error))?;
+        Ok(())
+    }
+
+    /// A model whose vectors have another size than the stored ones fails: they could not be compared.
+    async fn check_sizes(&self, store: &dyn Knowledge, vectors: &[NewVector]) -> Result<(), Failure> {
+        let mut sizes = vectors.iter().filter_map(|new| new.vector.as_ref().map(Vec::len));
+        let Some(first) = sizes.next() else { return Ok(()) };
+        let stored = match self.size.get() {
+            Some(size) => Some(*size),
+            None => store.vector_size(self.model.clone()).await.map_err(|error| store_failure(&error))?,
+        };
+        let expected = stored.unwrap_or(first);
+        if first == 0 || first != expected || sizes.any(|size| size != expected) {
+            let cause = format!("the model {} answers vectors of {first} numbers or of several sizes; {expected} are expected", self.model);
+            let failure = Failure::new(ToolErrorType::Retryable, "bad_response", "The embedding model gives vectors of another size.");
+            return Err(failure.because(cause));
+        }
+        self.size.get_or_init(|| expected);
         Ok(())
     }
 

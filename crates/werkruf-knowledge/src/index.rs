@@ -4,14 +4,14 @@
 //! a compound, an identifier, four letters in a row; it lists its forms. So every chunk is listed once per word, regardless of the
 //! number of features, and the parts of compounds can be recomputed without changing the postings.
 //!
-//! Invariants: a slot is never reused; the chunk count of a feature is exact, also after removals.
+//! Invariants: a slot is never reused; the chunk counts of features and of the vocabulary are exact, also after removals.
 
+use super::analysis::{Analysis, IndexedChunk};
 use super::compounds::Vocabulary;
-use super::identifiers::identifiers;
 use super::language::Language;
 use super::stem::Stems;
-use super::vectors::Vectors;
-use super::words::{DigestMap, digest, flat, folded, letters, normal, tokens};
+use super::vectors::{QuantizedVector, Vectors};
+use super::words::{DigestMap, digest, flat, folded, letters};
 
 pub(super) const STEM: u8 = b's';
 pub(super) const PART: u8 = b'~';
@@ -44,11 +44,11 @@ impl Posting {
 #[derive(Debug)]
 pub(super) struct Form {
     /// The flat spelling, if the word can be a part of compounds.
-    flat: Option<Box<str>>,
-    german: bool,
+    pub(super) flat: Option<Box<str>>,
     /// The stem or identifier first, then the grams.
     features: Box<[u32]>,
-    parts: Vec<u32>,
+    /// Only of German words, each part once.
+    pub(super) parts: Vec<u32>,
     pub(super) postings: Vec<Posting>,
 }
 
@@ -84,22 +84,13 @@ pub(super) struct Slot {
     pub(super) forms: Box<[Posting]>,
 }
 
-/// A chunk to index.
-#[derive(Debug, Clone, PartialEq)]
-pub struct IndexedChunk {
-    pub number: i64,
-    pub document_id: std::sync::Arc<str>,
-    pub ordinal: u32,
-    pub language: Option<Language>,
-    /// Title, heading path and content.
-    pub text: String,
-}
-
 /// The index of one collection.
 #[derive(Debug, Default)]
 pub struct Index {
     pub(super) stems: Stems,
     pub(super) forms: Vec<Form>,
+    /// The forms of German words that can be compounds.
+    pub(super) german: Vec<u32>,
     by_form: DigestMap<u32>,
     pub(super) features: Vec<Feature>,
     by_feature: DigestMap<u32>,
@@ -110,8 +101,10 @@ pub struct Index {
     pub(super) live: usize,
     pub(super) words: u64,
     pub(super) grams: u64,
-    /// Changes since the compounds were last updated.
-    changes: usize,
+    /// Changes since the parts of compounds were last compared with the vocabulary.
+    pub(super) changes: usize,
+    /// Whether a new word is split when it arrives. Not while an index is built, because the vocabulary is not known yet.
+    pub(super) splits_new_words: bool,
     /// The slot that last counted a feature, plus one; makes counting distinct features cheap.
     last_stamp: Vec<u32>,
     postings: usize,
@@ -120,33 +113,38 @@ pub struct Index {
 impl Index {
     /// Adds a chunk; a chunk that is already indexed is not changed. False if the index is full.
     pub fn add(&mut self, chunk: &IndexedChunk) -> bool {
-        let key = chunk.number.cast_unsigned();
-        if self.by_number.contains_key(&key) {
+        self.insert(&Analysis::of(chunk))
+    }
+
+    /// Adds an analysed chunk, like [`Self::add`].
+    pub(super) fn insert(&mut self, chunk: &Analysis) -> bool {
+        if self.contains(chunk.number) {
             return true;
         }
         let Ok(slot) = u32::try_from(self.slots.len()) else { return false };
         if self.slots.len() >= MAX_SLOTS {
             return false;
         }
-        let language = chunk.language.unwrap_or(Language::En);
-        let text = normal(&chunk.text);
-        let tokens = tokens(&text);
-        let mut forms = Vec::with_capacity(tokens.len());
-        for token in tokens.iter().filter(|token| !language.has_function_word(token.word)) {
-            forms.push(self.word(token.word, language));
+        let mut forms = Vec::with_capacity(64);
+        for (word, key) in chunk.words() {
+            forms.push(self.word(word, key, chunk.language));
         }
         let words = forms.len();
         let mut grams = 0;
         for form in &forms {
             grams += self.forms[*form as usize].grams();
         }
-        for name in identifiers(&text, &tokens) {
-            forms.push(self.name(&name));
+        for name in &chunk.names {
+            forms.push(self.name(name));
         }
         forms.sort_unstable();
         let forms: Box<[Posting]> = forms.chunk_by(|a, b| a == b).map(|same| Posting::new(same[0], same.len())).collect();
         for form in &forms {
-            self.forms[form.number()].postings.push(Posting::new(slot, form.count() as usize));
+            let known = &mut self.forms[form.number()];
+            known.postings.push(Posting::new(slot, form.count() as usize));
+            if let Some(flat) = &known.flat {
+                self.vocabulary.add(flat);
+            }
         }
         let (words, grams) = (u32::try_from(words).unwrap_or(u32::MAX), u32::try_from(grams).unwrap_or(u32::MAX));
         self.count_features(&forms, slot, 1);
@@ -155,11 +153,21 @@ impl Index {
         self.grams += u64::from(grams);
         self.live += 1;
         self.changes += 1;
-        self.by_number.insert(key, slot);
-        let document = std::sync::Arc::clone(&chunk.document_id);
+        self.by_number.insert(chunk.number.cast_unsigned(), slot);
+        let document = std::sync::Arc::clone(&chunk.document);
         self.slots.push(Slot { number: chunk.number, document, ordinal: chunk.ordinal, live: true, words, grams, forms });
         self.vectors.grow(self.slots.len());
         true
+    }
+
+    /// Whether a chunk is indexed.
+    pub(super) fn contains(&self, number: i64) -> bool {
+        self.by_number.contains_key(&number.cast_unsigned())
+    }
+
+    /// The document of an indexed chunk.
+    pub(super) fn document_of(&self, number: i64) -> Option<&std::sync::Arc<str>> {
+        Some(&self.slots[*self.by_number.get(&number.cast_unsigned())? as usize].document)
     }
 
     /// Removes a chunk with every posting and its vector.
@@ -170,9 +178,12 @@ impl Index {
         let forms = std::mem::take(&mut slot.forms);
         let (words, grams) = (slot.words, slot.grams);
         for form in &forms {
-            let postings = &mut self.forms[form.number()].postings;
-            if let Ok(position) = postings.binary_search_by_key(&(at as usize), |posting| posting.number()) {
-                postings.remove(position);
+            let known = &mut self.forms[form.number()];
+            if let Ok(position) = known.postings.binary_search_by_key(&(at as usize), |posting| posting.number()) {
+                known.postings.remove(position);
+            }
+            if let Some(flat) = &known.flat {
+                self.vocabulary.remove(flat);
             }
         }
         self.count_features(&forms, at, -1);
@@ -186,14 +197,13 @@ impl Index {
 
     /// Sets the vector of a chunk; false if the chunk does not exist or the vector has the wrong size.
     pub fn put_vector(&mut self, number: i64, vector: &[f32]) -> bool {
-        let Some(slot) = self.by_number.get(&number.cast_unsigned()) else { return false };
-        self.vectors.put(*slot as usize, vector)
+        QuantizedVector::of(vector).is_some_and(|vector| self.put_quantized(number, &vector))
     }
 
-    /// Deletes all vectors, because the collection's model changed.
-    pub fn drop_vectors(&mut self) {
-        self.vectors = Vectors::default();
-        self.vectors.grow(self.slots.len());
+    /// Sets the vector of a chunk, like [`Self::put_vector`].
+    pub(super) fn put_quantized(&mut self, number: i64, vector: &QuantizedVector) -> bool {
+        let Some(slot) = self.by_number.get(&number.cast_unsigned()) else { return false };
+        self.vectors.put(*slot as usize, vector)
     }
 
     /// The number of indexed chunks.
@@ -223,61 +233,6 @@ impl Index {
         2 * 4 * self.postings + features + self.slots.len() * size_of::<Slot>() + self.vectors.bytes()
     }
 
-    /// Recomputes the parts of compounds, once enough chunks have changed.
-    pub fn update_compounds(&mut self) {
-        if self.changes * 10 <= self.live && self.changes < 1_000 || self.changes == 0 {
-            return;
-        }
-        self.changes = 0;
-        self.vocabulary.clear();
-        for form in &self.forms {
-            if let Some(flat) = form.flat.as_deref().filter(|_| !form.postings.is_empty()) {
-                self.vocabulary.add(flat, u32::try_from(form.postings.len()).unwrap_or(u32::MAX));
-            }
-        }
-        for at in 0..self.forms.len() {
-            let Some(flat) = self.forms[at].flat.as_deref().filter(|_| self.forms[at].german) else { continue };
-            let parts = self.vocabulary.parts(flat, &self.stems);
-            let parts: Vec<u32> = parts.iter().map(|part| self.feature(PART, part)).collect();
-            if parts != self.forms[at].parts {
-                self.assign_parts(at, parts);
-            }
-        }
-        self.recount_parts();
-    }
-
-    fn assign_parts(&mut self, at: usize, parts: Vec<u32>) {
-        let form = u32::try_from(at).unwrap_or(u32::MAX);
-        for old in std::mem::take(&mut self.forms[at].parts) {
-            self.features[old as usize].forms.retain(|other| *other != form);
-        }
-        for part in &parts {
-            let forms = &mut self.features[*part as usize].forms;
-            if forms.last() != Some(&form) {
-                forms.push(form);
-            }
-        }
-        self.forms[at].parts = parts;
-    }
-
-    /// Recomputes the chunk counts of the parts.
-    fn recount_parts(&mut self) {
-        for form in &self.forms {
-            for part in &form.parts {
-                self.features[*part as usize].chunks = 0;
-            }
-        }
-        let mut last_stamp = vec![0_u32; self.features.len()];
-        for (at, slot) in self.slots.iter().enumerate() {
-            let stamp = u32::try_from(at + 1).unwrap_or(u32::MAX);
-            for part in slot.forms.iter().flat_map(|form| &self.forms[form.number()].parts) {
-                if std::mem::replace(&mut last_stamp[*part as usize], stamp) != stamp {
-                    self.features[*part as usize].chunks += 1;
-                }
-            }
-        }
-    }
-
     fn count_features(&mut self, forms: &[Posting], slot: u32, change: i32) {
         // A removal uses another stamp than the addition of the same slot.
         self.last_stamp.resize(self.features.len(), 0);
@@ -293,8 +248,7 @@ impl Index {
     }
 
     /// The form of a word; created if it is new.
-    fn word(&mut self, word: &str, language: Language) -> u32 {
-        let key = digest(b'0' + language as u8, word);
+    fn word(&mut self, word: &str, key: u64, language: Language) -> u32 {
         if let Some(form) = self.by_form.get(&key) {
             return *form;
         }
@@ -302,11 +256,18 @@ impl Index {
         let stem = self.feature(STEM, &stem);
         let features = self.with_grams(stem, word);
         let flat = Vocabulary::includes(word).then(|| flat(word));
-        let german = language == Language::De;
-        // Until the compounds are updated, a word is its own only part.
-        let own = flat.as_deref().filter(|_| german).map(|flat| self.stems.of(flat, Language::De));
-        let parts = own.map(|own| vec![self.feature(PART, &own)]).unwrap_or_default();
-        self.form(key, Form { flat: flat.map(Into::into), german, features, parts, postings: Vec::new() })
+        let mut parts = Vec::new();
+        if let Some(flat) = flat.as_deref().filter(|_| language == Language::De) {
+            // Without a vocabulary a word is its own only part.
+            let found = if self.splits_new_words { self.vocabulary.parts(flat, &self.stems) } else { vec![self.stems.of(flat, language)] };
+            parts = found.iter().map(|part| self.feature(PART, part)).collect();
+        }
+        let is_german = !parts.is_empty();
+        let number = self.form(key, Form { flat: flat.map(Into::into), features, parts, postings: Vec::new() });
+        if is_german {
+            self.german.push(number);
+        }
+        number
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -316,7 +277,7 @@ impl Index {
         }
         let first = self.feature(NAME, name);
         let features = self.with_grams(first, name);
-        self.form(key, Form { flat: None, german: false, features, parts: Vec::new(), postings: Vec::new() })
+        self.form(key, Form { flat: None, features, parts: Vec::new(), postings: Vec::new() })
     }
 
     /// The form's own feature, and its distinct grams.
@@ -344,7 +305,7 @@ impl Index {
         number
     }
 
-    fn feature(&mut self, mark: u8, term: &str) -> u32 {
+    pub(super) fn feature(&mut self, mark: u8, term: &str) -> u32 {
         let next = u32::try_from(self.features.len()).unwrap_or(u32::MAX);
         let number = *self.by_feature.entry(digest(mark, term)).or_insert(next);
         if number == next {

@@ -56,23 +56,89 @@ const SPANISH: &str = "el la los las un una unos unas y o u e pero no de del a a
     cuáles cual cómo como cuándo cuando dónde donde cuánto cuántos cuántas es son fue fueron era eran ser ha han se su sus lo le les este \
     esta estos estas ese esa más muy entre desde hasta";
 
+/// Function words of languages without an analysis, so that their texts are not taken for Spanish or German.
+static OTHER_WORDS: LazyLock<[HashSet<&str>; 5]> =
+    LazyLock::new(|| [FRENCH, ITALIAN, PORTUGUESE, CATALAN, DUTCH].map(|list| list.split_whitespace().collect()));
+
+const FRENCH: &str = "le la les l un une des du de d et ou mais ne pas est sont était ce cette ces cet se son sa ses leur leurs il elle ils \
+    elles on nous vous je j dans sur sous avec sans pour par au aux en y que qu qui quoi dont où comment quand pourquoi combien quel quelle \
+    être été avoir ont a à plus très aussi comme c s n";
+const ITALIAN: &str = "il lo la gli le i l un uno una e o ma non è sono era che chi cui di del della dei degli delle dell da dal dalla dai in \
+    nel nella nei nelle con su sul sulla per tra fra a al alla ai alle all si suo sua loro questo questa questi queste come quando dove \
+    perché più anche ha hanno essere stato se ci";
+const PORTUGUESE: &str = "o a os as um uma uns umas e ou mas não é são era foi ser de do da dos das em no na nos nas por pelo pela para com sem \
+    sobre que quem qual quais como quando onde quanto se seu sua seus suas ele ela eles elas este esta isso isto mais muito também já ao aos à \
+    às até entre há tem têm você";
+const CATALAN: &str = "el la els les un una i o però no de del dels d a al als en amb per sense sobre que què qui quin quina com quan on és són \
+    era ser ha han es seu seva aquest aquesta més molt també l s n";
+const DUTCH: &str = "de het een en of maar niet geen is zijn was waren wordt worden heeft hebben in op aan uit bij met naar van voor over onder om \
+    als ook er hij zij wij ik je zich wat wie hoe waar wanneer waarom welke dat die dit deze te tot nog zeer";
+
 /// The required lead over the second-best language.
 const MARGIN: usize = 2;
 
-/// The language of these normalised words, or `None` if no language has a clear lead.
+/// The language of these normalised words, or `None` if no language has a clear lead, or one without an analysis has it.
 pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Option<Language> {
-    let mut signs = [0_usize; 3];
+    let (mut signs, mut others) = ([0_usize; 3], [0_usize; 5]);
     for word in words {
         for language in Language::ALL {
             signs[language as usize] += usize::from(language.has_function_word(word));
+        }
+        for (count, list) in others.iter_mut().zip(&*OTHER_WORDS) {
+            *count += usize::from(list.contains(word));
         }
         if !word.is_ascii() {
             let count = |letters: &str| 2 * word.chars().filter(|letter| letters.contains(*letter)).count();
             signs[Language::De as usize] += count("äöüß");
             signs[Language::Es as usize] += count("ñáíóú");
+            let foreign = [count("èêëàâçùûîïôœé"), count("àèìòùé"), count("ãõçâêôàáíóú"), count("àèòçïíóú"), count("ëï")];
+            others.iter_mut().zip(foreign).for_each(|(sum, count)| *sum += count);
         }
     }
     let best = Language::ALL.into_iter().max_by_key(|language| (signs[*language as usize], std::cmp::Reverse(*language)))?;
     let next = Language::ALL.into_iter().filter(|language| *language != best).map(|language| signs[language as usize]).max()?;
-    (signs[best as usize] >= next + MARGIN).then_some(best)
+    let other = others.into_iter().max().unwrap_or(0);
+    (signs[best as usize] >= next + MARGIN && signs[best as usize] > other).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::guess_language;
+
+    use super::Language;
+
+    #[test]
+    fn texts_of_the_supported_languages_are_recognised() {
+        for (text, language) in [
+            ("Die Meilen verfallen nach drei Jahren, wenn Sie nicht fliegen.", Language::De),
+            ("Wie hoch ist die Gebühr für Sperrgepäck?", Language::De),
+            ("The miles expire after three years if you do not fly.", Language::En),
+            ("Which aircraft is used on the route to Lima and what does it cost?", Language::En),
+            ("Las millas caducan a los tres años si usted no vuela con la compañía.", Language::Es),
+            ("El equipaje de mano no puede pesar más de ocho kilos y se entrega en la puerta.", Language::Es),
+            ("La tarjeta de embarque se envía por correo", Language::Es),
+        ] {
+            assert_eq!(guess_language(text), Some(language), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_languages_are_unknown() {
+        for text in [
+            "Les miles expirent au bout de trois ans si vous ne volez pas avec la compagnie.",
+            "Le bagage à main ne doit pas peser plus de huit kilos et il est remis à la porte.",
+            "La carte d'embarquement est envoyée par courriel à tous les passagers de la réservation.",
+            "Quel est le prix de la modification de un billet pour Paris ?",
+            "Le miglia scadono dopo tre anni se non si vola con la compagnia.",
+            "Il bagaglio a mano non deve pesare più di otto chili e si consegna al cancello.",
+            "La carta d'imbarco è inviata per posta elettronica a tutti i passeggeri.",
+            "As milhas expiram depois de três anos se você não voar com a companhia.",
+            "A bagagem de mão não pode pesar mais de oito quilos e é entregue na porta.",
+            "O cartão de embarque é enviado por correio para todos os passageiros da reserva.",
+            "L'equipatge de mà no pot pesar més de vuit quilos i es lliura a la porta.",
+            "De handbagage mag niet meer dan acht kilo wegen en wordt bij de deur afgegeven.",
+        ] {
+            assert_eq!(guess_language(text), None, "{text}");
+        }
+    }
 }

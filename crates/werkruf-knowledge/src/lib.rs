@@ -3,17 +3,21 @@
 //! The API, the command line and `search_knowledge_base` share [`KnowledgeBase`]: the rows, the indexes and, if configured, the
 //! embedding model.
 
+mod analysis;
 mod answerable;
 mod base;
 mod chunks;
+mod collection_index;
 mod collection_languages;
 mod compounds;
 mod document;
 mod embedder;
 mod identifiers;
 mod index;
+mod index_loading;
 mod language;
 mod library;
+mod parts;
 mod postgres;
 mod postgres_write;
 mod reading;
@@ -24,6 +28,7 @@ mod search_tool;
 mod sqlite;
 mod sqlite_write;
 mod stem;
+mod stored_terms;
 mod vectors;
 mod words;
 
@@ -32,12 +37,13 @@ use std::sync::Arc;
 use werkruf_contract::{ToolObject, Typed};
 use werkruf_store::{Module, ModuleSchema};
 
+pub use analysis::IndexedChunk;
 pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 pub use chunks::{Chunk, chunks};
 pub use collection_languages::CollectionLanguages;
 pub use document::Document;
 pub use embedder::Embedder;
-pub use index::{Index, IndexedChunk};
+pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rows::{
@@ -46,6 +52,7 @@ pub use rows::{
 };
 pub use schema::SCHEMA;
 pub use search::{Hit, IndexQuery};
+pub use stored_terms::{TermScan, stored_terms};
 
 /// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
 /// unchanged document is split again when it is sent again.

@@ -1,32 +1,47 @@
-//! A cache of the indexes of all collections: built on first use, updated from the rows, evicted when memory is short.
+//! The indexes of all collections. They follow the rows change by change and are evicted when memory is short.
 //!
-//! An index stores the last change of its collection that it has read. Every search first looks up the newest change and reads
-//! the missing ones from the log, so a result includes everything that any process committed before the query. To bound memory, the least
-//! recently used indexes are evicted; an index can always be rebuilt from the rows.
+//! A write of this process is answered after its changes are in the index, so the next search finds them without waiting. A search waits
+//! only for changes of other processes, and only for a moment. It never builds an index where [`Library::run`] does that in the background:
+//! until it is built, the stored terms of the rows are searched. Indexes contain only data from rows, so a killed process has nothing to
+//! repair.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::RwLock;
+use tokio::sync::Notify;
 use werkruf_contract::Uuid;
 
-use super::chunks::Chunk;
-use super::collection_languages::CollectionLanguages;
-use super::index::{Index, IndexedChunk};
-use super::rows::{ChangeMark, ChunkRow, Knowledge, REMEMBERED_CHANGES};
+use super::collection_index::SharedIndex;
+use super::rows::{ChunkRow, Knowledge, NewVector, UnembeddedChunk};
 use super::search::{Hit, IndexQuery};
+use super::stored_terms::TermScan;
 use werkruf_store::StoreError;
 
-/// The number of rows per read; bounds the memory used besides the index.
-const PAGE: u32 = 2_000;
+/// How long a search waits for changes of other processes.
+const REMOTE_WAIT: Duration = Duration::from_millis(500);
+/// How long a search waits for an index that is being built, because a small one is built in a moment.
+const BUILD_WAIT: Duration = Duration::from_millis(20);
 
-type Key = (Uuid, String);
+pub(super) type Key = (Uuid, String);
 
 /// The indexes of all collections.
 pub struct Library {
-    store: Arc<dyn Knowledge>,
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Knowledge>,
+    /// The model whose vectors are indexed.
+    pub(super) model: Option<String>,
     entries: Mutex<Entries>,
     max_bytes: usize,
+    /// Whether indexes are built in the background.
+    pub(super) background: AtomicBool,
+    /// The collections whose index must be built or maintained.
+    queue: Mutex<BTreeSet<Key>>,
+    pub(super) queued: Notify,
 }
 
 #[derive(Default)]
@@ -36,20 +51,39 @@ struct Entries {
 }
 
 struct Entry {
-    cached: Arc<RwLock<CollectionIndex>>,
+    collection: Arc<Collection>,
     used: u64,
     bytes: usize,
 }
 
-/// The index of one collection.
+/// A collection and its index.
 #[derive(Default)]
-struct CollectionIndex {
-    index: Index,
-    /// The last change that was read.
-    read: i64,
-    /// The model of the vectors in the index.
-    model: Option<String>,
-    languages: CollectionLanguages,
+pub(super) struct Collection {
+    pub(super) index: SharedIndex,
+    /// Whether the index contains everything up to its last change.
+    pub(super) built: AtomicBool,
+    pub(super) was_built: Notify,
+    /// Held while changes are applied, so that they are applied by one task at a time.
+    pub(super) applying: tokio::sync::Mutex<()>,
+    /// Held while the index is built.
+    pub(super) building: tokio::sync::Mutex<()>,
+    /// Writes of this process that are not yet in the index.
+    writes: AtomicUsize,
+}
+
+impl Collection {
+    pub(super) fn is_built(&self) -> bool {
+        self.built.load(Ordering::Acquire)
+    }
+
+    async fn wait_until_built(&self) {
+        let built = self.was_built.notified();
+        tokio::pin!(built);
+        built.as_mut().enable();
+        if !self.is_built() {
+            built.await;
+        }
+    }
 }
 
 /// A search query for one collection.
@@ -58,8 +92,8 @@ pub struct SearchQuery {
     pub tenant_id: Uuid,
     pub collection: String,
     pub text: String,
-    /// The model of the collection's vectors, and the vector of the query.
-    pub vector: Option<(String, Vec<f32>)>,
+    /// The vector of the query, from the library's model.
+    pub vector: Option<Vec<f32>>,
     /// The languages that the model supports.
     pub model_languages: Vec<String>,
     pub top: usize,
@@ -71,6 +105,10 @@ pub struct SearchResult {
     pub hits: Vec<(ChunkRow, Hit)>,
     /// The weight of the vectors; 0 if none were used.
     pub alpha: f32,
+    /// Whether the stored terms were searched, because the index was being built.
+    pub building: bool,
+    /// Whether the query's vector has another size than the collection's vectors.
+    pub wrong_size: bool,
 }
 
 impl SearchResult {
@@ -81,185 +119,232 @@ impl SearchResult {
 }
 
 impl Library {
-    /// A cache over these rows with about this memory limit; one collection is always kept.
-    pub fn new(store: Arc<dyn Knowledge>, max_bytes: usize) -> Self {
-        Self { store, entries: Mutex::default(), max_bytes }
+    /// The indexes over these rows, with the vectors of this model. Together they use about this memory at most; one is always kept.
+    pub fn new(store: Arc<dyn Knowledge>, model: Option<String>, max_bytes: usize) -> Self {
+        let shared = Shared {
+            store,
+            model,
+            entries: Mutex::default(),
+            max_bytes,
+            background: AtomicBool::new(false),
+            queue: Mutex::default(),
+            queued: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The rows.
     pub fn store(&self) -> &Arc<dyn Knowledge> {
-        &self.store
+        &self.shared.store
     }
 
     /// Searches one collection; a collection that does not exist has no hits.
     pub async fn search(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
-        let tenant_id = query.tenant_id;
-        let Some(newest) = self.store.newest_change(tenant_id, query.collection.clone()).await? else { return Ok(SearchResult::default()) };
+        let (shared, tenant_id) = (&self.shared, query.tenant_id);
         let key = (tenant_id, query.collection.clone());
-        let collection_index = self.cached_index(&key);
-        let model = query.vector.as_ref().map(|(model, _)| model.clone());
-        self.catch_up(&key, &collection_index, newest, model.as_deref()).await?;
-        let guard = collection_index.read_owned().await;
-        let searching = tokio::task::spawn_blocking(move || {
-            let fits = guard.model == model;
-            let vector = query.vector.as_ref().filter(|_| fits).map(|(_, vector)| vector.as_slice());
-            let alpha = guard.languages.alpha(&query.model_languages);
-            let index_query = IndexQuery { text: &query.text, languages: guard.languages.languages(), vector, alpha };
-            let used = if vector.is_some() && guard.index.embedded() > 0 { alpha } else { 0.0 };
-            (guard.index.search(index_query, query.top), used)
-        });
-        let (hits, alpha) = searching.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
-        let rows = self.store.chunks(tenant_id, hits.iter().map(|hit| hit.number).collect()).await?;
-        // A chunk that was deleted in the meantime is left out.
-        let mut rows: HashMap<i64, ChunkRow> = rows.into_iter().map(|row| (row.number, row)).collect();
-        let hits = hits.into_iter().filter_map(|hit| Some((rows.remove(&hit.number)?, hit))).collect();
-        Ok(SearchResult { hits, alpha })
+        let Some(newest) = shared.store.newest_change(tenant_id, query.collection.clone()).await? else {
+            return Ok(SearchResult::default());
+        };
+        let collection = shared.collection(&key);
+        if !collection.is_built() {
+            if !shared.background.load(Ordering::Relaxed) {
+                shared.spawn_build(&key).await?;
+            } else {
+                shared.enqueue(&key);
+                if tokio::time::timeout(BUILD_WAIT, collection.wait_until_built()).await.is_err() {
+                    return shared.search_terms(query).await;
+                }
+            }
+        }
+        if collection.index.read().await.read < newest && collection.writes.load(Ordering::Acquire) == 0 {
+            shared.follow(&key).await?;
+        }
+        let query = Arc::new(query);
+        let (result, is_whole) = shared.search_index(&collection, &query).await?;
+        if is_whole {
+            return Ok(result);
+        }
+        // A chunk was removed or replaced a moment ago.
+        shared.follow(&key).await?;
+        Ok(shared.search_index(&collection, &query).await?.0)
+    }
+
+    /// Runs a write to a collection of this process. When it returns, searches of this process see it.
+    pub async fn write<T>(
+        &self,
+        tenant_id: Uuid,
+        collection: &str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let key = (tenant_id, collection.to_owned());
+        let cached = self.shared.collection(&key);
+        if !cached.is_built() && self.shared.store.newest_change(tenant_id, key.1.clone()).await?.is_none() {
+            // The empty index of a collection that does not exist yet is complete.
+            cached.built.store(true, Ordering::Release);
+        }
+        let _counted = Counted::new(&cached);
+        let done = work.await?;
+        if cached.is_built()
+            && let Err(error) = self.shared.spawn_catch_up(&key).await
+        {
+            tracing::warn!(%error, "an index does not contain a change yet; the next search reads it");
+        }
+        Ok(done)
+    }
+
+    /// Stores vectors of chunks, like [`Knowledge::put_vectors`], and updates the indexes of their collections.
+    pub async fn put_vectors(&self, model: String, batch: &[UnembeddedChunk], vectors: Vec<NewVector>) -> Result<u64, StoreError> {
+        let keys: BTreeSet<Key> = batch.iter().map(|chunk| (chunk.tenant_id, chunk.collection.clone())).collect();
+        let collections: Vec<Arc<Collection>> = keys.iter().map(|key| self.shared.collection(key)).collect();
+        let _counted: Vec<Counted<'_>> = collections.iter().map(|collection| Counted::new(collection)).collect();
+        let stored = self.shared.store.put_vectors(model, vectors).await?;
+        for key in &keys {
+            if self.shared.collection(key).is_built()
+                && let Err(error) = self.shared.spawn_catch_up(key).await
+            {
+                tracing::warn!(%error, "an index does not contain new vectors yet; the next search reads them");
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Builds the index of every collection, then maintains the indexes. Never returns; the caller drops the future to stop it.
+    pub async fn run(&self) {
+        self.shared.background.store(true, Ordering::Relaxed);
+        match self.shared.store.all_collections().await {
+            Ok(all) => all.iter().for_each(|key| self.shared.enqueue(key)),
+            Err(error) => tracing::warn!(%error, "the collections could not be listed; each index is built after its first search"),
+        }
+        self.shared.work_off_queue().await;
+    }
+
+    /// The number of collections whose index is being built, or waits for it.
+    pub fn building(&self) -> usize {
+        let queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.iter().filter(|key| !self.shared.is_built(key)).count()
     }
 
     /// An estimate of the memory used by all indexes.
     pub fn bytes(&self) -> usize {
-        self.lock().by_key.values().map(|entry| entry.bytes).sum()
+        self.shared.bytes()
     }
+}
 
+/// Counts a write of this process until it is dropped.
+struct Counted<'a>(&'a Collection);
+
+impl<'a> Counted<'a> {
+    fn new(collection: &'a Collection) -> Self {
+        collection.writes.fetch_add(1, Ordering::AcqRel);
+        Self(collection)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.writes.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cached_index(&self, key: &Key) -> Arc<RwLock<CollectionIndex>> {
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().by_key.values().map(|entry| entry.bytes).sum()
+    }
+
+    pub(super) const fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    fn is_built(&self, key: &Key) -> bool {
+        self.lock().by_key.get(key).is_some_and(|entry| entry.collection.is_built())
+    }
+
+    pub(super) fn collection(&self, key: &Key) -> Arc<Collection> {
         let mut entries = self.lock();
         entries.uses += 1;
         let used = entries.uses;
-        let entry = entries.by_key.entry(key.clone()).or_insert_with(|| Entry { cached: Arc::default(), used, bytes: 0 });
+        let entry = entries.by_key.entry(key.clone()).or_insert_with(|| Entry { collection: Arc::default(), used, bytes: 0 });
         entry.used = used;
-        Arc::clone(&entry.cached)
+        Arc::clone(&entry.collection)
     }
 
-    /// Reads the changes that the index does not contain yet.
-    async fn catch_up(
-        &self,
-        key: &Key,
-        collection_index: &Arc<RwLock<CollectionIndex>>,
-        newest: i64,
-        model: Option<&str>,
-    ) -> Result<(), StoreError> {
-        let is_current = |collection_index: &CollectionIndex| {
-            collection_index.read >= newest && (model.is_none() || collection_index.model.as_deref() == model)
-        };
-        if is_current(&*collection_index.read().await) {
-            return Ok(());
-        }
-        let mut guard = Arc::clone(collection_index).write_owned().await;
-        if is_current(&guard) {
-            return Ok(());
-        }
-        let (mut read, rebuild) = (guard.read, guard.read < newest - REMEMBERED_CHANGES || guard.index.needs_rebuild());
-        if rebuild {
-            read = 0;
-            *guard = CollectionIndex::default();
-        }
-        let (tenant_id, collection) = key.clone();
-        let row = self.store.collection(tenant_id, collection.clone(), None).await?.unwrap_or_default();
-        guard.languages = CollectionLanguages::of(&row.languages);
-        for removed in self.store.removed_chunks(tenant_id, collection.clone(), read).await? {
-            guard.index.remove(removed);
-        }
-        let guard = self.read_chunks(key, guard, read, newest).await?;
-        let mut guard = self.read_vectors(key, guard, read, newest, model).await?;
-        guard.read = newest;
-        let guard = update_compounds(guard).await?;
-        let bytes = guard.index.bytes();
-        drop(guard);
-        self.evict(key, bytes);
-        Ok(())
+    pub(super) fn enqueue(&self, key: &Key) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        self.queued.notify_one();
     }
 
-    async fn read_chunks(&self, key: &Key, mut guard: Guard, read: i64, newest: i64) -> Result<Guard, StoreError> {
-        let mut mark = ChangeMark { change: read, chunk: i64::MAX };
-        loop {
-            let page = self.store.changed_chunks(key.0, key.1.clone(), mark, newest, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(guard) };
-            mark = last.mark;
-            let full = page.len() >= PAGE as usize;
-            guard = run_blocking(guard, move |collection_index| {
-                for chunk in page {
-                    let language = collection_index.languages.of_chunk(chunk.language.as_deref());
-                    let text = Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content);
-                    let indexed = IndexedChunk {
-                        number: chunk.mark.chunk,
-                        document_id: chunk.document_id,
-                        ordinal: chunk.position,
-                        language: Some(language),
-                        text,
-                    };
-                    if !collection_index.index.add(&indexed) {
-                        tracing::error!("a collection has more chunks than an index can hold; the newest cannot be found");
-                        break;
-                    }
-                }
-            })
-            .await?;
-            if !full {
-                return Ok(guard);
-            }
-        }
+    /// The next collection of the queue. It stays in the queue until [`Self::dequeue`].
+    pub(super) fn next_queued(&self) -> Option<Key> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 
-    async fn read_vectors(&self, key: &Key, mut guard: Guard, read: i64, newest: i64, model: Option<&str>) -> Result<Guard, StoreError> {
-        let Some(model) = model.map(str::to_owned).or_else(|| guard.model.clone()) else { return Ok(guard) };
-        let mut mark = ChangeMark { change: read, chunk: i64::MAX };
-        if guard.model.as_deref() != Some(&*model) {
-            guard.index.drop_vectors();
-            guard.model = Some(model.clone());
-            mark.change = 0;
-        }
-        loop {
-            let page = self.store.changed_vectors(key.0, key.1.clone(), model.clone(), mark, newest, PAGE / 4).await?;
-            let Some(last) = page.last() else { return Ok(guard) };
-            mark = last.mark;
-            let full = page.len() >= PAGE as usize / 4;
-            guard = run_blocking(guard, move |collection_index| {
-                for changed in page {
-                    collection_index.index.put_vector(changed.mark.chunk, &changed.vector);
-                }
-            })
-            .await?;
-            if !full {
-                return Ok(guard);
-            }
-        }
+    pub(super) fn dequeue(&self, key: &Key) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Evicts the least recently used indexes until the memory limit is met.
-    fn evict(&self, key: &Key, bytes: usize) {
+    /// Waits for changes that other processes made before this one. Changes of this process are in the index before they are answered.
+    async fn follow(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+        let catching_up = self.spawn_catch_up(key);
+        if !self.background.load(Ordering::Relaxed) {
+            return catching_up.await;
+        }
+        tokio::time::timeout(REMOTE_WAIT, catching_up).await.unwrap_or(Ok(()))
+    }
+
+    /// Searches an index as it is. Also returns whether every hit still has its row.
+    async fn search_index(&self, collection: &Collection, query: &Arc<SearchQuery>) -> Result<(SearchResult, bool), StoreError> {
+        let guard = Arc::clone(&collection.index).read_owned().await;
+        let (tenant_id, query) = (query.tenant_id, Arc::clone(query));
+        let searching = tokio::task::spawn_blocking(move || {
+            let size = guard.index.vectors.dimensions();
+            let wrong_size = query.vector.as_ref().is_some_and(|vector| size.is_some_and(|size| vector.len() != size));
+            let vector = query.vector.as_deref().filter(|_| size.is_some() && !wrong_size);
+            let alpha = guard.languages.alpha(&query.model_languages);
+            let index_query = IndexQuery { text: &query.text, languages: guard.languages.languages(), vector, alpha };
+            let alpha = if vector.is_some() { alpha } else { 0.0 };
+            (guard.index.search(index_query, query.top), alpha, wrong_size)
+        });
+        let (hits, alpha, wrong_size) = searching.await.map_err(|error| StoreError::Broken(format!("a search did not end: {error}")))?;
+        let found = hits.len();
+        let hits = self.with_rows(tenant_id, hits).await?;
+        let is_whole = hits.len() == found;
+        Ok((SearchResult { hits, alpha, building: false, wrong_size }, is_whole))
+    }
+
+    /// Searches the stored terms.
+    async fn search_terms(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
+        let scan = self.store.scan_terms(query.tenant_id, query.collection, TermScan::of(&query.text)).await?;
+        let hits = self.with_rows(query.tenant_id, scan.hits(query.top)).await?;
+        Ok(SearchResult { hits, building: true, ..SearchResult::default() })
+    }
+
+    /// The hits with their rows. A chunk that was deleted in the meantime is left out.
+    async fn with_rows(&self, tenant_id: Uuid, hits: Vec<Hit>) -> Result<Vec<(ChunkRow, Hit)>, StoreError> {
+        let rows = self.store.chunks(tenant_id, hits.iter().map(|hit| hit.number).collect()).await?;
+        let mut rows: HashMap<i64, ChunkRow> = rows.into_iter().map(|row| (row.number, row)).collect();
+        Ok(hits.into_iter().filter_map(|hit| Some((rows.remove(&hit.number)?, hit))).collect())
+    }
+
+    /// Notes the memory of an index, and evicts the least recently used others until the memory limit is met.
+    pub(super) fn evict(&self, key: &Key, bytes: usize) {
         let mut entries = self.lock();
         if let Some(entry) = entries.by_key.get_mut(key) {
             entry.bytes = bytes;
         }
         let mut all: usize = entries.by_key.values().map(|entry| entry.bytes).sum();
         while all > self.max_bytes {
-            let oldest = entries.by_key.iter().filter(|(other, _)| *other != key).min_by_key(|(_, entry)| entry.used);
-            let Some(oldest) = oldest.map(|(other, _)| other.clone()) else { break };
+            let others = entries.by_key.iter().filter(|(other, entry)| *other != key && entry.bytes > 0);
+            let Some(oldest) = others.min_by_key(|(_, entry)| entry.used).map(|(other, _)| other.clone()) else { break };
             if let Some(removed) = entries.by_key.remove(&oldest) {
                 all -= removed.bytes;
                 tracing::info!(collection = oldest.1, bytes = removed.bytes, "the index of a collection was evicted to free memory");
             }
         }
     }
-}
-
-type Guard = tokio::sync::OwnedRwLockWriteGuard<CollectionIndex>;
-
-async fn update_compounds(guard: Guard) -> Result<Guard, StoreError> {
-    run_blocking(guard, |collection_index| collection_index.index.update_compounds()).await
-}
-
-/// Runs work on an index on a blocking thread, because it takes long.
-async fn run_blocking(mut guard: Guard, work: impl FnOnce(&mut CollectionIndex) + Send + 'static) -> Result<Guard, StoreError> {
-    let task = tokio::task::spawn_blocking(move || {
-        work(&mut guard);
-        guard
-    });
-    task.await.map_err(|error| StoreError::Broken(format!("indexing did not end: {error}")))
 }
 
 #[cfg(test)]

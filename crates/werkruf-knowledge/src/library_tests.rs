@@ -16,11 +16,42 @@ struct Fixture {
 
 const TENANT: Uuid = Uuid::from_u128(7);
 
+impl Fixture {
+    /// Another process on the same database.
+    fn other(&self) -> Library {
+        Library::new(Arc::clone(&self.store) as Arc<dyn Knowledge>, None, usize::MAX)
+    }
+
+    /// Adds a document through the library, as the server does.
+    async fn write(&self, library: &Library, id: &str, text: &str) {
+        library.write(TENANT, "a", async { Ok(self.add("a", &[(id, text)]).await) }).await.unwrap();
+    }
+
+    async fn delete(&self, library: &Library, id: &str) -> bool {
+        let deleting = self.store.delete_document(TENANT, "a".to_owned(), id.to_owned());
+        library.write(TENANT, "a", deleting).await.unwrap()
+    }
+}
+
+/// Every hit with its scores.
+async fn all_hits(library: &Library, text: &str) -> Vec<(String, Hit)> {
+    let found = library.search(SearchQuery { top: 1_000, ..Fixture::query("a", text) }).await.unwrap();
+    assert!(!found.building);
+    found.hits.into_iter().map(|(row, hit)| (row.document_id, hit)).collect()
+}
+
+/// Waits until every index is built.
+async fn until_built(library: &Library) {
+    while library.building() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn fixture(max_bytes: usize) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::system(0);
     let store = SqliteStore::open(folder.path().join("k.db"), &clock, &[SCHEMA]).unwrap();
-    let library = Library::new(Arc::clone(&store) as Arc<dyn Knowledge>, max_bytes);
+    let library = Library::new(Arc::clone(&store) as Arc<dyn Knowledge>, None, max_bytes);
     Fixture { store, library, clock, folder }
 }
 
@@ -94,13 +125,18 @@ async fn vectors_of_two_models_are_never_mixed() {
     };
     assert_eq!(fixture.store.put_vectors("m1".to_owned(), vectors(0)).await.unwrap(), 2);
     assert!(fixture.store.unembedded("m1".to_owned(), 0, 10).await.unwrap().is_empty());
-    let with_vector =
-        |model: &str, vector: [f32; 3]| SearchQuery { vector: Some((model.to_owned(), vector.to_vec())), ..Fixture::query("a", "unknown") };
-    assert_eq!(fixture.found(with_vector("m1", [0.0, 1.0, 0.0])).await.first().unwrap(), "two");
-    assert!(fixture.found(with_vector("m2", [0.0, 1.0, 0.0])).await.is_empty(), "none of that model yet");
+    let with_vector = |vector: [f32; 3]| SearchQuery { vector: Some(vector.to_vec()), ..Fixture::query("a", "unknown") };
+    let first = async |library: &Library| {
+        let found = library.search(with_vector([0.0, 1.0, 0.0])).await.unwrap();
+        found.hits.into_iter().next().map(|(row, _)| row.document_id)
+    };
+    let of = |model: &str| Library::new(Arc::clone(&fixture.store) as Arc<dyn Knowledge>, Some(model.to_owned()), usize::MAX);
+    let (one, other) = (of("m1"), of("m2"));
+    assert_eq!(first(&one).await.as_deref(), Some("two"));
+    assert_eq!(first(&other).await, None, "none of that model yet");
     assert_eq!(fixture.store.unembedded("m2".to_owned(), 0, 10).await.unwrap().len(), 2);
     assert_eq!(fixture.store.put_vectors("m2".to_owned(), vectors(1)).await.unwrap(), 2);
-    assert_eq!(fixture.found(with_vector("m2", [0.0, 1.0, 0.0])).await.first().unwrap(), "one");
+    assert_eq!(first(&other).await.as_deref(), Some("one"));
     let row = fixture.store.collection(TENANT, "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.documents), (2, 2, 0, 2));
 }
@@ -129,4 +165,107 @@ async fn a_deleted_document_is_erased_from_the_files() {
         let bytes = std::fs::read(&path).unwrap();
         assert!(!bytes.windows(17).any(|window| window == b"xylophonequartet."), "{}", path.display());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_is_found_by_the_next_search_of_the_same_process() {
+    let fixture = fixture(usize::MAX);
+    let library = &fixture.library;
+    let writing = async {
+        for number in 0..30 {
+            let id = format!("d{number}");
+            fixture.write(library, &id, &format!("Walrus number{number} sleeps.")).await;
+            let question = || Fixture::query("a", &format!("number{number}"));
+            assert_eq!(fixture.found(question()).await.first(), Some(&id));
+            if number % 3 == 0 {
+                assert!(fixture.delete(library, &id).await);
+                assert!(!fixture.found(question()).await.contains(&id));
+            }
+        }
+    };
+    tokio::select! {
+        () = library.run() => unreachable!("it never returns"),
+        () = writing => {}
+    }
+    assert_eq!(all_hits(library, "walrus sleeps").await.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_during_an_ingest_see_whole_results() {
+    let fixture = fixture(usize::MAX);
+    let library = &fixture.library;
+    fixture.write(library, "fixed", "A heron fishes.").await;
+    let ingest = async {
+        for round in 0..20 {
+            for number in 0..5 {
+                fixture.write(library, &format!("d{number}"), &format!("Walrus {round} dives.\n\nWalrus {round} sleeps.")).await;
+            }
+        }
+    };
+    let searching = async {
+        loop {
+            assert_eq!(fixture.found(Fixture::query("a", "heron")).await, ["fixed"]);
+            let found = fixture.found(SearchQuery { top: 100, ..Fixture::query("a", "walrus") }).await;
+            assert!(found.len() <= 5, "no document is found in two versions: {found:?}");
+        }
+    };
+    tokio::select! {
+        () = library.run() => unreachable!("it never returns"),
+        () = searching => unreachable!("it never returns"),
+        () = ingest => {}
+    }
+    // An index that followed 100 writes equals one that another process builds from the rows.
+    let found = all_hits(library, "walrus 19 dives").await;
+    assert_eq!(found.len(), 5);
+    assert_eq!(found, all_hits(&fixture.other(), "walrus 19 dives").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_the_stored_terms_are_searched_until_the_index_is_built() {
+    let fixture = fixture(usize::MAX);
+    let texts =
+        [("one", "Flight LH 441 leaves Munich."), ("two", "The walrus sleeps in Munich, the walrus dives."), ("three", "A walrus.")];
+    fixture.add("a", &texts).await;
+    fixture.add("b", &[("four", "Another walrus.")]).await;
+    let expected = all_hits(&fixture.other(), "walruses munich").await;
+    let restarted = fixture.other();
+    // The queue is not worked off yet.
+    restarted.shared.background.store(true, Ordering::Relaxed);
+    let found = async |text: &str| restarted.search(Fixture::query("a", text)).await.unwrap();
+    let first = found("walruses munich").await;
+    assert!(first.building && first.alpha == 0.0 && !first.wrong_size);
+    assert_eq!(restarted.building(), 1);
+    let ids: Vec<&str> = first.hits.iter().map(|(row, _)| row.document_id.as_str()).collect();
+    assert_eq!(ids, ["two", "three", "one"]);
+    assert!((first.hits[0].1.coverage - 1.0).abs() < 1e-6 && first.hits[1].1.coverage < 0.6, "{:?}", first.hits);
+    assert_eq!(found("lh441").await.hits[0].0.document_id, "one");
+    assert!(found("platypus").await.hits.is_empty());
+    // A deletion removes the stored terms too.
+    assert!(fixture.delete(&restarted, "three").await);
+    assert_eq!(found("walrus").await.hits.len(), 1);
+    fixture.add("a", &[("three", "A walrus.")]).await;
+    tokio::select! {
+        () = restarted.run() => unreachable!("it never returns"),
+        () = async { tokio::task::yield_now().await; until_built(&restarted).await } => {}
+    }
+    let numbers_differ = |hits: Vec<(String, Hit)>| hits.into_iter().map(|(id, hit)| (id, Hit { number: 0, ..hit })).collect::<Vec<_>>();
+    assert_eq!(numbers_differ(all_hits(&restarted, "walruses munich").await), numbers_differ(expected));
+}
+
+#[tokio::test]
+async fn a_vector_of_another_size_is_not_compared() {
+    let fixture = fixture(usize::MAX);
+    fixture.add("a", &[("one", "First."), ("two", "Second.")]).await;
+    let pending = fixture.store.unembedded("m".to_owned(), 0, 10).await.unwrap();
+    let vectors = pending.iter().map(|chunk| NewVector { number: chunk.number, vector: Some(vec![1.0, 0.0, 0.0]) }).collect();
+    let library = Library::new(Arc::clone(&fixture.store) as Arc<dyn Knowledge>, Some("m".to_owned()), usize::MAX);
+    assert_eq!(fixture.store.vector_size("m".to_owned()).await.unwrap(), None);
+    assert_eq!(library.put_vectors("m".to_owned(), &pending, vectors).await.unwrap(), 2);
+    assert_eq!(fixture.store.vector_size("m".to_owned()).await.unwrap(), Some(3));
+    let search = |size: usize| library.search(SearchQuery { vector: Some(vec![1.0; size]), ..Fixture::query("a", "second") });
+    let found = search(3).await.unwrap();
+    assert!(found.alpha > 0.0 && !found.wrong_size && found.hits.len() == 2);
+    let found = search(4).await.unwrap();
+    assert!(found.alpha == 0.0 && found.wrong_size);
+    assert_eq!(found.hits.iter().map(|(row, _)| row.document_id.as_str()).collect::<Vec<_>>(), ["two"]);
 }

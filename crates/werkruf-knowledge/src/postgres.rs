@@ -9,7 +9,7 @@ use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 use crate::postgres_write::{batch, claim_unembedded, put_vectors, renew_claims, unembedded};
 use crate::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
+    NewVector, REMEMBERED_CHANGES, TermScan, UnembeddedChunk,
 };
 
 crate::reading::readings!();
@@ -17,11 +17,13 @@ crate::reading::readings!();
 impl Knowledge for PostgresStore {
     fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
-            let batch = batch(&documents);
+            let tenant_id = documents.tenant_id;
+            let analysing = tokio::task::spawn_blocking(move || batch(&documents));
+            let batch = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
             let batch = batch.as_str();
             let values = [p(&batch), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT * FROM add_documents($1::jsonb, $2)";
-            only(&self.query(DbRole::Tenant(documents.tenant_id), sql, &values).await?, added)
+            only(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, added)
         })
     }
 
@@ -65,6 +67,40 @@ impl Knowledge for PostgresStore {
     fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
         let sql = "SELECT name FROM collections WHERE tenant_id = $1 ORDER BY name";
         Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
+    }
+
+    fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>> {
+        let sql = "SELECT tenant_id, name FROM collections ORDER BY tenant_id, name";
+        Box::pin(async move { all(&self.query(DbRole::System, sql, &[]).await?, |columns| Ok((columns.id()?, columns.text()?))) })
+    }
+
+    fn collection_languages(&self, tenant_id: Uuid, name: String) -> StoreFuture<'_, Vec<LanguageCount>> {
+        Box::pin(async move {
+            let name = clean(&name);
+            all(&self.query(DbRole::Tenant(tenant_id), LANGUAGES, &[p(&tenant_id), p(&name)]).await?, language)
+        })
+    }
+
+    fn scan_terms(&self, tenant_id: Uuid, collection: String, mut scan: TermScan) -> StoreFuture<'_, TermScan> {
+        let sql = "SELECT chunk, terms FROM chunk_terms WHERE tenant_id = $1 AND collection = $2";
+        Box::pin(async move {
+            let collection = clean(&collection);
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&collection)]).await?;
+            all(&rows, |columns| {
+                scan.read(columns.int()?, columns.bytes()?);
+                Ok(())
+            })?;
+            Ok(scan)
+        })
+    }
+
+    fn vector_size(&self, model: String) -> StoreFuture<'_, Option<usize>> {
+        let sql = "SELECT octet_length(vector)::bigint / 4 FROM chunk_vectors WHERE model = $1 AND vector IS NOT NULL LIMIT 1";
+        Box::pin(async move {
+            let model = clean(&model);
+            let size = first(&self.query(DbRole::System, sql, &[p(&model)]).await?, |columns| columns.int())?;
+            Ok(size.and_then(|size| usize::try_from(size).ok()))
+        })
     }
 
     fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
@@ -134,8 +170,8 @@ impl Knowledge for PostgresStore {
         Box::pin(async move { unembedded(self, &model, after, limit).await })
     }
 
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
-        Box::pin(async move { claim_unembedded(self, &model, owner, limit).await })
+    fn claim_unembedded(&self, model: String, owner: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+        Box::pin(async move { claim_unembedded(self, &model, owner, after, limit).await })
     }
 
     fn claim_ttl(&self) -> Option<Duration> {
@@ -162,7 +198,9 @@ const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language,
 const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
 const NEWEST: &str = "SELECT change FROM collections WHERE tenant_id = $1 AND name = $2";
-const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.title, c.heading, c.content
+const LANGUAGES: &str = "SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
+    GROUP BY language, guessed ORDER BY language, guessed";
+const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.guessed, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
     WHERE c.tenant_id = $1 AND c.collection = $2 AND (c.change, c.number) > ($3, $4) AND c.change <= $5
     ORDER BY c.change, c.number LIMIT $6";
@@ -186,8 +224,7 @@ async fn count_collection(
             DbRole::Tenant(tenant_id),
             &[
                 of(NEWEST),
-                of("SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
-                    GROUP BY language, guessed ORDER BY language, guessed"),
+                of(LANGUAGES),
                 of("SELECT count(*) FROM chunks WHERE tenant_id = $1 AND collection = $2"),
                 Statement { sql: vectors, params: &values },
             ],
@@ -195,8 +232,7 @@ async fn count_collection(
         .await?;
     let [newest, languages, chunks, vectors] = &found[..] else { return Ok(None) };
     let Some(change) = first(newest, |columns| columns.int())? else { return Ok(None) };
-    let languages =
-        all(languages, |columns| Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? }))?;
+    let languages = all(languages, language)?;
     let (embedded, failed) = only(vectors, |columns| Ok((columns.int()?, columns.int()?)))?;
     Ok(Some(CollectionRow {
         name: name.to_owned(),
@@ -207,6 +243,10 @@ async fn count_collection(
         failed,
         languages,
     }))
+}
+
+fn language(columns: &mut Columns<'_>) -> Result<LanguageCount, StoreError> {
+    Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
 }
 
 fn added(columns: &mut Columns<'_>) -> Result<Added, StoreError> {

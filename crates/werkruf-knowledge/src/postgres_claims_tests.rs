@@ -31,7 +31,7 @@ async fn three() -> (World, [Arc<PostgresStore>; 3]) {
 }
 
 async fn claim(store: &PostgresStore, model: &str, owner: Uuid, limit: u32) -> Vec<i64> {
-    store.claim_unembedded(model.to_owned(), owner, limit).await.unwrap().into_iter().map(|chunk| chunk.number).collect()
+    store.claim_unembedded(model.to_owned(), owner, 0, limit).await.unwrap().into_iter().map(|chunk| chunk.number).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,7 +80,7 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
 
     let (target, _) = fresh().await;
     let moved = target.import_sqlite(file, clock.clone()).await.unwrap();
-    for table in ["collections", "documents", "chunks", "chunk_vectors", "removed_chunks"] {
+    for table in ["collections", "documents", "chunks", "chunk_terms", "chunk_vectors", "removed_chunks"] {
         assert_eq!(moved.tables[table].rows, 1, "{table}");
     }
     assert_eq!(target.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap(), counted);

@@ -2,20 +2,24 @@
 
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Uuid, hex};
 use werkruf_store::postgres::{DbRole, all, clean, clean_json, ms, only, p};
 use werkruf_store::{PostgresStore, StoreError};
 
 use crate::postgres::unembedded_chunk;
-use crate::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk};
+use crate::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(crate) fn batch(batch: &NewDocuments) -> String {
-    let chunk = |(id, chunk): &(Uuid, Chunk)| json!({"id": id, "heading": chunk.heading, "content": chunk.content});
+    let mut terms = stored_terms(batch).into_iter();
+    let mut chunk = |(id, chunk): &(Uuid, Chunk)| {
+        let terms = hex(&terms.next().unwrap_or_default());
+        json!({"id": id, "heading": chunk.heading, "content": chunk.content, "terms": terms})
+    };
     let documents = batch.documents.iter().map(|document| {
         json!({"id": document.id, "document_id": document.document_id, "title": document.title, "language": document.language,
             "guessed": document.guessed, "metadata": clean_json(&document.metadata), "digest": document.digest,
-            "chunks": Value::from_iter(document.chunks.iter().map(chunk))})
+            "chunks": Value::from_iter(document.chunks.iter().map(&mut chunk))})
     });
     let whole = json!({"tenant_id": batch.tenant_id, "collection": batch.collection, "ingestion_run_id": batch.ingestion_run_id,
         "now": ms(batch.now), "documents": Value::from_iter(documents)});
@@ -37,11 +41,12 @@ pub(crate) async fn claim_unembedded(
     store: &PostgresStore,
     model: &str,
     owner: Uuid,
+    after: i64,
     limit: u32,
 ) -> Result<Vec<UnembeddedChunk>, StoreError> {
     let (model, ttl_ms, limit) = (clean(model), claim_ms(store), i64::from(limit));
-    let values = [p(&model), p(&owner), p(&ttl_ms), p(&limit)];
-    all(&store.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4)", &values).await?, unembedded_chunk)
+    let values = [p(&model), p(&owner), p(&ttl_ms), p(&after), p(&limit)];
+    all(&store.query(DbRole::System, "SELECT * FROM claim_unembedded($1, $2, $3, $4, $5)", &values).await?, unembedded_chunk)
 }
 
 pub(crate) async fn renew_claims(store: &PostgresStore, owner: Uuid) -> Result<(), StoreError> {

@@ -38,6 +38,7 @@ macro_rules! readings {
                 document_id: std::sync::Arc::from(c.text()?),
                 position: c.small()?,
                 language: c.text_or_null()?,
+                guessed: c.flag()?,
                 title: c.text()?,
                 heading: c.text()?,
                 content: c.text()?,

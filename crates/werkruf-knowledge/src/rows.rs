@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::chunks::Chunk;
+use super::stored_terms::TermScan;
 use werkruf_store::{JsonText, StoreFuture};
 
 /// The collection used when none is named.
@@ -118,6 +119,8 @@ pub struct ChangedChunk {
     pub document_id: Arc<str>,
     pub position: u32,
     pub language: Option<String>,
+    /// Whether the language was guessed from the text.
+    pub guessed: bool,
     pub title: String,
     pub heading: String,
     pub content: String,
@@ -160,6 +163,10 @@ pub trait Knowledge: Send + Sync {
     /// Deletes a document with its chunks and vectors, also from the database files; false if it does not exist.
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
     fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>>;
+    /// The collections of all tenants.
+    fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>>;
+    /// The number of documents per language.
+    fn collection_languages(&self, tenant_id: Uuid, name: String) -> StoreFuture<'_, Vec<LanguageCount>>;
     /// A collection with its counts; vectors are counted for this model.
     fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
     /// The newest change of a collection; `None` if the collection does not exist. Called before every search.
@@ -187,13 +194,17 @@ pub trait Knowledge: Send + Sync {
     fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>>;
     /// The chunks with these numbers that still exist.
     fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>>;
+    /// Reads the stored terms of every chunk of a collection.
+    fn scan_terms(&self, tenant_id: Uuid, collection: String, scan: TermScan) -> StoreFuture<'_, TermScan>;
+    /// The size of the stored vectors of a model; `None` if there are none.
+    fn vector_size(&self, model: String) -> StoreFuture<'_, Option<usize>>;
     /// Chunks of all tenants after this number without a vector of the model, ordered by number.
     fn unembedded(&self, model: String, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>>;
     /// The next chunks to embed, like [`Self::unembedded`]. If several processes share the database, the chunks are claimed for this owner until
     /// it releases them or does not renew the claim for [`Self::claim_ttl`].
-    fn claim_unembedded(&self, model: String, owner: Uuid, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
+    fn claim_unembedded(&self, model: String, owner: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<UnembeddedChunk>> {
         let _ = owner;
-        self.unembedded(model, 0, limit)
+        self.unembedded(model, after, limit)
     }
     /// How long a claim is valid without renewal; `None` if only one process uses the database.
     fn claim_ttl(&self) -> Option<Duration> {

@@ -11,6 +11,7 @@ pub const SCHEMA: &ModuleSchema = &ModuleSchema {
             columns_only_on_postgres: &["lexemes"],
             ..ModuleTable::new("chunks", documents(&["collection", "document", "heading", "content"]))
         },
+        ModuleTable::new("chunk_terms", documents(&["collection"])),
         ModuleTable::new("chunk_vectors", documents(&["collection", "model"])),
         ModuleTable::new("removed_chunks", OnErase::Keep { columns: &["collection"], why: "numbers of deleted chunks" }),
         ModuleTable {

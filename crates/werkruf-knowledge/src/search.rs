@@ -9,8 +9,8 @@ use super::language::Language;
 use super::vectors::VectorQuery;
 use super::words::{flat, normal, tokens};
 
-const K1: f32 = 1.2;
-const B: f32 = 0.65;
+pub(super) const K1: f32 = 1.2;
+pub(super) const B: f32 = 0.65;
 /// The weight of the parts of compounds among the words.
 const PART_WEIGHT: f32 = 0.5;
 /// The weight of the grams among the lexical scores.
@@ -27,7 +27,7 @@ const FEEDBACK_WEIGHT: f32 = 0.07;
 const POSTINGS_PER_CHUNK: usize = 3;
 const POSTING_LIMITS: std::ops::RangeInclusive<usize> = 60_000..=300_000;
 /// Only the start of a longer query is used.
-const MAX_WORDS: usize = 256;
+pub(super) const MAX_WORDS: usize = 256;
 
 /// A query to the index of one collection.
 #[derive(Debug, Clone, Copy)]
@@ -170,11 +170,6 @@ impl Index {
         terms
     }
 
-    fn rarity(&self, chunks: u32) -> f32 {
-        let (all, with) = (self.live as f32, chunks as f32);
-        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
-    }
-
     /// BM25 of every slot over these features, rarest feature first. Once the posting limit is reached, the remaining features are scored for
     /// the candidates only, because a feature that occurs almost everywhere brings no chunk into the best hundred.
     fn bm25(&self, features: &[(u32, f32)], total: u64, length: impl Fn(&Slot) -> u32) -> Scored {
@@ -185,12 +180,13 @@ impl Index {
         let mean = (total as f32 / self.live as f32).max(1.0);
         scored.norms = self.slots.iter().map(|slot| K1 * (1.0 - B + B * length(slot) as f32 / mean)).collect();
         let mut rarest: Vec<(u32, f32)> = features.to_vec();
-        rarest.sort_by_key(|(feature, _)| (self.features[*feature as usize].chunks, *feature));
+        // Stable: equally rare features stay in the order of the query, in every index.
+        rarest.sort_by_key(|(feature, _)| self.features[*feature as usize].chunks);
         let (mut counts, mut touched, mut postings) = (vec![0_u32; self.slots.len()], Vec::new(), 0);
         let most = (POSTINGS_PER_CHUNK * self.live).clamp(*POSTING_LIMITS.start(), *POSTING_LIMITS.end());
         for (at, (number, weight)) in rarest.iter().enumerate() {
             let feature = &self.features[*number as usize];
-            let weight = weight * self.rarity(feature.chunks);
+            let weight = weight * rarity(self.live, feature.chunks);
             postings += feature.chunks as usize;
             if at > 0 && postings > most {
                 scored.deferred.push((*number, weight));
@@ -272,7 +268,7 @@ impl Index {
         let (mut all, mut covered) = (0.0, 0.0);
         for group in groups {
             let chunks = group.iter().map(|feature| self.features[*feature as usize].chunks).max().unwrap_or(0);
-            let weight = self.rarity(chunks);
+            let weight = rarity(self.live, chunks);
             all += weight;
             if group.iter().any(|feature| features.contains(feature)) {
                 covered += weight;
@@ -280,6 +276,12 @@ impl Index {
         }
         if all > 0.0 { covered / all } else { 0.0 }
     }
+}
+
+/// The weight of a term that so many of all chunks contain.
+pub(super) fn rarity(all: usize, chunks: u32) -> f32 {
+    let (all, with) = (all as f32, chunks as f32);
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
 /// The ranges that make the three kinds of scores comparable, over the candidates of one query.

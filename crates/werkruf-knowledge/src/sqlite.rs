@@ -8,14 +8,19 @@ use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 use crate::sqlite_write::{add, put, remove};
 use crate::{
     Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, UnembeddedChunk,
+    NewVector, TermScan, UnembeddedChunk, stored_terms,
 };
 
 crate::reading::readings!();
 
 impl Knowledge for SqliteStore {
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
-        Box::pin(self.write_rows(move |c| add(c, &batch)))
+        Box::pin(async move {
+            // Takes about as long as the writes, so it does not run on the writer's thread.
+            let analysing = tokio::task::spawn_blocking(move || (stored_terms(&batch), batch));
+            let (terms, batch) = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
+            self.write_rows(move |c| add(c, &batch, &terms)).await
+        })
     }
 
     fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
@@ -59,6 +64,36 @@ impl Knowledge for SqliteStore {
         Box::pin(self.read_rows(move |c| {
             let mut statement = c.prepare_cached("SELECT name FROM collections WHERE tenant_id = ?1 ORDER BY name")?;
             all(&mut statement, params![Id::from(tenant_id)], |columns| columns.text())
+        }))
+    }
+
+    fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached("SELECT tenant_id, name FROM collections ORDER BY tenant_id, name")?;
+            all(&mut statement, [], |columns| Ok((columns.id()?, columns.text()?)))
+        }))
+    }
+
+    fn collection_languages(&self, tenant_id: Uuid, name: String) -> StoreFuture<'_, Vec<LanguageCount>> {
+        Box::pin(self.read_rows(move |c| languages(c, &Id::from(tenant_id), &name)))
+    }
+
+    fn scan_terms(&self, tenant_id: Uuid, collection: String, mut scan: TermScan) -> StoreFuture<'_, TermScan> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement = c.prepare_cached("SELECT chunk, terms FROM chunk_terms WHERE tenant_id = ?1 AND collection = ?2")?;
+            let mut rows = statement.query(params![Id::from(tenant_id), collection])?;
+            while let Some(row) = rows.next()? {
+                scan.read(row.get(0)?, row.get_ref(1)?.as_bytes().unwrap_or_default());
+            }
+            Ok(scan)
+        }))
+    }
+
+    fn vector_size(&self, model: String) -> StoreFuture<'_, Option<usize>> {
+        Box::pin(self.read_rows(move |c| {
+            let mut statement =
+                c.prepare_cached("SELECT length(vector) / 4 FROM chunk_vectors WHERE model = ?1 AND vector IS NOT NULL LIMIT 1")?;
+            first(&mut statement, params![model], |columns| columns.small()).map(|size| size.map(|size| size as usize))
         }))
     }
 
@@ -140,7 +175,7 @@ const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language,
     FROM documents d";
 const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
-const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.title, c.heading, c.content
+const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.guessed, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document
     WHERE c.tenant_id = ?1 AND c.collection = ?2 AND (c.change, c.number) > (?3, ?4) AND c.change <= ?5
     ORDER BY c.change, c.number LIMIT ?6";
@@ -157,15 +192,19 @@ pub(super) fn newest(c: &Connection, tenant: &Id, collection: &str) -> Result<Op
     Ok(statement.query_row(params![tenant, collection], |row| row.get(0)).optional()?)
 }
 
-fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
-    let Some(change) = newest(c, tenant, name)? else { return Ok(None) };
-    let mut row = CollectionRow { name: name.to_owned(), change, ..CollectionRow::default() };
+fn languages(c: &Connection, tenant: &Id, name: &str) -> Result<Vec<LanguageCount>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT language, guessed, count(*) FROM documents WHERE tenant_id = ?1 AND collection = ?2 GROUP BY language, guessed",
     )?;
-    row.languages = all(&mut statement, params![tenant, name], |columns| {
+    all(&mut statement, params![tenant, name], |columns| {
         Ok(LanguageCount { code: columns.text_or_null()?, guessed: columns.flag()?, documents: columns.int()? })
-    })?;
+    })
+}
+
+fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
+    let Some(change) = newest(c, tenant, name)? else { return Ok(None) };
+    let mut row = CollectionRow { name: name.to_owned(), change, ..CollectionRow::default() };
+    row.languages = languages(c, tenant, name)?;
     row.documents = row.languages.iter().map(|language| language.documents).sum();
     let mut statement = c.prepare_cached("SELECT count(*) FROM chunks WHERE tenant_id = ?1 AND collection = ?2")?;
     row.chunks = statement.query_row(params![tenant, name], |row| row.get(0))?;

@@ -6,13 +6,16 @@ use werkruf_store::sqlite::{Id, Stamp, all};
 
 use crate::{Added, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
 
-pub(crate) fn add(c: &Connection, batch: &NewDocuments) -> Result<Added, StoreError> {
+/// `terms`: the stored terms of every chunk, in order.
+pub(crate) fn add(c: &Connection, batch: &NewDocuments, terms: &[Vec<u8>]) -> Result<Added, StoreError> {
     let (tenant, now) = (Id::from(batch.tenant_id), Stamp::from(batch.now));
     c.prepare_cached("INSERT INTO collections (tenant_id, name, change, created_at) VALUES (?1, ?2, 0, ?3) ON CONFLICT DO NOTHING")?
         .execute(params![tenant, batch.collection, now])?;
     let mut added = Added::default();
     let mut change = None;
+    let mut terms = terms.iter();
     for document in &batch.documents {
+        let terms: Vec<&Vec<u8>> = terms.by_ref().take(document.chunks.len()).collect();
         let mut statement = c.prepare_cached(
             "SELECT id, digest, version, created_at FROM documents WHERE tenant_id = ?1 AND collection = ?2 AND document_id = ?3",
         )?;
@@ -40,7 +43,7 @@ pub(crate) fn add(c: &Connection, batch: &NewDocuments) -> Result<Added, StoreEr
                 (1, None)
             }
         };
-        insert(c, batch, document, change, version, created_at.as_deref(), &now)?;
+        insert(c, batch, (document, &terms), change, version, created_at.as_deref(), &now)?;
         added.chunks += document.chunks.len() as u64;
     }
     Ok(added)
@@ -49,7 +52,7 @@ pub(crate) fn add(c: &Connection, batch: &NewDocuments) -> Result<Added, StoreEr
 fn insert(
     c: &Connection,
     batch: &NewDocuments,
-    document: &NewDocument,
+    (document, terms): (&NewDocument, &[&Vec<u8>]),
     change: i64,
     version: i64,
     created_at: Option<&str>,
@@ -79,9 +82,11 @@ fn insert(
         "INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
-    for (position, (chunk_id, chunk)) in (0_i64..).zip(&document.chunks) {
+    let mut with_terms = c.prepare_cached("INSERT INTO chunk_terms (tenant_id, collection, chunk, terms) VALUES (?1, ?2, ?3, ?4)")?;
+    for (position, ((chunk_id, chunk), terms)) in (0_i64..).zip(document.chunks.iter().zip(terms)) {
         let chunk_id = Id::from(*chunk_id);
         statement.execute(params![tenant, chunk_id, batch.collection, id, position, chunk.heading, chunk.content, change])?;
+        with_terms.execute(params![tenant, batch.collection, c.last_insert_rowid(), terms])?;
     }
     Ok(())
 }
@@ -102,6 +107,11 @@ fn delete_chunks(c: &Connection, tenant: &Id, collection: &str, id: &str, change
          SELECT ?1, ?2, ?4, number FROM chunks WHERE tenant_id = ?1 AND document = ?3",
     )?
     .execute(params![tenant, collection, id, change])?;
+    c.prepare_cached(
+        "DELETE FROM chunk_terms WHERE tenant_id = ?1 AND collection = ?2
+         AND chunk IN (SELECT number FROM chunks WHERE tenant_id = ?1 AND document = ?3)",
+    )?
+    .execute(params![tenant, collection, id])?;
     c.prepare_cached("DELETE FROM chunks WHERE tenant_id = ?1 AND document = ?2")?.execute(params![tenant, id])?;
     let deleted = c.prepare_cached("DELETE FROM documents WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
     if deleted != 1 {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rust_stemmers::{Algorithm, Stemmer};
+use frostem::{Algorithm, Stemmer};
 
 use super::language::Language;
 use super::words::folded;
@@ -12,7 +12,7 @@ pub(super) struct Stems([Stemmer; 3]);
 
 impl Default for Stems {
     fn default() -> Self {
-        Self([Algorithm::German, Algorithm::English, Algorithm::Spanish].map(Stemmer::create))
+        Self([Algorithm::German, Algorithm::English, Algorithm::Spanish].map(Stemmer::new))
     }
 }
 

@@ -69,7 +69,7 @@ impl World {
     }
 
     fn library(&self) -> Library {
-        Library::new(Arc::clone(&self.store), usize::MAX)
+        Library::new(Arc::clone(&self.store), None, usize::MAX)
     }
 
     async fn found(&self, library: &Library, text: &str) -> BTreeSet<String> {
@@ -135,6 +135,32 @@ async fn every_index_follows_its_rows(world: World) {
     assert!(world.delete("one").await);
     for library in [&one, &other, &world.library()] {
         assert_eq!(world.found(library, "walrus").await, names(&["two"]));
+    }
+}
+
+/// Two servers that build and maintain their indexes in the background, and write to one collection.
+async fn servers_follow_each_other(world: World) {
+    let (one, other) = (world.library(), world.library());
+    let write = async |library: &Library, text: &str| {
+        library.write(world.tenant, "a", async { Ok(world.add(&[("shared", text)]).await) }).await.unwrap();
+    };
+    let exchange = async {
+        for version in 0..5 {
+            write(&one, &format!("Walrus version{version}.")).await;
+            assert_eq!(world.found(&one, "walrus").await, names(&["shared"]), "a server sees its own writes");
+            // The search waits for the changes of the other server, but not for ever.
+            while world.found(&other, "walrus").await.is_empty() {}
+            write(&other, &format!("Heron version{version}.")).await;
+            while world.found(&one, "heron").await.is_empty() {}
+            assert!(world.found(&one, "walrus").await.is_empty());
+            let deleting = world.store.delete_document(world.tenant, "a".to_owned(), "shared".to_owned());
+            assert!(one.write(world.tenant, "a", deleting).await.unwrap());
+            assert!(world.found(&other, "heron").await.is_empty(), "a deleted text is not found on any server");
+        }
+    };
+    tokio::select! {
+        ((), ()) = async { tokio::join!(one.run(), other.run()) } => unreachable!("they never return"),
+        () = exchange => {}
     }
 }
 
@@ -242,6 +268,7 @@ macro_rules! on_both_databases {
 on_both_databases! {
     documents_are_added_replaced_and_deleted,
     every_index_follows_its_rows,
+    servers_follow_each_other,
     concurrent_writers_make_one_log,
     a_chunk_has_one_vector_of_one_model,
 }

@@ -63,21 +63,20 @@ impl Vectors {
     }
 
     /// Stores the vector of a chunk; false if its size differs from the others.
-    pub(super) fn put(&mut self, slot: usize, vector: &[f32]) -> bool {
-        if self.filled == 0 && self.dimensions != vector.len() {
-            self.dimensions = vector.len();
+    pub(super) fn put(&mut self, slot: usize, vector: &QuantizedVector) -> bool {
+        if self.filled == 0 && self.dimensions != vector.codes.len() {
+            self.dimensions = vector.codes.len();
             self.codes = vec![0; self.scales.len() * self.dimensions];
             self.signs = vec![0; self.scales.len() * self.words()];
         }
-        if vector.len() != self.dimensions || slot >= self.scales.len() {
+        if vector.codes.len() != self.dimensions || slot >= self.scales.len() {
             return false;
         }
-        let Some(quantized) = QuantizedVector::of(vector) else { return false };
         self.filled += usize::from(self.scales[slot] == 0.0);
-        self.scales[slot] = quantized.scale;
-        self.codes[slot * self.dimensions..][..self.dimensions].copy_from_slice(&quantized.codes);
+        self.scales[slot] = vector.scale;
+        self.codes[slot * self.dimensions..][..self.dimensions].copy_from_slice(&vector.codes);
         let words = self.words();
-        self.signs[slot * words..][..words].copy_from_slice(&signs(&quantized.codes));
+        self.signs[slot * words..][..words].copy_from_slice(&signs(&vector.codes));
         true
     }
 
@@ -90,6 +89,11 @@ impl Vectors {
             self.filled -= 1;
             self.codes[slot * self.dimensions..][..self.dimensions].fill(0);
         }
+    }
+
+    /// The size of the vectors; `None` if there are none.
+    pub(super) fn dimensions(&self) -> Option<usize> {
+        (self.filled > 0).then_some(self.dimensions)
     }
 
     /// The number of chunks with a vector.
@@ -187,13 +191,17 @@ mod tests {
             .collect()
     }
 
+    fn quantized(vector: &[f32]) -> QuantizedVector {
+        QuantizedVector::of(vector).unwrap()
+    }
+
     #[test]
     fn cosines_are_close_to_the_exact_ones() {
         let all: Vec<Vec<f32>> = (1..40).map(|seed| unit(seed * 7919, 384)).collect();
         let mut vectors = Vectors::default();
         vectors.grow(all.len());
         for (slot, vector) in all.iter().enumerate() {
-            assert!(vectors.put(slot, vector));
+            assert!(vectors.put(slot, &quantized(vector)));
         }
         let length = |v: &[f32]| v.iter().map(|x| x * x).sum::<f32>().sqrt();
         let query = vectors.query(&all[3]).unwrap();
@@ -208,9 +216,9 @@ mod tests {
     fn another_size_is_rejected_and_a_cleared_slot_has_no_cosine() {
         let mut vectors = Vectors::default();
         vectors.grow(2);
-        assert!(vectors.put(0, &unit(1, 8)) && vectors.put(1, &unit(2, 8)));
-        assert!(!vectors.put(1, &unit(1, 16)));
-        assert!(!vectors.put(1, &[0.0; 8]));
+        assert!(vectors.put(0, &quantized(&unit(1, 8))) && vectors.put(1, &quantized(&unit(2, 8))));
+        assert!(!vectors.put(1, &quantized(&unit(1, 16))));
+        assert!(QuantizedVector::of(&[0.0; 8]).is_none(), "no direction");
         assert!(vectors.query(&unit(1, 16)).is_none());
         vectors.clear(0);
         let query = vectors.query(&unit(2, 8)).unwrap();
@@ -223,7 +231,7 @@ mod tests {
         let mut vectors = Vectors::default();
         vectors.grow(3_000);
         for slot in 0..3_000 {
-            assert!(vectors.put(slot, &unit(u32::try_from(slot).unwrap() * 7919 + 1, 384)));
+            assert!(vectors.put(slot, &quantized(&unit(u32::try_from(slot).unwrap() * 7919 + 1, 384))));
         }
         let mut close = unit(5 * 7919 + 1, 384);
         close[0] += 0.5;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{
-    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, NewDocuments, NewVector,
-    UnembeddedChunk,
+    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    NewVector, TermScan, UnembeddedChunk,
 };
 #[cfg(feature = "flights")]
 use werkruf_store::{ProviderAccount, SealedToken};
@@ -74,6 +74,22 @@ impl Knowledge for ClosedStore {
     }
 
     fn collections(&self, _: Uuid) -> StoreFuture<'_, Vec<String>> {
+        closed()
+    }
+
+    fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>> {
+        closed()
+    }
+
+    fn collection_languages(&self, _: Uuid, _: String) -> StoreFuture<'_, Vec<LanguageCount>> {
+        closed()
+    }
+
+    fn scan_terms(&self, _: Uuid, _: String, _: TermScan) -> StoreFuture<'_, TermScan> {
+        closed()
+    }
+
+    fn vector_size(&self, _: String) -> StoreFuture<'_, Option<usize>> {
         closed()
     }
 

@@ -66,6 +66,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             () = stopped.cancelled() => {}
         }
     });
+    watch_indexes(&app, &stop);
     watch_embedder(&app, &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
@@ -89,13 +90,27 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     Ok(code)
 }
 
+/// Builds and maintains the indexes of the knowledge base in the background for as long as the server runs.
+fn watch_indexes(app: &Arc<App>, stop: &CancellationToken) {
+    if !app.config.modules.knowledge {
+        return;
+    }
+    let (knowledge, stopped) = (Arc::clone(&app.knowledge), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = knowledge.library().run() => {}
+            () = stopped.cancelled() => {}
+        }
+    });
+}
+
 /// Embeds new chunks in the background for as long as the server runs.
 fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
     let Some(embedder) = app.knowledge.embedder().cloned() else { return };
     let (knowledge, stopped) = (Arc::clone(&app.knowledge), stop.clone());
     app.tasks.spawn(async move {
         tokio::select! {
-            () = embedder.run(knowledge.store()) => {}
+            () = embedder.run(knowledge.library()) => {}
             () = stopped.cancelled() => {}
         }
     });

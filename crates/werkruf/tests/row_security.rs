@@ -20,6 +20,7 @@ const ROWS: &str = "
   INSERT INTO documents VALUES ('$tenant', '$tenant', 'c', 'd', 'T', NULL, false, '{}', 'g', 1, 'r', now(), now());
   INSERT INTO chunks (tenant_id, id, collection, document, position, heading, content, change)
     VALUES ('$tenant', '$tenant', 'c', '$tenant', 0, '', 'T', 1);
+  INSERT INTO chunk_terms VALUES ('$tenant', 'c', 1, '');
   INSERT INTO chunk_vectors VALUES ((SELECT min(number) FROM chunks), '$tenant', 'c', 'm', NULL, 1);
   INSERT INTO removed_chunks VALUES ('$tenant', 'c', 1, 0);
 ";

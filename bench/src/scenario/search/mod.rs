@@ -1,8 +1,10 @@
 //! Searches a large collection through the server, compared with SQLite's own full-text index on the same chunks.
 //!
 //! Documents are added over HTTP, which is measured. Vectors are written to the database directly, since computing them is not measured.
-//! Then questions of 4 to 20 words, with function words, are sent one at a time. The vector of a question comes from a server in this process.
+//! Then questions of 4 to 20 words, with function words, are sent one at a time: right after a restart, to a quiet server, while documents
+//! arrive at full speed, and while their vectors arrive. Vectors come from a server in this process.
 
+mod arriving;
 mod fts;
 mod report;
 mod vectors;
@@ -12,12 +14,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Findings, Plan};
-use crate::load::{cpu_seconds, peak_mib};
+use crate::load::{Child, cpu_seconds, peak_mib};
 use crate::seed::{MadeLibrary, MadeQuestion, SeedStore};
 use crate::stage::{Database, KEY, Stage};
 
+use arriving::{Arriving, ask_anyhow, is_building, pending};
 pub use report::SearchReport;
-use report::{SearchRound, Stopwatch};
+use report::{COMPARED, SearchRound, Stopwatch};
 use vectors::{MODEL, VectorServer};
 
 /// The number of chunks, and the limit of p95 in milliseconds (`reference/retrieval.md`).
@@ -35,7 +38,10 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
         let mut report = SearchReport::new(chunks, QUESTIONS, bar);
         let database = Database::File(stage.file(&format!("search-{chunks}.db")));
         ingest(&library, stage, &database, client, &mut report).await?;
-        ask_all(plan, &library, stage, &database, client, &mut report).await?;
+        let questions = library.questions(WARM_UP + QUESTIONS);
+        let mut asking = Asking { plan, library: &library, client, questions, report: &mut report };
+        ask_words(&mut asking, stage, &database).await?;
+        ask_words_and_vectors(&mut asking, stage, &database).await?;
         let questions = library.questions(WARM_UP + QUESTIONS);
         let file = stage.file(&format!("search-{chunks}-fts.db"));
         let reference = tokio::task::spawn_blocking(move || fts::measure(&library, &file, &questions, WARM_UP, TOP));
@@ -75,43 +81,98 @@ async fn ingest(
     SeedStore::open(database).await?.vectors(MODEL, move |text| of_text.vector(text)).await
 }
 
-#[expect(clippy::print_stderr, reason = "progress output")]
-async fn ask_all(
-    plan: &Plan,
-    library: &Arc<MadeLibrary>,
-    stage: &Stage,
-    database: &Database,
-    client: &reqwest::Client,
-    report: &mut SearchReport,
-) -> Result<(), String> {
-    let vectors = VectorServer::start(Arc::clone(library)).await?;
+/// Asks a server without an embedding model after its restart, when it is quiet, and while documents arrive.
+async fn ask_words(asking: &mut Asking<'_>, stage: &Stage, database: &Database) -> Result<(), String> {
+    let model = stage.model(0)?;
+    let server = stage.werkruf(&model, database)?;
+    asking.first_search(&server.url).await?;
+    asking.rounds(&server, "lexical", "werkruf, words alone").await?;
+    let (arriving, began) = (Arriving::start(asking.library, asking.client, &server.url), Stopwatch::start());
+    let during = asking.round(&server, "lexical", "  while documents arrive").await?;
+    let seconds = began.seconds();
+    let chunks = arriving.stop().await?;
+    let after = asking.round(&server, "lexical", "  quiet again").await?;
+    asking.report.add_arrival(during, after);
+    asking.report.arrived_per_second = chunks as f64 / seconds;
+    asking.report.note_peak(peak_mib(server.pid())?);
+    Ok(())
+}
+
+/// Asks a server with an embedding model after its restart, while vectors arrive, and when it is quiet.
+async fn ask_words_and_vectors(asking: &mut Asking<'_>, stage: &Stage, database: &Database) -> Result<(), String> {
+    let vectors = VectorServer::start(Arc::clone(asking.library)).await?;
     let model = stage.model(0)?;
     let base = vectors.url();
     let embedding = [("OPENAI_EMBEDDING_BASE_URL", base.as_str()), ("OPENAI_EMBEDDING_MODEL", MODEL)];
     let server = stage.werkruf_with(&model, database, &embedding)?;
-    let questions = library.questions(WARM_UP + QUESTIONS);
-    let began = Stopwatch::start();
-    ask(client, &server.url, &questions[0], "hybrid").await?;
-    report.index_seconds = began.seconds();
-    for (mode, name) in [("hybrid", "werkruf, words and vectors"), ("lexical", "werkruf, words alone")] {
-        for question in &questions[..WARM_UP] {
-            ask(client, &server.url, question, mode).await?;
+    asking.first_search(&server.url).await?;
+    let mut during = asking.round(&server, "hybrid", "  while vectors arrive").await?;
+    if pending(asking.client, &server.url).await? == 0 {
+        during.name = "  while the last vectors arrived";
+    }
+    asking.wait(async || Ok(pending(asking.client, &server.url).await? == 0)).await?;
+    asking.rounds(&server, "hybrid", COMPARED).await?;
+    let after = asking.round(&server, "hybrid", "  quiet again").await?;
+    asking.report.add_arrival(during, after);
+    asking.report.note_peak(peak_mib(server.pid())?);
+    Ok(())
+}
+
+/// The questions, and where they are sent.
+struct Asking<'a> {
+    plan: &'a Plan,
+    library: &'a Arc<MadeLibrary>,
+    client: &'a reqwest::Client,
+    questions: Vec<MadeQuestion>,
+    report: &'a mut SearchReport,
+}
+
+impl Asking<'_> {
+    /// The first question after the start, and the time until the index is built.
+    async fn first_search(&mut self, url: &str) -> Result<(), String> {
+        let began = Stopwatch::start();
+        let answer = ask_anyhow(self.client, url, &self.questions[0].text).await?;
+        self.report.first_ms = self.report.first_ms.max(began.seconds() * 1000.0);
+        if answer["results"].as_array().is_none_or(Vec::is_empty) {
+            return Err(format!("search: the first question after the start found nothing: {answer}"));
+        }
+        let client = self.client;
+        self.wait(async || Ok(!is_building(client, url).await?)).await?;
+        self.report.index_seconds = began.seconds();
+        Ok(())
+    }
+
+    async fn wait(&self, is_done: impl AsyncFn() -> Result<bool, String>) -> Result<(), String> {
+        while !is_done().await? {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// The planned rounds on a quiet server, after a warm-up.
+    async fn rounds(&mut self, server: &Child, mode: &'static str, name: &'static str) -> Result<(), String> {
+        for question in &self.questions[..WARM_UP] {
+            ask(self.client, &server.url, question, mode).await?;
         }
         let mut rounds = Vec::new();
-        for round in 1..=plan.rounds {
-            eprintln!("search: {name} in {} chunks, round {round} of {}", report.chunks, plan.rounds);
-            let (mut round, cpu) = (SearchRound::new(name), cpu_seconds(server.pid())?);
-            for question in &questions[WARM_UP..] {
-                let (ms, found) = ask(client, &server.url, question, mode).await?;
-                round.note(ms, found);
-            }
-            round.cpu_ms = Some((cpu_seconds(server.pid())? - cpu) * 1000.0 / QUESTIONS as f64);
-            rounds.push(round);
+        for _ in 0..self.plan.rounds {
+            rounds.push(self.round(server, mode, name).await?);
         }
-        report.add_rounds(&rounds);
+        self.report.add_rounds(&rounds);
+        Ok(())
     }
-    report.peak_mib = peak_mib(server.pid())?;
-    Ok(())
+
+    #[expect(clippy::print_stderr, reason = "progress output")]
+    async fn round(&self, server: &Child, mode: &str, name: &'static str) -> Result<SearchRound, String> {
+        eprintln!("search: {} in {} chunks", name.trim_start(), self.report.chunks);
+        let (mut round, cpu) = (SearchRound::new(name), cpu_seconds(server.pid())?);
+        for question in &self.questions[WARM_UP..] {
+            let (ms, found) = ask(self.client, &server.url, question, mode).await?;
+            round.note(ms, found);
+        }
+        round.cpu_ms = Some((cpu_seconds(server.pid())? - cpu) * 1000.0 / QUESTIONS as f64);
+        Ok(round)
+    }
 }
 
 /// Sends one question; returns its duration and whether its source document was among the results.

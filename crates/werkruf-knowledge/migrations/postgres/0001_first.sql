@@ -53,6 +53,17 @@ CREATE INDEX chunks_by_change ON chunks (tenant_id, collection, change, number);
 -- After `werkruf move` the numbers continue where those of the file ended.
 GRANT UPDATE ON SEQUENCE chunks_number_seq TO werkruf_system;
 
+-- The words of a chunk as numbers, for searches of a server that has no index yet (`knowledge/stored_terms.rs`), which read all rows of a
+-- collection. Deleted with the chunk by remove_document.
+CREATE TABLE chunk_terms (
+  tenant_id  uuid NOT NULL,
+  collection text COLLATE "C" NOT NULL,
+  chunk      bigint NOT NULL,
+  terms      bytea NOT NULL,
+  PRIMARY KEY (tenant_id, collection, chunk)
+);
+ALTER TABLE chunk_terms ALTER COLUMN terms SET STATISTICS 0;
+
 -- Little-endian floats as numbers. A generated column is computed with this function: it is part of the table and never changes.
 CREATE FUNCTION floats_of(vector bytea) RETURNS real[] LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT RETURN (
   SELECT array_agg(CASE

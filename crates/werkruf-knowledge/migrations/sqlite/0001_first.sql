@@ -46,6 +46,16 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_by_document ON chunks (tenant_id, document, position);
 CREATE INDEX chunks_by_change ON chunks (tenant_id, collection, change, number);
 
+-- The words of a chunk as numbers, for searches without an index (`knowledge/stored_terms.rs`). Beside each other by collection, because
+-- such a search reads all of them; therefore deleted with the chunk by a statement and not by a foreign key, which would need an index.
+CREATE TABLE chunk_terms (
+  tenant_id  TEXT NOT NULL,
+  collection TEXT NOT NULL,
+  chunk      INTEGER NOT NULL,
+  terms      BLOB NOT NULL,
+  PRIMARY KEY (tenant_id, collection, chunk)
+) STRICT, WITHOUT ROWID;
+
 -- vector: little-endian floats; NULL: the model refused this text. A chunk has one vector, of one model.
 CREATE TABLE chunk_vectors (
   chunk      INTEGER PRIMARY KEY REFERENCES chunks (number) ON DELETE CASCADE,

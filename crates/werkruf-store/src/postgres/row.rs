@@ -115,7 +115,7 @@ pub fn only<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, St
 }
 
 /// Every row through `read`.
-pub fn all<T>(rows: &[Row], read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+pub fn all<T>(rows: &[Row], mut read: impl FnMut(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
     rows.iter().map(|row| read(&mut Columns::new(row))).collect()
 }
 

@@ -82,6 +82,10 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     if draining {
         warnings.push("draining: the server is shutting down".to_owned());
     }
+    let building = api.app.knowledge.library().building();
+    if building > 0 {
+        warnings.push(format!("knowledge_index: building {building} of the indexes; searches of these collections use words only"));
+    }
     let progress_ms = api.writer_progress_ms.load(Ordering::Relaxed);
     let writer = Loop { last_progress_ms: (progress_ms > 0).then(|| (now - progress_ms).max(0)), ok };
     let embedder = api.app.knowledge.embedder().map(|embedder| {

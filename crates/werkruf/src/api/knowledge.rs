@@ -263,8 +263,8 @@ async fn delete(
     Path(id): Path<String>,
     Query(query): Query<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
-    let (app, tenant_id, collection) = (Arc::clone(&api.app), identity.tenant_id, collection_or_default(query.collection));
-    let removed = api.run_detached(async move { app.database.knowledge().delete_document(tenant_id, collection, id).await }).await??;
+    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let removed = api.run_detached(async move { app.knowledge.delete(tenant_id, query.collection, id).await }).await??;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
 }
 
