@@ -105,7 +105,7 @@ def check_one_call_turn_leaves_exactly_its_rows():
 
 
 def check_faulty_calls_end_with_typed_errors_and_the_chat_continues():
-    with Scenario(env={"WERKRUF_LIMIT_TOOL_MS": "700"}) as (model, tool, server):
+    with Scenario(timeout_ms=700, env={"WERKRUF_LIMIT_TOOL_MS": "700"}) as (model, tool, server):
         model.script = [
             calls(("no_such_tool", {}), ("get_weather", '{"city": "Bo'), ("get_weather", {"days": "many"}), ("test_panic", {}),
                   ("test_sleep", {"ms": 60000}), ("test_bytes", {"n": 10 * 1024 * 1024}), ("test_echo", {"value": 1}), ("get_weather", {"city": "Ulm"})),

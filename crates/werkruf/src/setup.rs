@@ -65,7 +65,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
     let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
     for (at, declared) in config.tools.iter().enumerate() {
         let limit_ms = config.limits.tool_ms;
-        if declared.timeout_ms > limit_ms {
+        if declared.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
             let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
             violations.push(config.places.violation(&format!("/tools/{at}/timeout_ms"), message));
         }

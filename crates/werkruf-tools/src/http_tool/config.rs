@@ -27,6 +27,9 @@ const RESERVED_HEADERS: [&str; 9] = [
     "transfer-encoding",
 ];
 
+/// The timeout of one attempt where the declaration names none.
+pub(super) const DEFAULT_TIMEOUT_MS: u64 = 10_000;
+
 /// One `[[tools]]` entry with `kind = "http"`.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -45,9 +48,9 @@ pub struct HttpToolConfig {
     pub method: String,
     /// `read`, `idempotent` or `once`.
     pub effect: String,
-    /// The timeout of one attempt.
-    #[serde(default = "ten_seconds")]
-    pub timeout_ms: u64,
+    /// The timeout of one attempt; ten seconds if it is left out.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
     /// Attempts in all, the first included; a `once` tool has one.
     #[serde(default = "three")]
     pub attempts: u32,
@@ -104,10 +107,6 @@ fn post() -> String {
     "POST".to_owned()
 }
 
-const fn ten_seconds() -> u64 {
-    10_000
-}
-
 const fn three() -> u32 {
     3
 }
@@ -136,9 +135,11 @@ impl HttpToolConfig {
         if self.kind != "http" {
             return Err(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
         }
-        for (path, value) in
-            [("/timeout_ms", self.timeout_ms), ("/attempts", u64::from(self.attempts)), ("/max_response_bytes", self.max_response_bytes)]
-        {
+        for (path, value) in [
+            ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
+            ("/attempts", u64::from(self.attempts)),
+            ("/max_response_bytes", self.max_response_bytes),
+        ] {
             if value == 0 {
                 return Err(ConfigFault::new(path, "must be at least 1; leave it out for the default"));
             }

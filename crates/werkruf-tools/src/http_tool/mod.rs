@@ -38,7 +38,7 @@ impl HttpTool {
         let (effect, version) = (config.effect()?, config.digest());
         let spec = ToolSpec {
             permission: config.need()?,
-            timeout: Duration::from_millis(config.timeout_ms),
+            timeout: Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS)),
             attempts: config.attempts,
             reuse: Duration::from_secs(config.reuse_s.unwrap_or(0)),
             version: Cow::Owned(version),
