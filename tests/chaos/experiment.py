@@ -107,12 +107,17 @@ class Experiment:
             thread.join(40)
         client.finish()
 
-    def waiting(self, effect, what, crash):
-        first = self.client(f"{effect}: {what} (first)", None, effect=effect, think_ms=60)
+    def two_turns(self, effect, what, crash, **first_options):
+        """A client whose first turn of a conversation runs, and a client for the second."""
+        first = self.client(f"{effect}: {what} (first)", None, effect=effect, **first_options)
         self.restart(crash)
         threads = [in_thread(first.attempt)]
         until(lambda: first.conversation_id, what="init")
         second = self.client(f"{effect}: {what} (second)", first.conversation_id, effect=effect)
+        return first, second, threads
+
+    def waiting(self, effect, what, crash):
+        first, second, threads = self.two_turns(effect, what, crash, think_ms=60)
         threads.append(in_thread(second.attempt))
         self.await_crash(crash, threads)
         self.restart_and_finish(first, second, threads=threads)
@@ -147,11 +152,7 @@ class Experiment:
         self.restart_and_finish(client, threads=[thread])
 
     def cancels(self, effect, what, crash):
-        first = self.client(f"{effect}: {what} (first)", None, effect=effect, work_ms=400)
-        self.restart(crash)
-        threads = [in_thread(first.attempt)]
-        until(lambda: first.conversation_id, what="init")
-        second = self.client(f"{effect}: {what} (second)", first.conversation_id, effect=effect)
+        first, second, threads = self.two_turns(effect, what, crash, work_ms=400)
         second.canceled = True
         threads.append(in_thread(second.attempt))
         until(lambda: second.turn_id, what="the second init")

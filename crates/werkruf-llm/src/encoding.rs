@@ -101,8 +101,16 @@ pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, va
     put(out, value)
 }
 
+/// The beginning of a body: an open object with the model. It has room for the rest, with these encoded tools.
+pub(crate) fn open_body(request: &ModelRequest, model: &str, tools: Option<&[u8]>) -> serde_json::Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(estimated_length(request) + tools.map_or(0, <[u8]>::len));
+    out.extend_from_slice(b"{\"model\":");
+    put(&mut out, model)?;
+    Ok(out)
+}
+
 /// An estimate of the body's length, so that the buffer grows at most once or twice.
-pub(crate) fn estimated_length(request: &ModelRequest) -> usize {
+fn estimated_length(request: &ModelRequest) -> usize {
     let of_message = |message: &Message| match message {
         Message::System { content } | Message::User { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => content.len() + calls.iter().map(|call| 128 + call.arguments.len()).sum::<usize>(),

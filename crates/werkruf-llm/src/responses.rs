@@ -24,10 +24,11 @@ pub(crate) mod internals {
 
     pub(crate) use super::assemble::Assembly;
     pub(crate) use super::decode::decode;
-    use super::encode::{self, Dialect};
+    use super::encode::{Dialect, encode_tools};
     use crate::ModelRequest;
     use crate::carry::Origin;
     use crate::encoding::ToolCache;
+    use crate::provider::Api;
 
     fn origin() -> Origin {
         Origin { api: "responses", provider: String::new(), model: String::new() }
@@ -40,6 +41,6 @@ pub(crate) mod internals {
 
     /// The body for this server; empty if encoding fails.
     pub(crate) fn encode(request: &ModelRequest, pairs: bool) -> Vec<u8> {
-        encode::encode(request, &origin(), 1, Dialect { pairs }, &ToolCache::new(encode::encode_tools)).unwrap_or_default()
+        Dialect { pairs }.body(request, &origin(), 1, &ToolCache::new(encode_tools)).unwrap_or_default()
     }
 }

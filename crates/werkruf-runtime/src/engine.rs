@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
-use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Streams, Turns};
+use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Store, Streams, Turns};
 
 use crate::assistant::Assistant;
 use crate::call::{InFlight, TurnScope, TurnServices};
@@ -32,6 +32,24 @@ pub struct Services {
     pub models: ModelAccounts,
     pub clock: Clock,
     pub limits: Limits,
+}
+
+impl Services {
+    /// The services of one store.
+    pub fn new(store: &Arc<dyn Store>, models: ModelAccounts, clock: Clock, limits: Limits) -> Self {
+        Self {
+            turns: store.clone(),
+            records: store.clone(),
+            people: store.clone(),
+            approvals: store.clone(),
+            clients: store.clone(),
+            streams: store.clone(),
+            cluster: store.clone(),
+            models,
+            clock,
+            limits,
+        }
+    }
 }
 
 /// Continues a turn whose work stopped just as a decision or a cancel came for it.

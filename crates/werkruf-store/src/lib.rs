@@ -93,24 +93,8 @@ pub trait Store:
 {
 }
 
-impl<S> Store for S where
-    S: Turns
-        + Records
-        + People
-        + Import
-        + Maintenance
-        + Approvals
-        + Streams
-        + ClientRequests
-        + HistoryImport
-        + Legacy
-        + Cluster
-        + Retention
-        + UsageRows
-        + std::fmt::Debug
-        + 'static
-{
-}
+impl Store for PostgresStore {}
+impl Store for SqliteStore {}
 
 /// What a turn writes, and what it must read to continue.
 pub trait Turns: Send + Sync {

@@ -10,7 +10,8 @@ use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 
 use crate::article_match::{Ranking, Wanted};
 use crate::store::{
-    ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, WorkQuery, WorkRow, Workspace, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
+    WorktimeRow,
 };
 
 /// Two processes may choose the same new number; the later one tries the next.
@@ -73,18 +74,6 @@ impl Workspace for PostgresStore {
             })
             .await
         })
-    }
-}
-
-/// The statements of a table, for the rows of a person or of a branch.
-struct Statements {
-    by_person: &'static str,
-    by_branch: &'static str,
-}
-
-impl Statements {
-    const fn of(&self, bound: Bound) -> &'static str {
-        if bound.person.is_some() { self.by_person } else { self.by_branch }
     }
 }
 

@@ -9,7 +9,8 @@ use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 
 use crate::article_match::{Ranking, Wanted};
 use crate::store::{
-    ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, WorkQuery, WorkRow, Workspace, WorktimeQuery, WorktimeRow,
+    ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
+    WorktimeRow,
 };
 
 /// The most articles that one search reads; with more, the result is marked as truncated.
@@ -38,18 +39,6 @@ impl Workspace for SqliteStore {
 
     fn create_request(&self, tenant_id: Uuid, draft: RequestDraft, now: Timestamp) -> StoreFuture<'_, Option<WorkRow>> {
         Box::pin(self.write_rows(move |c| create_request(c, &Id::from(tenant_id), &draft, now)))
-    }
-}
-
-/// The statements of a table: for a user's rows and for a branch's rows.
-struct Statements {
-    by_person: &'static str,
-    by_branch: &'static str,
-}
-
-impl Statements {
-    const fn of(&self, bound: Bound) -> &'static str {
-        if bound.person.is_some() { self.by_person } else { self.by_branch }
     }
 }
 

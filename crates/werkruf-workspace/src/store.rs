@@ -53,6 +53,18 @@ pub(crate) struct Bound {
     pub(crate) branch: Option<i64>,
 }
 
+/// The statements of a table in one dialect: for a user's rows and for a branch's rows.
+pub(crate) struct Statements {
+    pub(crate) by_person: &'static str,
+    pub(crate) by_branch: &'static str,
+}
+
+impl Statements {
+    pub(crate) const fn of(&self, bound: Bound) -> &'static str {
+        if bound.person.is_some() { self.by_person } else { self.by_branch }
+    }
+}
+
 impl RowScope {
     /// `None` where the grant does not cover the target; the query then has no rows.
     pub(crate) fn bound(&self) -> Option<Bound> {

@@ -158,18 +158,7 @@ impl App {
         let setup = setup::build(&config, &modules, &clock).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
-        let services = Services {
-            turns: store.clone(),
-            records: store.clone(),
-            people: store.clone(),
-            approvals: store.clone(),
-            clients: store.clone(),
-            streams: store.clone(),
-            cluster: store.clone(),
-            models,
-            clock: clock.clone(),
-            limits: config.limits.clone(),
-        };
+        let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
         let operator_token = SecretString::from(new_secret(rand::random()));

@@ -4,9 +4,7 @@ use serde_json::{Map, Value};
 
 use super::assemble::Assembly;
 use crate::carry::Origin;
-use crate::encoding::{
-    ToolCache, decides_parallel_itself, estimated_length, is_reasoning_model, put, put_field, valid_arguments, valid_name,
-};
+use crate::encoding::{ToolCache, decides_parallel_itself, is_reasoning_model, open_body, put, put_field, valid_arguments, valid_name};
 use crate::provider::Api;
 use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
 
@@ -20,55 +18,6 @@ const SAMPLING_OPTIONS: [&str; 5] = ["top_p", "stop", "frequency_penalty", "pres
 pub struct Dialect {
     /// OpenAI itself accepts only the new name of the token limit.
     pub(super) at_openai: bool,
-}
-
-/// The body of `POST /chat/completions`.
-pub(super) fn encode(
-    request: &ModelRequest,
-    origin: &Origin,
-    max_output_tokens: u32,
-    dialect: Dialect,
-    cache: &ToolCache,
-) -> serde_json::Result<Vec<u8>> {
-    let model = origin.model.as_str();
-    let tools = cache.offered(request)?;
-    let mut out = Vec::with_capacity(estimated_length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
-    out.extend_from_slice(b"{\"model\":");
-    put(&mut out, model)?;
-    out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-    let reasoning = is_reasoning_model(model);
-    let limit = if reasoning || dialect.at_openai { "max_completion_tokens" } else { "max_tokens" };
-    put_field(&mut out, limit, &request.token_limit(max_output_tokens))?;
-    if let Some(temperature) = request.temperature.filter(|temperature| !reasoning && temperature.is_finite()) {
-        put_field(&mut out, "temperature", &temperature)?;
-    }
-    for (name, value) in request.options.iter().filter(|(name, _)| PASSED_OPTIONS.contains(&name.as_str())) {
-        // Reasoning models reject sampling options.
-        if !(reasoning && SAMPLING_OPTIONS.contains(&name.as_str())) {
-            put_field(&mut out, name, value)?;
-        }
-    }
-    if let Some(tools) = tools {
-        out.extend_from_slice(b",\"tools\":");
-        out.extend_from_slice(&tools);
-        put_choice(&mut out, &request.tool_choice)?;
-        if let Some(parallel) = request.parallel_tool_calls.filter(|_| !decides_parallel_itself(model)) {
-            put_field(&mut out, "parallel_tool_calls", &parallel)?;
-        }
-    }
-    out.extend_from_slice(b",\"messages\":[");
-    if !request.system.is_empty() {
-        put_content(&mut out, "system", &request.system)?;
-        out.push(b'}');
-    }
-    for message in request.messages.iter() {
-        if out.last() != Some(&b'[') {
-            out.push(b',');
-        }
-        put_message(&mut out, message, origin)?;
-    }
-    out.extend_from_slice(b"]}");
-    Ok(out)
 }
 
 fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> {
@@ -156,7 +105,43 @@ impl Api for Dialect {
     }
 
     fn body(&self, request: &ModelRequest, origin: &Origin, max_output_tokens: u32, tools: &ToolCache) -> serde_json::Result<Vec<u8>> {
-        encode(request, origin, max_output_tokens, *self, tools)
+        let model = origin.model.as_str();
+        let tools = tools.offered(request)?;
+        let mut out = open_body(request, model, tools.as_deref())?;
+        out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+        let reasoning = is_reasoning_model(model);
+        let limit = if reasoning || self.at_openai { "max_completion_tokens" } else { "max_tokens" };
+        put_field(&mut out, limit, &request.token_limit(max_output_tokens))?;
+        if let Some(temperature) = request.temperature.filter(|temperature| !reasoning && temperature.is_finite()) {
+            put_field(&mut out, "temperature", &temperature)?;
+        }
+        for (name, value) in request.options.iter().filter(|(name, _)| PASSED_OPTIONS.contains(&name.as_str())) {
+            // Reasoning models reject sampling options.
+            if !(reasoning && SAMPLING_OPTIONS.contains(&name.as_str())) {
+                put_field(&mut out, name, value)?;
+            }
+        }
+        if let Some(tools) = tools {
+            out.extend_from_slice(b",\"tools\":");
+            out.extend_from_slice(&tools);
+            put_choice(&mut out, &request.tool_choice)?;
+            if let Some(parallel) = request.parallel_tool_calls.filter(|_| !decides_parallel_itself(model)) {
+                put_field(&mut out, "parallel_tool_calls", &parallel)?;
+            }
+        }
+        out.extend_from_slice(b",\"messages\":[");
+        if !request.system.is_empty() {
+            put_content(&mut out, "system", &request.system)?;
+            out.push(b'}');
+        }
+        for message in request.messages.iter() {
+            if out.last() != Some(&b'[') {
+                out.push(b',');
+            }
+            put_message(&mut out, message, origin)?;
+        }
+        out.extend_from_slice(b"]}");
+        Ok(out)
     }
 
     fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {

@@ -38,7 +38,7 @@ fn origin(model: &str) -> Origin {
 
 fn body(request: &ModelRequest, model: &str, at_openai: bool) -> Value {
     let cache = ToolCache::new(encode_tools);
-    serde_json::from_slice(&encode(request, &origin(model), 16384, Dialect { at_openai }, &cache).unwrap()).unwrap()
+    serde_json::from_slice(&Dialect { at_openai }.body(request, &origin(model), 16384, &cache).unwrap()).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::assemble::Assembly;
 use super::carried::{Slot, plain, result_of, to_slots};
 use crate::carry::Origin;
-use crate::encoding::{ToolCache, estimated_length, is_reasoning_model, put, put_field, valid_arguments, valid_name};
+use crate::encoding::{ToolCache, is_reasoning_model, open_body, put, put_field, valid_arguments, valid_name};
 use crate::provider::Api;
 use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 
@@ -16,45 +16,6 @@ use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub struct Dialect {
     /// A result must follow its call directly, not after the other calls (DeepSeek).
     pub(super) pairs: bool,
-}
-
-/// The body of `POST /responses`.
-pub(super) fn encode(
-    request: &ModelRequest,
-    origin: &Origin,
-    max_output_tokens: u32,
-    dialect: Dialect,
-    cache: &ToolCache,
-) -> serde_json::Result<Vec<u8>> {
-    let model = origin.model.as_str();
-    let tools = cache.offered(request)?;
-    let mut out = Vec::with_capacity(estimated_length(request) + tools.as_ref().map_or(0, |tools| tools.len()));
-    out.extend_from_slice(b"{\"model\":");
-    put(&mut out, model)?;
-    out.extend_from_slice(b",\"stream\":true,\"store\":false");
-    put_field(&mut out, "max_output_tokens", &request.token_limit(max_output_tokens))?;
-    if !request.system.is_empty() {
-        put_field(&mut out, "instructions", &request.system)?;
-    }
-    if is_reasoning_model(model) {
-        // Models without reasoning reject this option.
-        put_field(&mut out, "include", &["reasoning.encrypted_content"])?;
-    } else if let Some(temperature) = request.temperature.filter(|temperature| temperature.is_finite()) {
-        put_field(&mut out, "temperature", &temperature)?;
-    }
-    put_options(&mut out, &request.options, is_reasoning_model(model))?;
-    if let Some(tools) = tools {
-        out.extend_from_slice(b",\"tools\":");
-        out.extend_from_slice(&tools);
-        put_choice(&mut out, &request.tool_choice)?;
-        if let Some(parallel) = request.parallel_tool_calls {
-            put_field(&mut out, "parallel_tool_calls", &parallel)?;
-        }
-    }
-    out.extend_from_slice(b",\"input\":[");
-    put_history(&mut out, &request.messages, origin, dialect)?;
-    out.extend_from_slice(b"]}");
-    Ok(out)
 }
 
 fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> {
@@ -213,7 +174,33 @@ impl Api for Dialect {
     }
 
     fn body(&self, request: &ModelRequest, origin: &Origin, max_output_tokens: u32, tools: &ToolCache) -> serde_json::Result<Vec<u8>> {
-        encode(request, origin, max_output_tokens, *self, tools)
+        let model = origin.model.as_str();
+        let tools = tools.offered(request)?;
+        let mut out = open_body(request, model, tools.as_deref())?;
+        out.extend_from_slice(b",\"stream\":true,\"store\":false");
+        put_field(&mut out, "max_output_tokens", &request.token_limit(max_output_tokens))?;
+        if !request.system.is_empty() {
+            put_field(&mut out, "instructions", &request.system)?;
+        }
+        if is_reasoning_model(model) {
+            // Models without reasoning reject this option.
+            put_field(&mut out, "include", &["reasoning.encrypted_content"])?;
+        } else if let Some(temperature) = request.temperature.filter(|temperature| temperature.is_finite()) {
+            put_field(&mut out, "temperature", &temperature)?;
+        }
+        put_options(&mut out, &request.options, is_reasoning_model(model))?;
+        if let Some(tools) = tools {
+            out.extend_from_slice(b",\"tools\":");
+            out.extend_from_slice(&tools);
+            put_choice(&mut out, &request.tool_choice)?;
+            if let Some(parallel) = request.parallel_tool_calls {
+                put_field(&mut out, "parallel_tool_calls", &parallel)?;
+            }
+        }
+        out.extend_from_slice(b",\"input\":[");
+        put_history(&mut out, &request.messages, origin, *self)?;
+        out.extend_from_slice(b"]}");
+        Ok(out)
     }
 
     fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {

@@ -41,7 +41,7 @@ fn origin(model: &str) -> Origin {
 
 fn body_with(request: &ModelRequest, model: &str, pairs: bool) -> Value {
     let cache = ToolCache::new(encode_tools);
-    serde_json::from_slice(&encode(request, &origin(model), 16384, Dialect { pairs }, &cache).unwrap()).unwrap()
+    serde_json::from_slice(&Dialect { pairs }.body(request, &origin(model), 16384, &cache).unwrap()).unwrap()
 }
 
 fn body(request: &ModelRequest, model: &str) -> Value {

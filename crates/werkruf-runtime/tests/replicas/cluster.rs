@@ -10,7 +10,7 @@ use werkruf_runtime::{
     Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Registry,
     Runtime, Services, Setup, SubscribeOptions, Subscription,
 };
-use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, StreamKey, TurnRow};
+use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
 
 use crate::fresh::fresh_database;
 use crate::scripted::{Model, Tool};
@@ -68,26 +68,17 @@ impl Cluster {
             });
             opened.join().unwrap()
         });
-        let services = Services {
-            turns: store.clone(),
-            records: store.clone(),
-            people: store.clone(),
-            approvals: store.clone(),
-            clients: store.clone(),
-            streams: store.clone(),
-            cluster: store.clone(),
-            models: ModelAccounts {
-                gate: Arc::new(ModelGate::new(
-                    ModelProviders { chat: Arc::new(Model { gate: gate.clone() }), web_search: None, embeddings: None },
-                    0,
-                )),
-                usage: store.clone(),
-                prices: Default::default(),
-                clock: self.clock.clone(),
-            },
+        let models = ModelAccounts {
+            gate: Arc::new(ModelGate::new(
+                ModelProviders { chat: Arc::new(Model { gate: gate.clone() }), web_search: None, embeddings: None },
+                0,
+            )),
+            usage: store.clone(),
+            prices: Default::default(),
             clock: self.clock.clone(),
-            limits: Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() },
         };
+        let limits = Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() };
+        let services = Services::new(&(store.clone() as Arc<dyn Store>), models, self.clock.clone(), limits);
         let mut registry = Registry::default();
         registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
         let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };

@@ -14,6 +14,7 @@ use super::days::Day;
 use super::phrase::Phrase;
 use super::render;
 use super::whole_number::WholeNumber;
+use super::work_list::WorkItem;
 
 /// Limits in characters.
 const MAX_TITLE_CHARS: usize = 200;
@@ -39,13 +40,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Created {
-    id: i64,
-    title: String,
-    status: String,
-    #[serde(rename = "dueDate")]
-    due_date: Option<Date>,
-    requester: String,
-    responsible: Option<String>,
+    #[serde(flatten)]
+    item: WorkItem,
     message: String,
 }
 
@@ -83,15 +79,7 @@ impl Tool for CreateRequest {
         };
         let texts = invocation.texts();
         let message = texts.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
-        let mut reply = Reply::new(Created {
-            id: row.id,
-            title: row.title,
-            status: row.status,
-            due_date: row.due_date,
-            requester: row.requester,
-            responsible: row.responsible,
-            message: message.clone(),
-        });
+        let mut reply = Reply::new(Created { item: row.into(), message: message.clone() });
         reply.message = Some(message);
         Ok(reply)
     }

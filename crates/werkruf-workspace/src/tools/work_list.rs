@@ -110,15 +110,17 @@ pub(super) async fn list<S: WorkStatus>(
     .map_err(|error| failed(&error))?;
     let message = message(&invocation.texts(), table, status, days, target, &found);
     let truncated = found.truncated;
-    let items: Vec<WorkItem> = found.rows.into_iter().map(item).collect();
+    let items: Vec<WorkItem> = found.rows.into_iter().map(WorkItem::from).collect();
     let mut reply = Reply::new(WorkList { count: items.len(), items, truncated, message: message.clone() });
     reply.message = Some(message);
     Ok(reply)
 }
 
-fn item(row: WorkRow) -> WorkItem {
-    let WorkRow { id, title, status, due_date, requester, responsible } = row;
-    WorkItem { id, title, status, due_date, requester, responsible }
+impl From<WorkRow> for WorkItem {
+    fn from(row: WorkRow) -> Self {
+        let WorkRow { id, title, status, due_date, requester, responsible } = row;
+        Self { id, title, status, due_date, requester, responsible }
+    }
 }
 
 fn message(texts: &Texts, table: Table, status: Option<&str>, days: Option<Days>, target: Target, found: &Listing<WorkRow>) -> String {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +13,7 @@ use utoipa_axum::routes;
 use werkruf_store::MaintenanceError;
 
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -45,11 +44,7 @@ struct BackupView {
 /// Writes a backup while turns run. A backup contains every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
     responses((status = 200, body = BackupView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn back_up(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    body: Body,
-) -> Result<Json<BackupView>, ApiError> {
+async fn back_up(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<BackupView>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "A backup contains every tenant; it needs the operator's key."));
     }

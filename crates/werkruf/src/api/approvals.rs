@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Page};
 use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, raw};
 use super::{ApiState, body, lookup};
 use crate::identity::Identity;
@@ -101,8 +100,7 @@ struct ApprovalList<'a> {
 #[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
     responses((status = 200, body = ApprovalList)))]
 async fn list(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     Params(query): Params<ApprovalQuery>,
     Params(pages): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
@@ -121,11 +119,7 @@ async fn list(
     params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let id = lookup::approval_id(&api, &identity, &id).await?;
     let signature = signature(&identity);
     let row = api.app.runtime.approval(decider(&identity, &signature), id).await?;
@@ -150,12 +144,7 @@ struct DecisionRequest {
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
-async fn decide(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
     let id = lookup::approval_id(&api, &identity, &id).await?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ use super::call_view::CallView;
 use super::error::ApiError;
 use super::events::EventView;
 use super::page::{self, PageQuery};
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, error_detail};
 use super::{ApiState, body, lookup};
 use crate::identity::{Identity, Visibility};
@@ -77,8 +76,7 @@ struct CallList<'a> {
 #[utoipa::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
     responses((status = 200, body = CallList)))]
 async fn list(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     Params(query): Params<CallQuery>,
     Params(pages): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
@@ -158,11 +156,7 @@ struct CallDetail<'a> {
 /// One call with every column.
 #[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let records = api.app.records();
     let detail = CallDetail {
@@ -182,11 +176,7 @@ struct Job {
 #[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
-async fn cancel(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, _) = lookup::call(&api, &identity, &id).await?;
     if call.status.is_terminal() || !api.app.runtime.cancel_call(identity.tenant_id, call.id).await? {
         return Err(ApiError::conflict("already_finished", "The call has ended already."));
@@ -206,12 +196,7 @@ struct RetryRequest {
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"))))]
-async fn retry(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let raw = body::bytes(body).await?;
     let RetryRequest { force } = if raw.is_empty() { RetryRequest::default() } else { body::json(&raw)? };

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use werkruf_store::{ConversationRow, MessageRow, Order, Page};
 use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, raw};
 use super::{ApiState, body, history, lookup};
 use crate::identity::Visibility;
@@ -131,8 +130,7 @@ struct ConversationList<'a> {
 #[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, PageQuery),
     responses((status = 200, body = ConversationList)))]
 async fn list(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     Params(person): Params<UserQuery>,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, ApiError> {
@@ -150,11 +148,7 @@ async fn list(
 /// One conversation.
 #[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
     Ok(Json(ConversationView::from(&row)).into_response())
 }
@@ -163,11 +157,7 @@ async fn show(
 #[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
-async fn delete(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<StatusCode, ApiError> {
+async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
     if api.app.turns().delete_conversation(identity.tenant_id, row.id).await? {
         Ok(StatusCode::NO_CONTENT)
@@ -197,8 +187,7 @@ struct MessageList<'a> {
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 410, body = ref("#/components/schemas/Error"), description = "The message `after` was deleted; `details.first_seq` is the first message that exists.")))]
 async fn messages(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
     Params(format): Params<FormatQuery>,
     Params(query): Params<PageQuery>,
@@ -236,11 +225,7 @@ async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Pa
 /// The session state.
 #[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn state(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Json<werkruf_contract::State>, ApiError> {
+async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Json<werkruf_contract::State>, ApiError> {
     Ok(Json(lookup::conversation(&api, &identity, &id).await?.state))
 }
 
@@ -249,8 +234,7 @@ async fn state(
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn patch_state(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
     body: Body,
 ) -> Result<Json<werkruf_contract::State>, ApiError> {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -17,7 +16,7 @@ use werkruf_store::{MaintenanceError, StoreError, TurnCloser};
 use super::admin_backup::maintenance_error;
 use super::body::PathParam;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::app::App;
@@ -61,12 +60,7 @@ struct ErasedView {
     params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")), request_body = Option<EraseRequest>,
     responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
-async fn erase(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-    body: Body,
-) -> Result<Json<ErasedView>, ApiError> {
+async fn erase(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Json<ErasedView>, ApiError> {
     let raw = body::bytes(body).await?;
     let request: EraseRequest = if raw.is_empty() { EraseRequest::default() } else { body::json(&raw)? };
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);

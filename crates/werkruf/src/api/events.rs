@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,7 @@ use werkruf_runtime::complete_event;
 use super::body::{Params, PathParam};
 use super::conversation_stream::ConversationStream;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body, conversation_stream, lookup, page};
 
@@ -64,8 +63,7 @@ struct EventList {
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 410, body = ref("#/components/schemas/Error"), description = "Events after `after` were deleted; `details.first_seq` is the first event that exists.")))]
 async fn events(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
     Params(query): Params<EventQuery>,
     headers: HeaderMap,

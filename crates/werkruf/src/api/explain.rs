@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +19,7 @@ use super::calls::{Attempt, attempts, events};
 use super::conversations::MessageView;
 use super::error::ApiError;
 use super::events::EventView;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, error_detail, raw};
 use super::{ApiState, lookup};
 
@@ -72,11 +71,7 @@ struct Explanation<'a> {
 /// Explains one call.
 #[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn explain(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let records = api.app.records();
     let admin = identity.scopes.admin;

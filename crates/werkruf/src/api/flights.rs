@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -18,7 +17,7 @@ use werkruf_contract::{Failure, Texts, ToolErrorType};
 use werkruf_flights::Caller;
 
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -29,12 +28,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn seats_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
     let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {
@@ -47,12 +41,7 @@ async fn seats_search(
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn amadeus_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
     let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {

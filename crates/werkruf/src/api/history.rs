@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ use super::ApiState;
 use super::body;
 use super::chat::set_conversation_header;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -94,7 +93,7 @@ struct HistoryImported {
 /// Imports a conversation of another program. `POST /api/chat` can continue it.
 #[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", request_body = HistoryImport,
     responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| ApiError::invalid("The body ended early or is larger than 16 MiB."))?;
     let request: HistoryImport = body::json(&raw)?;

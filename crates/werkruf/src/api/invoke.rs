@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,7 @@ use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
 
 use super::body::{Params, PathParam};
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context, replay};
 
 const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
@@ -61,8 +60,7 @@ struct TraceQuery {
         (status = "4XX", body = ref("#/components/schemas/Error")),
     ))]
 async fn invoke(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(tool): PathParam,
     Params(query): Params<TraceQuery>,
     headers: HeaderMap,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CACHE_CONTROL;
@@ -19,7 +18,7 @@ use werkruf_store::{KeyDigest, KeyRow, NewKey, Scopes};
 use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::identity::{Identity, new_secret};
@@ -100,7 +99,7 @@ impl<'a> From<&'a KeyRow> for KeyView<'a> {
 /// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn create(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+async fn create(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
     let request: KeyRequest = body::json(&body::bytes(body).await?)?;
     let tenant_id = tenant_of(&api, &identity, request.tenant.as_deref()).await?;
     let scopes = scopes(&request.scopes)?;
@@ -179,11 +178,7 @@ struct KeyList<'a> {
 /// The tenant's keys, without their secrets.
 #[utoipa::path(get, path = "/api/keys", operation_id = "list_keys", tag = "keys", params(PageQuery),
     responses((status = 200, body = KeyList)))]
-async fn list(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    Params(query): Params<PageQuery>,
-) -> Result<Response, ApiError> {
+async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
     let page = query.page()?;
     let rows = api.app.people().keys(identity.tenant_id, page).await?;
     let keys = rows.iter().map(KeyView::from).collect();
@@ -193,11 +188,7 @@ async fn list(
 /// Deletes a key. The next request with it is rejected.
 #[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn delete(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<StatusCode, ApiError> {
+async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
     let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;
     if api.app.people().delete_key(identity.tenant_id, id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
 }

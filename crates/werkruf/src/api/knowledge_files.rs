@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{iter, once};
@@ -24,7 +23,7 @@ use super::ApiState;
 use super::body;
 use super::error::ApiError;
 use super::knowledge::{MAX_BODY_BYTES, MAX_NAME_BYTES};
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use crate::app::App;
 use crate::reader::{Reader, ReaderError};
 
@@ -91,12 +90,7 @@ struct Upload {
     request_body(content = NewFiles, content_type = "multipart/form-data"),
     responses((status = 200, body = AddedFiles), (status = "4XX", body = ref("#/components/schemas/Error")),
         (status = "5XX", body = ref("#/components/schemas/Error"))))]
-async fn add_files(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<AddedFiles>, ApiError> {
+async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
     let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,7 +14,7 @@ use utoipa_axum::routes;
 use werkruf_store::{LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -47,11 +46,7 @@ struct ImportReport {
 /// do not exist here get the user in `X-User-Id`.
 #[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    body: Body,
-) -> Result<Json<ImportReport>, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<ImportReport>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "An import reads a file of the server; it needs the operator's key."));
     }

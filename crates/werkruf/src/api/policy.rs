@@ -96,6 +96,21 @@ impl<S: Sync> FromRequestParts<S> for Authenticated {
     }
 }
 
+/// The state of the API and the identity of the caller, for the handlers of authenticated routes.
+pub(crate) struct ApiCaller {
+    pub(crate) api: Arc<ApiState>,
+    pub(crate) identity: Arc<Identity>,
+}
+
+impl FromRequestParts<Arc<ApiState>> for ApiCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<ApiState>) -> Result<Self, ApiError> {
+        let Authenticated(identity) = Authenticated::from_request_parts(parts, api).await?;
+        Ok(Self { api: Arc::clone(api), identity })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use werkruf_contract::Uuid;

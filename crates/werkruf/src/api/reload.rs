@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
@@ -13,7 +12,7 @@ use utoipa_axum::routes;
 
 use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(reload)))
@@ -28,7 +27,7 @@ struct Reloaded {
 #[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
     responses((status = 200, body = Reloaded),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with the errors in `details`.")))]
-async fn reload(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<Reloaded>, ApiError> {
+async fn reload(ApiCaller { api, identity }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
     tracing::info!(key_id = ?identity.key_id, "reloading the configuration");
     api.app.reload().await.map_err(|violations| {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has errors; nothing was changed. See details.")

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::retention;
@@ -51,11 +50,7 @@ struct RetentionReport {
 /// Deletes rows that are older than `[retention]` allows. It affects every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
     responses((status = 200, body = RetentionReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn run_retention(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    body: Body,
-) -> Result<Json<RetentionReport>, ApiError> {
+async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<RetentionReport>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "Retention affects every tenant; it needs the operator's key."));
     }

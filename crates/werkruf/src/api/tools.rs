@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -15,7 +14,7 @@ use werkruf_runtime::{Entry, Registry};
 use super::ApiState;
 use super::body::PathParam;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use crate::identity::Identity;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -78,7 +77,7 @@ struct ToolList {
 
 /// All tools, in the order of their registration.
 #[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
-async fn list(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<ToolList>, ApiError> {
+async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ToolList>, ApiError> {
     let setup = api.app.runtime.setup();
     let slug = tenant_slug(&api, &identity, &setup.registry).await?;
     let tools = setup.registry.all_for(Tenant { id: identity.tenant_id, slug: &slug }).map(|entry| ToolView::new(entry)).collect();
@@ -97,11 +96,7 @@ async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &Registry) -
 /// One tool.
 #[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(name): PathParam,
-) -> Result<Json<ToolView>, ApiError> {
+async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
     let setup = api.app.runtime.setup();
     let slug = tenant_slug(&api, &identity, &setup.registry).await?;
     let entry =

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use werkruf_contract::{TurnStatus, Uuid};
 use super::body::PathParam;
 use super::chat::RunningTurn;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, raw};
 use super::{ApiState, lookup};
 
@@ -51,11 +50,7 @@ struct TurnView<'a> {
 /// One turn.
 #[utoipa::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::turn(&api, &identity, &id).await?;
     let view = TurnView {
         id: row.id,
@@ -74,11 +69,7 @@ async fn show(
 #[utoipa::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 202, body = RunningTurn), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
-async fn cancel(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::turn(&api, &identity, &id).await?;
     if row.status.is_terminal() || !api.app.runtime.cancel_turn(identity.tenant_id, row.id).await? {
         return Err(ApiError::conflict("already_finished", "The turn has ended already."));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
@@ -17,7 +16,7 @@ use werkruf_store::import::{ImportBatch, ImportFault, ImportRefusal, add_lines, 
 
 use super::ApiState;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use crate::identity::Identity;
 use crate::modules::MODULES;
 
@@ -61,7 +60,7 @@ struct WorkspaceImport {
 /// Imports workspace data. A row with an existing id replaces the old one; a file with errors changes nothing.
 #[utoipa::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
     responses((status = 200, body = Imported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Response, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
     let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
         ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
     })?;

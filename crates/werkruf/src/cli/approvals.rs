@@ -65,12 +65,7 @@ async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> R
 }
 
 fn list(response: &Value) {
-    let approvals = response["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if approvals.is_empty() {
-        print::line("No approvals.");
-        return;
-    }
-    let fields = ["id", "tool", "arguments", "asked_by", "status", "expires_at"];
-    let rows = approvals.iter().map(|row| fields.iter().map(|name| print::field(row, name)).collect()).collect();
-    print::table(&["APPROVAL", "TOOL", "ARGUMENTS", "ASKED BY", "STATUS", "EXPIRES"], rows);
+    let heading = ["APPROVAL", "TOOL", "ARGUMENTS", "ASKED BY", "STATUS", "EXPIRES"];
+    let cells = |row: &Value| print::fields(row, &["id", "tool", "arguments", "asked_by", "status", "expires_at"]);
+    print::list(print::rows(response, "approvals"), "No approvals.", &heading, cells);
 }

@@ -87,14 +87,9 @@ async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), 
 }
 
 fn list(response: &Value) {
-    let calls = response["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if calls.is_empty() {
-        print::line("No calls.");
-        return;
-    }
-    let fields = ["id", "tool_name", "status", "attempt", "error_code", "created_at"];
-    let rows = calls.iter().map(|call| fields.iter().map(|name| print::field(call, name)).collect()).collect();
-    print::table(&["CALL", "TOOL", "STATUS", "ATTEMPT", "ERROR", "CREATED"], rows);
+    let heading = ["CALL", "TOOL", "STATUS", "ATTEMPT", "ERROR", "CREATED"];
+    let cells = |call: &Value| print::fields(call, &["id", "tool_name", "status", "attempt", "error_code", "created_at"]);
+    print::list(print::rows(response, "tool_calls"), "No calls.", &heading, cells);
 }
 
 fn show(call: &Value) {

@@ -131,14 +131,9 @@ async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), 
 }
 
 fn list(answer: &Value) {
-    let conversations = answer["conversations"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if conversations.is_empty() {
-        print::line("No conversations.");
-        return;
-    }
     let fields = ["id", "user_id", "channel", "updated_at", "title"];
     let row = |row: &Value| fields.iter().map(|name| shown(&print::field(row, name)).replace('\n', " ")).collect();
-    print::table(&["CONVERSATION", "USER", "CHANNEL", "LAST", "TITLE"], conversations.iter().map(row).collect());
+    print::list(print::rows(answer, "conversations"), "No conversations.", &["CONVERSATION", "USER", "CHANNEL", "LAST", "TITLE"], row);
 }
 
 /// Without control characters if stdout is a terminal.

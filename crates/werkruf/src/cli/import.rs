@@ -59,7 +59,7 @@ fn report(response: &Value, dry_run: bool) {
     };
     print::table(&["READ FROM", "ROWS"], counts("read"));
     print::table(&[if dry_run { "WOULD WRITE TO" } else { "WROTE TO" }, "ROWS"], counts("written"));
-    let skipped = response["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let skipped = print::rows(response, "skipped");
     for row in skipped.iter().take(SHOWN) {
         print::line(&print::harmless(&format!(
             "skipped {} {}: {}",

@@ -81,7 +81,7 @@ async fn execute(backend: &Backend, command: Command, body: Option<Value>, json:
         }
         Command::Delete { id } => {
             let response = backend.get("/api/keys?limit=1000").await?;
-            let id = ids::among(response["keys"].as_array().map(Vec::as_slice).unwrap_or_default(), &id)?;
+            let id = ids::among(print::rows(&response, "keys"), &id)?;
             backend.delete(&format!("/api/keys/{id}")).await?;
             if json { print::json(&json!({"deleted": id})) } else { print::line(&format!("deleted {id}")) }
         }
@@ -90,11 +90,6 @@ async fn execute(backend: &Backend, command: Command, body: Option<Value>, json:
 }
 
 fn list(response: &Value) {
-    let keys = response["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if keys.is_empty() {
-        print::line("No keys.");
-        return;
-    }
     let scopes = |key: &Value| {
         let names: Vec<&str> = key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         names.join(",")
@@ -103,7 +98,7 @@ fn list(response: &Value) {
         let field = |name| print::field(key, name);
         vec![field("id"), field("user_id"), scopes(key), field("name"), field("expires_at"), field("created_at")]
     };
-    print::table(&["KEY", "USER", "SCOPES", "NAME", "EXPIRES", "CREATED"], keys.iter().map(row).collect());
+    print::list(print::rows(response, "keys"), "No keys.", &["KEY", "USER", "SCOPES", "NAME", "EXPIRES", "CREATED"], row);
 }
 
 /// A time, or a span from now.

@@ -43,6 +43,25 @@ pub(super) fn table(heading: &[&str], rows: Vec<Vec<String>>) {
     line(&table.trim_fmt());
 }
 
+/// The rows in a field of an answer.
+pub(super) fn rows<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    answer[name].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Prints rows under a heading, or a line where there are none.
+pub(super) fn list(rows: &[Value], none: &str, heading: &[&str], cells: impl Fn(&Value) -> Vec<String>) {
+    if rows.is_empty() {
+        line(none);
+    } else {
+        table(heading, rows.iter().map(cells).collect());
+    }
+}
+
+/// A row's fields for display.
+pub(super) fn fields(row: &Value, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| field(row, name)).collect()
+}
+
 /// A field for display: text without quotes, null as a dash.
 pub(super) fn field(value: &Value, name: &str) -> String {
     match value.get(name) {

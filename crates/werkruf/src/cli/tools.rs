@@ -56,7 +56,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Schema { name } => {
             let response = backend.get("/api/tools").await?;
             backend.close().await;
-            let tools = response["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let tools = print::rows(&response, "tools");
             let tool = tools.iter().find(|tool| tool["name"] == name.as_str());
             let tool = tool.ok_or_else(|| CliError::refused("unknown_tool", format!("there is no tool named {name}")))?;
             print::json(&tool["parameters"]);
@@ -72,13 +72,9 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
 }
 
 fn list(response: &Value) {
-    let tools = response["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if tools.is_empty() {
-        print::line("There are no tools; [[tools]] in the config file adds some.");
-        return;
-    }
-    let row = |tool: &Value| vec![print::field(tool, "name"), print::field(tool, "effect"), print::field(tool, "description")];
-    print::table(&["NAME", "EFFECT", "DESCRIPTION"], tools.iter().map(row).collect());
+    let none = "There are no tools; [[tools]] in the config file adds some.";
+    let cells = |tool: &Value| print::fields(tool, &["name", "effect", "description"]);
+    print::list(print::rows(response, "tools"), none, &["NAME", "EFFECT", "DESCRIPTION"], cells);
 }
 
 async fn call(backend: &Backend, name: &str, input: &str, conversation: Option<&str>) -> Result<Value, CliError> {

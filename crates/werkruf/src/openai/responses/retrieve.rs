@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use super::stored::{StoredResponse, response_not_found};
 use super::stream::ResponseStream;
 use crate::api::body::{Params, PathParam};
 use crate::api::chat::set_conversation_header;
-use crate::api::policy::{Authenticated, Policy};
+use crate::api::policy::{ApiCaller, Policy};
 use crate::api::{ApiError, ApiState, history, lookup};
 
 /// How long a cancel request waits for the turn to end before it answers.
@@ -48,8 +47,7 @@ struct ShowQuery {
 #[utoipa::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "openai", params(("id" = String, Path), ShowQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn show(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
     Params(query): Params<ShowQuery>,
 ) -> Result<Response, ApiError> {
@@ -68,11 +66,7 @@ async fn show(
 /// Deletes a response: it cannot be retrieved any more. The records of its turn stay.
 #[utoipa::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
-async fn delete(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
     if !api.app.clients().withdraw_client_request(identity.tenant_id, stored.turn.id).await? {
         return Err(response_not_found(&id));
@@ -83,11 +77,7 @@ async fn delete(
 /// Cancels a response. A response that has ended is not changed.
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", operation_id = "cancel_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
-async fn cancel(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
-    PathParam(id): PathParam,
-) -> Result<Response, ApiError> {
+async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
     let (turn_id, runtime) = (stored.turn.id, &api.app.runtime);
     let stream = StreamKey { tenant_id: identity.tenant_id, stream_id: stored.base.conversation_id };
@@ -115,8 +105,7 @@ struct ItemsQuery {
     params(("id" = String, Path), ItemsQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn input_items(
-    State(api): State<Arc<ApiState>>,
-    Authenticated(identity): Authenticated,
+    ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
     Params(query): Params<ItemsQuery>,
 ) -> Result<Response, ApiError> {
