@@ -3,8 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::HistoryCall;
-use crate::ToolChoice;
+use crate::{HistoryCall, ToolChoice};
 
 fn request() -> ModelRequest {
     let call = |id: &str| HistoryCall { id: id.into(), name: "f".into(), arguments: "{\"a\": \"ä\\n\"}".into() };
