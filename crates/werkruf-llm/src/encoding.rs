@@ -101,6 +101,21 @@ pub(crate) fn put_field<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, va
     put(out, value)
 }
 
+/// Writes the tool choice; the API's format of a named tool is these bytes before and after the name.
+pub(crate) fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice, before: &[u8], after: &[u8]) -> serde_json::Result<()> {
+    match choice {
+        ToolChoice::Auto | ToolChoice::None => put_field(out, "tool_choice", "auto"),
+        ToolChoice::Required => put_field(out, "tool_choice", "required"),
+        ToolChoice::Named(name) => {
+            out.extend_from_slice(b",\"tool_choice\":");
+            out.extend_from_slice(before);
+            put(out, name)?;
+            out.extend_from_slice(after);
+            Ok(())
+        }
+    }
+}
+
 /// The beginning of a body: an open object with the model. It has room for the rest, with these encoded tools.
 pub(crate) fn open_body(request: &ModelRequest, model: &str, tools: Option<&[u8]>) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(estimated_length(request) + tools.map_or(0, <[u8]>::len));

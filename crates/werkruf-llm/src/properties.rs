@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::framing::Framing;
 use crate::reader::{AnswerState, ReadOutcome, Reader, Wire};
-use crate::sse::{SseDecoder, SseEvent};
+use crate::sse::{SseDecoder, SseError, SseEvent};
 use crate::{Delta, HistoryCall, Message, ModelRequest};
 use crate::{chat, responses};
 
@@ -17,19 +17,24 @@ fn chunk_size(bytes: &[u8]) -> (usize, &[u8]) {
     bytes.split_first().map_or((1, bytes), |(size, rest)| (usize::from(*size).max(1), rest))
 }
 
+/// The events of all chunks up to the first error, and whether there was none.
+fn push_chunks(bytes: &[u8], size: usize, mut push: impl FnMut(&[u8]) -> Result<Vec<SseEvent>, SseError>) -> (Vec<SseEvent>, bool) {
+    let mut events = Vec::new();
+    for chunk in bytes.chunks(size) {
+        match push(chunk) {
+            Ok(more) => events.extend(more),
+            Err(_) => return (events, false),
+        }
+    }
+    (events, true)
+}
+
 /// Bytes → events: the chunk size must not change the result.
 pub fn sse(input: &[u8]) {
     let read = |size: usize, bytes: &[u8]| {
         let mut decoder = SseDecoder::default();
-        let mut events = Vec::new();
-        for piece in bytes.chunks(size) {
-            match decoder.push(piece) {
-                Ok(more) => events.extend(more),
-                Err(_) => return (events, None),
-            }
-        }
-        let last: Vec<SseEvent> = decoder.finish().into_iter().collect();
-        (events, Some(last))
+        let (events, complete) = push_chunks(bytes, size, |piece| decoder.push(piece));
+        (events, complete.then(|| decoder.finish()))
     };
     let (size, bytes) = chunk_size(input);
     let whole = read(bytes.len().max(1), bytes);
@@ -42,14 +47,8 @@ pub fn sse(input: &[u8]) {
 pub fn framing(input: &[u8]) {
     let read = |size: usize, bytes: &[u8]| {
         let mut framing = Framing::default();
-        let mut events = Vec::new();
-        for piece in bytes.chunks(size) {
-            match framing.push(piece) {
-                Ok(more) => events.extend(more),
-                Err(_) => return (events, None),
-            }
-        }
-        (events, Some(framing.finish()))
+        let (events, complete) = push_chunks(bytes, size, |piece| framing.push(piece));
+        (events, complete.then(|| framing.finish()))
     };
     let (size, bytes) = chunk_size(input);
     assert_eq!(read(size, bytes), read(bytes.len().max(1), bytes));

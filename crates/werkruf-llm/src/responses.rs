@@ -24,7 +24,7 @@ pub(crate) mod internals {
 
     pub(crate) use super::assemble::Assembly;
     pub(crate) use super::decode::decode;
-    use super::encode::{Dialect, encode_tools};
+    use super::encode::Dialect;
     use crate::ModelRequest;
     use crate::carry::Origin;
     use crate::encoding::ToolCache;
@@ -41,6 +41,6 @@ pub(crate) mod internals {
 
     /// The body for this server; empty if encoding fails.
     pub(crate) fn encode(request: &ModelRequest, pairs: bool) -> Vec<u8> {
-        Dialect { pairs }.body(request, &origin(), 1, &ToolCache::new(encode_tools)).unwrap_or_default()
+        Dialect { pairs }.body(request, &origin(), 1, &ToolCache::new(Dialect::tools)).unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 use crate::article_match::{Ranking, Wanted};
 use crate::store::{
     ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
-    WorktimeRow,
+    WorktimeRow, date_or_null,
 };
 
 /// Two processes may choose the same new number; the later one tries the next.
@@ -30,7 +30,7 @@ impl Workspace for PostgresStore {
 
     fn worktimes(&self, tenant_id: Uuid, query: WorktimeQuery) -> StoreFuture<'_, Listing<WorktimeRow>> {
         Box::pin(async move {
-            let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
+            let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
             let limit = i64::from(query.limit) + 1;
             let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&query.from), p(&query.to), p(&limit)];
             let rows = self.query(DbRole::Tenant(tenant_id), WORKTIMES.of(bound), &values).await?;
@@ -38,7 +38,7 @@ impl Workspace for PostgresStore {
                 let (id, user_id) = (columns.int()?, columns.int()?);
                 Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
             };
-            Ok(cut(all(&rows, read)?, query.limit))
+            Ok(Listing::cut(all(&rows, read)?, query.limit))
         })
     }
 
@@ -184,41 +184,24 @@ async fn create_request(
     Err(StoreError::Unavailable("other processes took every new request number".to_owned()).into())
 }
 
-fn nothing<T>() -> Listing<T> {
-    Listing { rows: Vec::new(), truncated: false }
-}
-
-/// One row more than the limit was read, to know whether there are more.
-fn cut<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let truncated = rows.len() > limit;
-    rows.truncate(limit);
-    Listing { rows, truncated }
-}
-
 fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
     Ok(WorkRow {
         id: columns.int()?,
         title: columns.text()?,
         status: columns.text()?,
-        due_date: date_or_null(columns)?,
+        due_date: date_or_null(columns.text_or_null()?)?,
         requester: columns.text()?,
         responsible: columns.text_or_null()?,
     })
 }
 
-fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
-    let parse = |text: String| text.parse().map_err(|_| StoreError::Broken(format!("due_date {text} is no date")));
-    columns.text_or_null()?.map(parse).transpose()
-}
-
 async fn work(store: &PostgresStore, table: &Statements, tenant_id: Uuid, query: WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
-    let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
+    let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
     let (status, limit) = (clean_or_null(query.status.as_deref()), i64::from(query.limit) + 1);
     let (from, to) = (query.due.from, query.due.to);
     let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&status), p(&from), p(&to), p(&limit)];
     let rows = store.query(DbRole::Tenant(tenant_id), table.of(bound), &values).await?;
-    Ok(cut(all(&rows, work_row)?, query.limit))
+    Ok(Listing::cut(all(&rows, work_row)?, query.limit))
 }
 
 async fn find_articles(store: &PostgresStore, tenant_id: Uuid, query: ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {

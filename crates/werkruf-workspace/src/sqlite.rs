@@ -10,7 +10,7 @@ use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 use crate::article_match::{Ranking, Wanted};
 use crate::store::{
     ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
-    WorktimeRow,
+    WorktimeRow, date_or_null,
 };
 
 /// The most articles that one search reads; with more, the result is marked as truncated.
@@ -143,20 +143,8 @@ fn statements() -> Vec<&'static str> {
     tables.iter().flat_map(|table| [table.by_person, table.by_branch]).chain([ARTICLES, PERSON, ROLES]).collect()
 }
 
-fn nothing<T>() -> Listing<T> {
-    Listing { rows: Vec::new(), truncated: false }
-}
-
-/// Removes the extra row that was read to find out whether there are more.
-fn truncate<T>(mut rows: Vec<T>, limit: u32) -> Listing<T> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let truncated = rows.len() > limit;
-    rows.truncate(limit);
-    Listing { rows, truncated }
-}
-
 fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
-    let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
+    let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
     let day = |date: Option<Date>| date.map(|date| date.to_string());
     let mut statement = c.prepare_cached(table.of(bound))?;
     let rows = all(
@@ -172,7 +160,7 @@ fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) 
         ],
         work_row,
     )?;
-    Ok(truncate(rows, query.limit))
+    Ok(Listing::cut(rows, query.limit))
 }
 
 fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
@@ -180,19 +168,14 @@ fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
         id: columns.int()?,
         title: columns.text()?,
         status: columns.text()?,
-        due_date: date_or_null(columns)?,
+        due_date: date_or_null(columns.text_or_null()?)?,
         requester: columns.text()?,
         responsible: columns.text_or_null()?,
     })
 }
 
-fn date_or_null(columns: &mut Columns<'_>) -> Result<Option<Date>, StoreError> {
-    let parse = |text: String| text.parse().map_err(|_| StoreError::Broken(format!("due_date {text} is no date")));
-    columns.text_or_null()?.map(parse).transpose()
-}
-
 fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Listing<WorktimeRow>, StoreError> {
-    let Some(bound) = query.row_scope.bound() else { return Ok(nothing()) };
+    let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
     let mut statement = c.prepare_cached(WORKTIMES.of(bound))?;
     let rows = all(
         &mut statement,
@@ -209,7 +192,7 @@ fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<L
             Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
         },
     )?;
-    Ok(truncate(rows, query.limit))
+    Ok(Listing::cut(rows, query.limit))
 }
 
 fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Listing<ArticleRow>, StoreError> {

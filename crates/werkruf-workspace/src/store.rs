@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::{Scope, Uuid};
-use werkruf_store::{Migration, ModuleSchema, ModuleTable, OnErase, PostgresSchema, StoreFuture};
+use werkruf_store::{Migration, ModuleSchema, ModuleTable, OnErase, PostgresSchema, StoreError, StoreFuture};
 
 use crate::import::WorkspaceLists;
 
@@ -102,6 +102,26 @@ pub struct WorkQuery {
 pub struct Listing<T> {
     pub rows: Vec<T>,
     pub truncated: bool,
+}
+
+impl<T> Listing<T> {
+    pub(crate) const fn empty() -> Self {
+        Self { rows: Vec::new(), truncated: false }
+    }
+
+    /// Removes the extra row that was read to find out whether there are more.
+    pub(crate) fn cut(mut rows: Vec<T>, limit: u32) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let truncated = rows.len() > limit;
+        rows.truncate(limit);
+        Self { rows, truncated }
+    }
+}
+
+/// The column `due_date`.
+pub(crate) fn date_or_null(text: Option<String>) -> Result<Option<Date>, StoreError> {
+    let parse = |text: String| text.parse().map_err(|_| StoreError::Broken(format!("due_date {text} is no date")));
+    text.map(parse).transpose()
 }
 
 /// A request or a task. Lists are newest first.

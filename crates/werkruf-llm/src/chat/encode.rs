@@ -4,9 +4,11 @@ use serde_json::{Map, Value};
 
 use super::assemble::Assembly;
 use crate::carry::Origin;
-use crate::encoding::{ToolCache, decides_parallel_itself, is_reasoning_model, open_body, put, put_field, valid_arguments, valid_name};
+use crate::encoding::{
+    ToolCache, decides_parallel_itself, is_reasoning_model, open_body, put, put_choice, put_field, valid_arguments, valid_name,
+};
 use crate::provider::Api;
-use crate::{Message, ModelRequest, ToolChoice, ToolDefinition};
+use crate::{Message, ModelRequest, ToolDefinition};
 
 /// The client options that are passed on.
 const PASSED_OPTIONS: [&str; 9] =
@@ -18,19 +20,6 @@ const SAMPLING_OPTIONS: [&str; 5] = ["top_p", "stop", "frequency_penalty", "pres
 pub struct Dialect {
     /// OpenAI itself accepts only the new name of the token limit.
     pub(super) at_openai: bool,
-}
-
-fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> {
-    match choice {
-        ToolChoice::Auto | ToolChoice::None => put_field(out, "tool_choice", "auto"),
-        ToolChoice::Required => put_field(out, "tool_choice", "required"),
-        ToolChoice::Named(name) => {
-            out.extend_from_slice(b",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":");
-            put(out, name)?;
-            out.extend_from_slice(b"}}");
-            Ok(())
-        }
-    }
 }
 
 fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_json::Result<()> {
@@ -124,7 +113,7 @@ impl Api for Dialect {
         if let Some(tools) = tools {
             out.extend_from_slice(b",\"tools\":");
             out.extend_from_slice(&tools);
-            put_choice(&mut out, &request.tool_choice)?;
+            put_choice(&mut out, &request.tool_choice, b"{\"type\":\"function\",\"function\":{\"name\":", b"}}")?;
             if let Some(parallel) = request.parallel_tool_calls.filter(|_| !decides_parallel_itself(model)) {
                 put_field(&mut out, "parallel_tool_calls", &parallel)?;
             }
@@ -145,24 +134,19 @@ impl Api for Dialect {
     }
 
     fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
-        encode_tools(tools)
+        let mut out = vec![b'['];
+        for (position, tool) in tools.iter().enumerate() {
+            out.extend_from_slice(if position == 0 { b"" } else { b"," });
+            out.extend_from_slice(b"{\"type\":\"function\",\"function\":{\"name\":");
+            put(&mut out, tool.name.as_str())?;
+            put_field(&mut out, "description", tool.description.as_str())?;
+            put_field(&mut out, "parameters", &tool.parameters)?;
+            // Servers other than OpenAI may not support the field, so it is sent only if true.
+            out.extend_from_slice(if tool.strict { b",\"strict\":true}}" } else { b"}}" });
+        }
+        out.push(b']');
+        Ok(out)
     }
-}
-
-/// The tools in this API's format.
-pub(super) fn encode_tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
-    let mut out = vec![b'['];
-    for (position, tool) in tools.iter().enumerate() {
-        out.extend_from_slice(if position == 0 { b"" } else { b"," });
-        out.extend_from_slice(b"{\"type\":\"function\",\"function\":{\"name\":");
-        put(&mut out, tool.name.as_str())?;
-        put_field(&mut out, "description", tool.description.as_str())?;
-        put_field(&mut out, "parameters", &tool.parameters)?;
-        // Servers other than OpenAI may not support the field, so it is sent only if true.
-        out.extend_from_slice(if tool.strict { b",\"strict\":true}}" } else { b"}}" });
-    }
-    out.push(b']');
-    Ok(out)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::HistoryCall;
+use crate::{HistoryCall, ToolChoice};
 
 fn request() -> ModelRequest {
     let call = |id: &str| HistoryCall { id: id.into(), name: "f".into(), arguments: "{\"a\": \"ä\\n\"}".into() };
@@ -37,7 +37,7 @@ fn origin(model: &str) -> Origin {
 }
 
 fn body(request: &ModelRequest, model: &str, at_openai: bool) -> Value {
-    let cache = ToolCache::new(encode_tools);
+    let cache = ToolCache::new(Dialect::tools);
     serde_json::from_slice(&Dialect { at_openai }.body(request, &origin(model), 16384, &cache).unwrap()).unwrap()
 }
 

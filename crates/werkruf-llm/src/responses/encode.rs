@@ -7,28 +7,15 @@ use serde_json::{Map, Value, json};
 use super::assemble::Assembly;
 use super::carried::{Slot, plain, result_of, to_slots};
 use crate::carry::Origin;
-use crate::encoding::{ToolCache, is_reasoning_model, open_body, put, put_field, valid_arguments, valid_name};
+use crate::encoding::{ToolCache, is_reasoning_model, open_body, put, put_choice, put_field, valid_arguments, valid_name};
 use crate::provider::Api;
-use crate::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
+use crate::{HistoryCall, Message, ModelRequest, ToolDefinition};
 
 /// How one server deviates from the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// A result must follow its call directly, not after the other calls (DeepSeek).
     pub(super) pairs: bool,
-}
-
-fn put_choice(out: &mut Vec<u8>, choice: &ToolChoice) -> serde_json::Result<()> {
-    match choice {
-        ToolChoice::Auto | ToolChoice::None => put_field(out, "tool_choice", "auto"),
-        ToolChoice::Required => put_field(out, "tool_choice", "required"),
-        ToolChoice::Named(name) => {
-            out.extend_from_slice(b",\"tool_choice\":{\"type\":\"function\"");
-            put_field(out, "name", name)?;
-            out.push(b'}');
-            Ok(())
-        }
-    }
 }
 
 fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect: Dialect) -> serde_json::Result<()> {
@@ -192,7 +179,7 @@ impl Api for Dialect {
         if let Some(tools) = tools {
             out.extend_from_slice(b",\"tools\":");
             out.extend_from_slice(&tools);
-            put_choice(&mut out, &request.tool_choice)?;
+            put_choice(&mut out, &request.tool_choice, b"{\"type\":\"function\",\"name\":", b"}")?;
             if let Some(parallel) = request.parallel_tool_calls {
                 put_field(&mut out, "parallel_tool_calls", &parallel)?;
             }
@@ -203,25 +190,21 @@ impl Api for Dialect {
         Ok(out)
     }
 
+    /// Flat, and always with `strict`, because its default is true.
     fn tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
-        encode_tools(tools)
+        let mut out = vec![b'['];
+        for tool in tools {
+            comma(&mut out);
+            out.extend_from_slice(b"{\"type\":\"function\"");
+            put_field(&mut out, "name", &tool.name)?;
+            put_field(&mut out, "description", &tool.description)?;
+            put_field(&mut out, "parameters", &tool.parameters)?;
+            put_field(&mut out, "strict", &tool.strict)?;
+            out.push(b'}');
+        }
+        out.push(b']');
+        Ok(out)
     }
-}
-
-/// The tools in this API's format: flat, and always with `strict`, because its default is true.
-pub(super) fn encode_tools(tools: &[ToolDefinition]) -> serde_json::Result<Vec<u8>> {
-    let mut out = vec![b'['];
-    for tool in tools {
-        comma(&mut out);
-        out.extend_from_slice(b"{\"type\":\"function\"");
-        put_field(&mut out, "name", &tool.name)?;
-        put_field(&mut out, "description", &tool.description)?;
-        put_field(&mut out, "parameters", &tool.parameters)?;
-        put_field(&mut out, "strict", &tool.strict)?;
-        out.push(b'}');
-    }
-    out.push(b']');
-    Ok(out)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ToolChoice;
 
 fn call(id: &str) -> HistoryCall {
     HistoryCall { id: id.into(), name: "f".into(), arguments: "{\"a\": \"ä\"}".into() }
@@ -40,7 +41,7 @@ fn origin(model: &str) -> Origin {
 }
 
 fn body_with(request: &ModelRequest, model: &str, pairs: bool) -> Value {
-    let cache = ToolCache::new(encode_tools);
+    let cache = ToolCache::new(Dialect::tools);
     serde_json::from_slice(&Dialect { pairs }.body(request, &origin(model), 16384, &cache).unwrap()).unwrap()
 }
 

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use werkruf_contract::Uuid;
 
 use super::{ImportBatch, ImportFault};
-use crate::{Branch, NewUser, RoleWithPermissions};
+use crate::{Branch, NewUser, RoleWithPermissions, StoreError};
 
 /// The most faults in a report.
 const MOST: usize = 100;
@@ -92,8 +92,13 @@ pub(crate) fn check_new_tenant(name: &str, faults: &mut Faults) {
     }
 }
 
-/// Checks everything that does not need the database.
-pub(crate) fn check_values(batch: &ImportBatch) -> Faults {
+/// Checks everything that does not need the database. A large batch takes a while, so the check runs on a thread of its own.
+pub(crate) async fn check_values(batch: ImportBatch) -> Result<(Faults, ImportBatch), StoreError> {
+    let checked = tokio::task::spawn_blocking(move || (value_faults(&batch), batch)).await;
+    checked.map_err(|error| StoreError::Broken(format!("an import was not checked: {error}")))
+}
+
+fn value_faults(batch: &ImportBatch) -> Faults {
     let mut faults = Faults::default();
     check_list("branches", &batch.branches, &mut faults);
     check_list("roles", &batch.roles, &mut faults);

@@ -17,14 +17,12 @@ use super::text::{clean, clean_json};
 use crate::import::{
     Faults, Import, ImportBatch, ImportFault, ImportReport, Known, Stored, check_new_tenant, check_references, check_values,
 };
-use crate::{PeopleBatch, StoreError, StoreFuture, TenantRow, crash};
+use crate::{PeopleBatch, StoreFuture, TenantRow, crash};
 
 impl Import for PostgresStore {
     fn import(&self, batch: ImportBatch, new_tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
-            // Checking a large batch takes a while: not on a thread that serves requests.
-            let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
-            let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not checked: {error}")))?;
+            let (faults, batch) = check_values(batch).await?;
             let import = Arc::new(FileImport { batch, faults, new_tenant_id, now });
             self.with(DbRole::System, move |transaction| {
                 let import = Arc::clone(&import);

@@ -18,9 +18,7 @@ use crate::{PeopleBatch, StoreError, StoreFuture, TenantRow, crash};
 impl Import for SqliteStore {
     fn import(&self, batch: ImportBatch, new_tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
-            // Checking a large batch takes a while, so it runs neither on the writer nor on a thread that serves requests.
-            let checked = tokio::task::spawn_blocking(move || (check_values(&batch), batch)).await;
-            let (faults, batch) = checked.map_err(|error| StoreError::Broken(format!("an import was not checked: {error}")))?;
+            let (faults, batch) = check_values(batch).await?;
             self.about_people(move |c| import(c, batch, faults, new_tenant_id, now)).await
         })
     }

@@ -1,9 +1,10 @@
 //! Parts, numbers and checksums of migrations, and the copy made before an upgrade.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
+use tempfile::TempDir;
 use werkruf_contract::Clock;
 
 use super::super::SqliteStore;
@@ -33,16 +34,22 @@ fn apply(connection: &Connection, path: &Path, parts: &[Part]) -> Result<(), Sto
     migrate(connection, path, parts, Timestamp::UNIX_EPOCH)
 }
 
+/// A new database with this part.
+fn migrated(part: Part) -> (TempDir, PathBuf, Connection) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let connection = open(&path);
+    apply(&connection, &path, &[part]).unwrap();
+    (folder, path, connection)
+}
+
 fn tables(connection: &Connection) -> i64 {
     connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name IN ('a', 'b', 'c')", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn an_older_database_is_copied_before_its_upgrade() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    apply(&connection, &path, &[BASE]).unwrap();
+    let (_folder, path, connection) = migrated(BASE);
     let copy = beside(&path, ".before-2");
     assert!(!copy.exists(), "a new database needs no copy");
     apply(&connection, &path, &[BASE_2]).unwrap();
@@ -52,10 +59,7 @@ fn an_older_database_is_copied_before_its_upgrade() {
 
 #[test]
 fn each_part_counts_its_own_migrations() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    apply(&connection, &path, &[BASE]).unwrap();
+    let (_folder, path, connection) = migrated(BASE);
     apply(&connection, &path, &[BASE, EXTRA]).unwrap();
     apply(&connection, &path, &[BASE_2, EXTRA]).unwrap();
     assert_eq!(tables(&connection), 3);
@@ -68,10 +72,7 @@ fn each_part_counts_its_own_migrations() {
 
 #[test]
 fn a_migration_that_fails_leaves_nothing_and_may_be_tried_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    apply(&connection, &path, &[BASE]).unwrap();
+    let (_folder, path, connection) = migrated(BASE);
     assert!(apply(&connection, &path, &[Part { name: "base", migrations: &[FIRST, BAD] }]).is_err());
     assert_eq!(tables(&connection), 1);
     apply(&connection, &path, &[BASE_2]).unwrap();
@@ -80,10 +81,7 @@ fn a_migration_that_fails_leaves_nothing_and_may_be_tried_again() {
 
 #[test]
 fn a_changed_migration_and_a_newer_schema_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let connection = open(&path);
-    apply(&connection, &path, &[BASE_2]).unwrap();
+    let (_folder, path, connection) = migrated(BASE_2);
     let newer = apply(&connection, &path, &[BASE]);
     assert!(matches!(newer, Err(StoreError::TooNew { found: 2, known: 1, .. })), "{newer:?}");
     let changed = apply(&connection, &path, &[Part { name: "base", migrations: &[CHANGED, SECOND] }]);

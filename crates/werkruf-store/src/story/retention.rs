@@ -144,9 +144,7 @@ pub(crate) async fn unfinished_work_is_not_deleted<S: Store>(mut world: World<S>
     call.effect = Effect::Once;
     world.act(&unknown, std::slice::from_ref(&call)).await;
     let mut write = world.to_write(&unknown);
-    let mut end = world.end(&call, CallStatus::Timeout);
-    (end.response, end.error_code) = (None, Some("outcome_unknown".to_owned()));
-    write.ends = vec![end];
+    write.ends = vec![world.unknown_end(&call)];
     let mut result = world.message("tool", "unknown");
     (result.tool_call_id, result.status) = (Some("call_0".to_owned()), Some("error"));
     write.messages = vec![result];

@@ -49,9 +49,7 @@ pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<
     call.effect = Effect::Once;
     world.act(&running, std::slice::from_ref(&call)).await;
     let mut write = world.to_write(&running);
-    let mut end = world.end(&call, CallStatus::Timeout);
-    (end.response, end.error_code) = (None, Some("outcome_unknown".to_owned()));
-    write.ends = vec![end];
+    write.ends = vec![world.unknown_end(&call)];
     world.store.write(write).await.unwrap();
     let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert_eq!((found.call.status, found.message_since), (CallStatus::Timeout, false));

@@ -141,6 +141,11 @@ impl<S: Store> World<S> {
         CallEnd { response: Some(r#"{"items":[]}"#.to_owned()), ..CallEnd::new(call.id, status, self.now) }
     }
 
+    /// The end of a call that timed out with an unknown outcome.
+    pub(crate) fn unknown_end(&self, call: &CallRow) -> CallEnd {
+        CallEnd { error_code: Some("outcome_unknown".to_owned()), ..CallEnd::new(call.id, CallStatus::Timeout, self.now) }
+    }
+
     pub(crate) fn usage(&self) -> NewUsage {
         NewUsage {
             tokens_prompt: 10,

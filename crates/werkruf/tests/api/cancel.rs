@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
+use crate::held_turn::HeldTurn;
 use crate::support::{Event, Stream, TestServer, body, refusal};
 
 async fn cancel(server: &TestServer, turn: &Value) -> u16 {
@@ -61,11 +62,8 @@ async fn a_queued_turn_ends_at_once_and_the_queue_continues() {
 #[tokio::test]
 async fn a_queued_turn_with_a_json_response_is_canceled_too() {
     let server = TestServer::open().await;
-    let gate = Gate::before_head();
-    server.model.script(vec![Reply::text("One.").gate(gate.clone())]);
-    let mut first = server.stream(3, json!({"message": "one"})).await;
-    let conversation = first.next().await.unwrap().data["conversation_id"].clone();
-    gate.reached().await;
+    let HeldTurn { gate, stream: mut first, init } = HeldTurn::start(&server, "One.").await;
+    let conversation = init.data["conversation_id"].clone();
     let canceler = async {
         let path = format!("/api/conversations/{}/events", conversation.as_str().unwrap());
         let mut live = Stream::new(server.as_user(3, Method::GET, &path).header("last-event-id", 1).send().await.unwrap());

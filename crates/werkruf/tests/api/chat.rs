@@ -2,8 +2,9 @@
 
 use reqwest::Method;
 use serde_json::json;
-use werkruf_bench::fake_model::{Gate, Reply, call};
+use werkruf_bench::fake_model::{Reply, call};
 
+use crate::held_turn::HeldTurn;
 use crate::support::{Stream, TestServer, body, refusal};
 
 #[tokio::test]
@@ -165,11 +166,7 @@ async fn a_canceled_turn_ends_with_canceled_as_stream_and_as_json() {
 #[tokio::test]
 async fn a_client_that_disconnects_does_not_cancel_the_turn() {
     let server = TestServer::open().await;
-    let gate = Gate::before_head();
-    server.model.script(vec![Reply::text("Still here.").gate(gate.clone())]);
-    let mut stream = server.stream(3, json!({"message": "x"})).await;
-    let init = stream.next().await.unwrap();
-    gate.reached().await;
+    let HeldTurn { gate, stream, init } = HeldTurn::start(&server, "Still here.").await;
     drop(stream);
     gate.open();
     let events = format!("/api/conversations/{}/events", init.data["conversation_id"].as_str().unwrap());

@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
+use crate::held_turn::HeldTurn;
 use crate::support::{Stream, TestServer, body, refusal};
 
 #[tokio::test]
@@ -75,11 +76,7 @@ async fn state_is_merged_and_null_deletes_a_key() {
 #[tokio::test]
 async fn a_conversation_is_deleted_only_while_no_turn_runs() {
     let server = TestServer::open().await;
-    let gate = Gate::before_head();
-    server.model.script(vec![Reply::text("x").gate(gate.clone())]);
-    let mut stream = server.stream(3, json!({"message": "x"})).await;
-    let init = stream.next().await.unwrap();
-    gate.reached().await;
+    let HeldTurn { gate, stream, init } = HeldTurn::start(&server, "x").await;
     let path = format!("/api/conversations/{}", init.data["conversation_id"].as_str().unwrap());
     let busy = server.as_user(3, Method::DELETE, &path).send().await.unwrap();
     assert_eq!(refusal(busy).await, (409, "turn_running".to_owned()));

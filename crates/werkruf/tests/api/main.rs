@@ -21,6 +21,8 @@ mod deadlines;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
+mod held_turn;
+#[cfg(test)]
 mod idempotency;
 #[cfg(test)]
 mod invoke;

@@ -51,12 +51,17 @@ async fn a_client_that_disconnects_gets_exactly_the_rest_later() {
     assert_eq!(text(&whole.last().unwrap()["response"]), format!("First I look.{}", words()));
 }
 
+/// The events of a response whose model fails after "One two three four" and then answers with this text.
+async fn retried(server: &TestServer, text: &str) -> Vec<Value> {
+    let broken = json!({"message": "overloaded", "type": "server_error", "code": "overloaded"});
+    server.model.script(vec![Reply::text("One two three four").error_in_stream(broken), Reply::text(text)]);
+    numbered(streamed(server, json!({"input": "Count."})).await.rest().await, 0)
+}
+
 #[tokio::test]
 async fn a_retry_with_the_same_text_is_invisible() {
     let server = TestServer::open().await;
-    let broken = json!({"message": "overloaded", "type": "server_error", "code": "overloaded"});
-    server.model.script(vec![Reply::text("One two three four").error_in_stream(broken), Reply::text("One two three four five.")]);
-    let events = numbered(streamed(&server, json!({"input": "Count."})).await.rest().await, 0);
+    let events = retried(&server, "One two three four five.").await;
     assert_eq!(server.model.requests().len(), 2);
     let end = events.last().unwrap();
     assert_eq!(end["type"], "response.completed");
@@ -69,9 +74,7 @@ async fn a_retry_with_the_same_text_is_invisible() {
 #[tokio::test]
 async fn a_retry_with_another_text_ends_the_stream() {
     let server = TestServer::open().await;
-    let broken = json!({"message": "overloaded", "type": "server_error", "code": "overloaded"});
-    server.model.script(vec![Reply::text("One two three four").error_in_stream(broken), Reply::text("Something else entirely.")]);
-    let events = numbered(streamed(&server, json!({"input": "Count."})).await.rest().await, 0);
+    let events = retried(&server, "Something else entirely.").await;
     let end: Vec<&Value> = events.iter().rev().take(2).map(|event| &event["type"]).collect();
     assert_eq!(end, ["response.failed", "error"]);
     assert_eq!(events.last().unwrap()["response"]["error"]["code"], "model_interrupted");
