@@ -22,6 +22,7 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 [flights]                              # search_flights, select_itinerary; the keys of providers come from the environment
 
 [knowledge]                            # documents, search_knowledge_base
+# reader_sandbox = "on"                # "off": read files also where the kernel has no Landlock
 
 [ask_gpt]                              # asks the model without tools; offered when no document answers
 
@@ -42,9 +43,6 @@ pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. 
 # model = "text-embedding-3-small"     # the default at OpenAI
 # base_url = "http://127.0.0.1:8090/v1"
 # languages = ["de", "en", "es"]       # languages that the model supports
-
-# [knowledge]
-# reader_sandbox = "on"                # "off": read files also where the kernel has no Landlock
 
 # [log]
 # filter = "info"                      # or "werkruf=debug,info"
