@@ -109,6 +109,7 @@ person-roles = Rollen: { $roles }
 person-no-roles = Keine Rollen
 
 knowledge-none = Ich habe in unserer Wissensbasis nichts Passendes gefunden. Soll ich stattdessen das Web durchsuchen?
+knowledge-none-at-all = Ich habe in unserer Wissensbasis nichts Passendes gefunden.
 knowledge-found = { $count ->
     [one] Ich habe dazu eine Stelle gefunden:
    *[other] Ich habe dazu { $count } Stellen gefunden:

@@ -109,6 +109,7 @@ person-roles = Roles: { $roles }
 person-no-roles = No roles
 
 knowledge-none = I found nothing about this in our knowledge base. Shall I search the web instead?
+knowledge-none-at-all = I found nothing about this in our knowledge base.
 knowledge-found = { $count ->
     [one] I found one passage about this:
    *[other] I found { $count } passages about this:

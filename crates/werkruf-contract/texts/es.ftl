@@ -109,6 +109,7 @@ person-roles = Roles: { $roles }
 person-no-roles = Sin roles
 
 knowledge-none = No he encontrado nada sobre esto en nuestra base de conocimientos. ¿Busco en la web en su lugar?
+knowledge-none-at-all = No he encontrado nada sobre esto en nuestra base de conocimientos.
 knowledge-found = { $count ->
     [one] He encontrado un pasaje sobre esto:
    *[other] He encontrado { $count } pasajes sobre esto:

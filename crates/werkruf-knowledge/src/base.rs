@@ -18,6 +18,8 @@ pub struct KnowledgeBase {
     library: Library,
     embedder: Option<Arc<Embedder>>,
     clock: Clock,
+    /// Whether `ask_gpt` is there to be offered when nothing is found.
+    offers_ask_gpt: bool,
 }
 
 /// What a search compares.
@@ -61,7 +63,17 @@ impl KnowledgeBase {
     /// A knowledge base over this store. Without an embedder only words are searched.
     pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
         let model = embedder.as_ref().map(|embedder| embedder.model().to_owned());
-        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock }
+        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock, offers_ask_gpt: false }
+    }
+
+    /// Offers `ask_gpt` when nothing is found. Only for a server that has this tool.
+    #[must_use]
+    pub fn offering_ask_gpt(self, offers_ask_gpt: bool) -> Self {
+        Self { offers_ask_gpt, ..self }
+    }
+
+    pub(super) const fn offers_ask_gpt(&self) -> bool {
+        self.offers_ask_gpt
     }
 
     /// The store with the rows.

@@ -13,6 +13,9 @@ const SENTENCE: usize = 100;
 /// Tables and code are useless in pieces; only above this size are they split, at lines.
 const INDIVISIBLE_LIMIT: usize = 6_000;
 
+/// The most characters of one heading. Every chunk below a heading repeats it, so a longer one would multiply the text.
+const MAX_HEADING: usize = 200;
+
 /// A chunk of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
@@ -110,7 +113,7 @@ impl Chunker {
         self.flush();
         self.add_empty_section(level);
         self.path.retain(|(above, _)| *above < level);
-        self.path.push((level, heading.to_owned()));
+        self.path.push((level, heading.chars().take(MAX_HEADING).collect()));
         self.has_body = false;
     }
 

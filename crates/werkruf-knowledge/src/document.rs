@@ -22,6 +22,9 @@ pub struct Document {
     pub metadata: Map<String, Value>,
 }
 
+/// The most characters of a title.
+const MAX_TITLE: usize = 500;
+
 impl Document {
     /// Splits the text into chunks and computes the digest of all fields.
     pub(super) fn cut(self, clock: &Clock) -> NewDocument {
@@ -29,6 +32,8 @@ impl Document {
         let given = language.filter(|code| !code.trim().is_empty());
         let metadata = Value::Object(metadata).to_string();
         let digest = digest(&[CUT, &title, &text, given.as_deref().unwrap_or_default(), &metadata]);
+        // Every chunk is indexed with the title, so a longer one would multiply the text.
+        let title: String = title.chars().take(MAX_TITLE).collect();
         let guessed = given.is_none();
         let language = given.or_else(|| guess_language(&format!("{title}\n{text}")).map(|language| language.code().to_owned()));
         let mut cut = chunks(&text);
@@ -62,6 +67,15 @@ fn digest(parts: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_title_or_heading_does_not_multiply_the_text() {
+        let long = "Word ".repeat(100_000);
+        let text = format!("# {long}\n\n{}", "A paragraph of the body.\n\n".repeat(2_000));
+        let document = Document { title: long, text, ..Document::default() }.cut(&Clock::system(0));
+        let stored: usize = document.chunks.iter().map(|(_, chunk)| chunk.heading.len() + chunk.content.len()).sum();
+        assert!(document.title.len() <= MAX_TITLE && stored < 100_000, "{stored}");
+    }
 
     #[test]
     fn the_digest_covers_title_text_and_language() {

@@ -41,6 +41,8 @@ pub struct Embedder {
     progress_ms: AtomicI64,
     /// The size of the stored vectors of the model, once it is known.
     size: OnceLock<usize>,
+    /// The last chunk of a batch that failed. The next attempt starts behind it, so that one bad text does not hold up all others.
+    failed_until: AtomicI64,
 }
 
 impl Embedder {
@@ -48,7 +50,17 @@ impl Embedder {
     pub fn new(models: Arc<dyn ModelSource>, languages: Vec<String>, clock: Clock) -> Option<Self> {
         let model = models.embedding_model()?.to_owned();
         let owner = clock.new_id();
-        Some(Self { models, model, languages, clock, wake: Notify::new(), owner, progress_ms: AtomicI64::new(0), size: OnceLock::new() })
+        Some(Self {
+            models,
+            model,
+            languages,
+            clock,
+            wake: Notify::new(),
+            owner,
+            progress_ms: AtomicI64::new(0),
+            size: OnceLock::new(),
+            failed_until: AtomicI64::new(0),
+        })
     }
 
     /// The name of the model.
@@ -113,13 +125,13 @@ impl Embedder {
     pub async fn embed_pending(&self, library: &Library) -> Result<(), Failure> {
         let store = &**library.store();
         // Batches continue after the last one, because the chunks before it need not be looked at again.
-        let mut after = 0;
+        let mut after = self.failed_until.swap(0, Ordering::Relaxed);
         loop {
             let claimed = store.claim_unembedded(self.model.clone(), self.owner, after, BATCH).await;
             let mut batch = claimed.map_err(|error| store_failure(&error))?;
-            self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
             let Some(first) = batch.first() else {
                 if after == 0 {
+                    self.made_progress();
                     return Ok(());
                 }
                 after = 0;
@@ -136,9 +148,17 @@ impl Embedder {
             };
             // Releases also the chunks that were not embedded, so that another replica can try them.
             store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
-            done?;
+            if let Err(failure) = done {
+                self.failed_until.store(last, Ordering::Relaxed);
+                return Err(failure);
+            }
+            self.made_progress();
             after = last;
         }
+    }
+
+    fn made_progress(&self) {
+        self.progress_ms.store(self.clock.now().as_millisecond(), Ordering::Relaxed);
     }
 
     async fn embed_batch(&self, library: &Library, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {

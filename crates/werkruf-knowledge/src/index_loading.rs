@@ -58,11 +58,13 @@ impl Shared {
 
     async fn catch_up(&self, key: &Key) -> Result<(), StoreError> {
         let collection = self.collection(key);
+        let applying = collection.applying.lock().await;
         if !collection.is_built() {
             return Ok(());
         }
-        let applying = collection.applying.lock().await;
-        let followed = self.apply(key, &collection.index).await?;
+        let applied = self.apply(key, &collection.index).await;
+        collection.behind.store(applied.is_err(), Ordering::Release);
+        let followed = applied?;
         drop(applying);
         let (needs_build, due, in_background, bytes) = {
             let index = collection.index.read().await;
@@ -92,20 +94,21 @@ impl Shared {
         if collection.is_built() && !collection.index.read().await.needs_rebuild() {
             return Ok(());
         }
-        let mut fresh = self.new_index(key).await?;
-        while !self.apply(key, &fresh).await? {
-            fresh = self.new_index(key).await?;
-        }
+        let fresh = self.new_index(key).await?;
+        self.apply(key, &fresh).await?;
         let built = Arc::clone(&fresh);
         blocking(move || built.blocking_write().index.update_compounds()).await?;
         let applying = collection.applying.lock().await;
         // What was committed in the meantime.
-        self.apply(key, &fresh).await?;
+        if !self.apply(key, &fresh).await? {
+            return Err(StoreError::Unavailable("a collection changed faster than its index was built".to_owned()));
+        }
         let mut index = std::mem::take(&mut *fresh.write().await);
         let bytes = index.index.bytes();
         std::mem::swap(&mut *collection.index.write().await, &mut index);
-        drop(applying);
+        // Before the lock is released: a write that waits for it must find the index built, and apply its changes.
         collection.built.store(true, Ordering::Release);
+        drop(applying);
         collection.was_built.notify_waiters();
         self.evict(key, bytes);
         // The old index is large, so it is freed outside the lock and not on a thread that serves requests.
@@ -121,16 +124,21 @@ impl Shared {
     async fn apply(&self, key: &Key, target: &SharedIndex) -> Result<bool, StoreError> {
         let (tenant_id, name) = key.clone();
         let Some(newest) = self.store.newest_change(tenant_id, name.clone()).await? else { return Ok(true) };
-        let read = target.read().await.read;
-        if read >= newest {
+        let (read, is_empty) = {
+            let target = target.read().await;
+            (target.read, target.index.is_empty())
+        };
+        if read == newest {
             return Ok(true);
         }
         let mut removed = Removed::new();
-        if read > 0 {
-            if newest - read > REMEMBERED_CHANGES {
+        // An index may have chunks and no change yet, if applying its first change failed halfway.
+        if read > 0 || !is_empty {
+            // The newest change is older after the database was restored or failed over to a replica that lost commits.
+            if newest < read || newest - read > REMEMBERED_CHANGES {
                 return Ok(false);
             }
-            let chunks = self.store.removed_chunks(tenant_id, name, read).await?;
+            let chunks = self.store.removed_chunks(tenant_id, name, read, newest).await?;
             removed = target.read().await.by_document(chunks);
         }
         let removed = self.apply_chunks(key, target, read, newest, removed).await?;

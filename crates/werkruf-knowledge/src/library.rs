@@ -24,6 +24,9 @@ const REMOTE_WAIT: Duration = Duration::from_millis(500);
 /// How long a search waits for an index that is being built, because a small one is built in a moment.
 const BUILD_WAIT: Duration = Duration::from_millis(20);
 
+/// How often a search is repeated because its hits were replaced meanwhile.
+const MAX_ATTEMPTS: u32 = 3;
+
 pub(super) type Key = (Uuid, String);
 
 /// The indexes of all collections.
@@ -69,6 +72,8 @@ pub(super) struct Collection {
     pub(super) building: tokio::sync::Mutex<()>,
     /// Writes of this process that are not yet in the index.
     writes: AtomicUsize,
+    /// Whether applying changes failed, so that the index lacks some of them.
+    pub(super) behind: AtomicBool,
 }
 
 impl Collection {
@@ -156,17 +161,21 @@ impl Library {
                 }
             }
         }
-        if collection.index.read().await.read < newest && collection.writes.load(Ordering::Acquire) == 0 {
+        // While this process writes, each write applies all changes. A failed one leaves them to the next search.
+        let is_followed = collection.writes.load(Ordering::Acquire) > 0 && !collection.behind.load(Ordering::Acquire);
+        if collection.index.read().await.read != newest && !is_followed {
             shared.follow(&key).await?;
         }
         let query = Arc::new(query);
-        let (result, is_whole) = shared.search_index(&collection, &query).await?;
-        if is_whole {
-            return Ok(result);
+        let (mut result, mut is_whole) = shared.search_index(&collection, &query).await?;
+        let mut attempts = 1;
+        // A chunk was removed or replaced a moment ago. Where documents change all the time, the last result may lack one of them.
+        while !is_whole && attempts < MAX_ATTEMPTS {
+            shared.follow(&key).await?;
+            (result, is_whole) = shared.search_index(&collection, &query).await?;
+            attempts += 1;
         }
-        // A chunk was removed or replaced a moment ago.
-        shared.follow(&key).await?;
-        Ok(shared.search_index(&collection, &query).await?.0)
+        Ok(result)
     }
 
     /// Runs a write to a collection of this process. When it returns, searches of this process see it.
@@ -184,9 +193,7 @@ impl Library {
         }
         let _counted = Counted::new(&cached);
         let done = work.await?;
-        if cached.is_built()
-            && let Err(error) = self.shared.spawn_catch_up(&key).await
-        {
+        if let Err(error) = self.shared.spawn_catch_up(&key).await {
             tracing::warn!(%error, "an index does not contain a change yet; the next search reads it");
         }
         Ok(done)
@@ -199,9 +206,7 @@ impl Library {
         let _counted: Vec<Counted<'_>> = collections.iter().map(|collection| Counted::new(collection)).collect();
         let stored = self.shared.store.put_vectors(model, vectors).await?;
         for key in &keys {
-            if self.shared.collection(key).is_built()
-                && let Err(error) = self.shared.spawn_catch_up(key).await
-            {
+            if let Err(error) = self.shared.spawn_catch_up(key).await {
                 tracing::warn!(%error, "an index does not contain new vectors yet; the next search reads them");
             }
         }

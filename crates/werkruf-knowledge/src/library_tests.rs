@@ -195,6 +195,9 @@ async fn searches_during_an_ingest_see_whole_results() {
     let fixture = fixture(usize::MAX);
     let library = &fixture.library;
     fixture.write(library, "fixed", "A heron fishes.").await;
+    for number in 0..5 {
+        fixture.write(library, &format!("d{number}"), "Walrus 0 dives.").await;
+    }
     let ingest = async {
         for round in 0..20 {
             for number in 0..5 {
@@ -206,7 +209,8 @@ async fn searches_during_an_ingest_see_whole_results() {
         loop {
             assert_eq!(fixture.found(Fixture::query("a", "heron")).await, ["fixed"]);
             let found = fixture.found(SearchQuery { top: 100, ..Fixture::query("a", "walrus") }).await;
-            assert!(found.len() <= 5, "no document is found in two versions: {found:?}");
+            // One document at a time is replaced; only this one may be missing.
+            assert!((4..=5).contains(&found.len()), "{found:?}");
         }
     };
     tokio::select! {

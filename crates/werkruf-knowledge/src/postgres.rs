@@ -149,11 +149,12 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
-        let sql = "SELECT chunk FROM removed_chunks WHERE tenant_id = $1 AND collection = $2 AND change > $3 ORDER BY change, chunk";
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64, until: i64) -> StoreFuture<'_, Vec<i64>> {
+        let sql = "SELECT chunk FROM removed_chunks WHERE tenant_id = $1 AND collection = $2 AND change > $3 AND change <= $4
+            ORDER BY change, chunk";
         Box::pin(async move {
             let collection = clean(&collection);
-            let values = [p(&tenant_id), p(&collection), p(&after)];
+            let values = [p(&tenant_id), p(&collection), p(&after), p(&until)];
             all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| columns.int())
         })
     }

@@ -74,7 +74,7 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
     let (tenant, of_a) = (from.tenant, || "a".to_owned());
     let counted = from.store.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap();
     let vectors = from.store.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
-    let removed = from.store.removed_chunks(tenant, of_a(), 0).await.unwrap();
+    let removed = from.store.removed_chunks(tenant, of_a(), 0, i64::MAX).await.unwrap();
     assert_eq!((counted.embedded, vectors.len(), removed.len()), (1, 1, 1));
     drop(from);
 

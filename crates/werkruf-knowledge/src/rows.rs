@@ -190,8 +190,8 @@ pub trait Knowledge: Send + Sync {
         until: i64,
         limit: u32,
     ) -> StoreFuture<'_, Vec<ChangedVector>>;
-    /// Chunks removed after change `after`.
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>>;
+    /// Chunks removed after change `after` up to change `until`.
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64, until: i64) -> StoreFuture<'_, Vec<i64>>;
     /// The chunks with these numbers that still exist.
     fn chunks(&self, tenant_id: Uuid, numbers: Vec<i64>) -> StoreFuture<'_, Vec<ChunkRow>>;
     /// Reads the stored terms of every chunk of a collection.

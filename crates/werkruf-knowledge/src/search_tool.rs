@@ -84,9 +84,10 @@ impl Tool for SearchKnowledgeBase {
         let texts = invocation.texts();
         let sources = sources(&answer);
         let is_empty = sources.is_empty();
-        let message = message(&texts, &sources);
+        let offers = is_empty && self.0.offers_ask_gpt();
+        let message = message(&texts, &sources, offers);
         let asked_at = self.0.clock().now().to_string();
-        let pending = if is_empty { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
+        let pending = if offers { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
         let mut reply = Reply::new(Passages {
             kind: if is_empty { "nothing" } else { "docs" },
             mode: if is_empty { "rag_no_results" } else { "rag_docs" },
@@ -94,7 +95,7 @@ impl Tool for SearchKnowledgeBase {
             query,
             top_k,
             sources,
-            suggested_tool: is_empty.then_some("ask_gpt"),
+            suggested_tool: offers.then_some("ask_gpt"),
         });
         reply.message = Some(message);
         reply.routing = Some(routing(&answer));
@@ -140,9 +141,9 @@ fn routing(answer: &SearchAnswer) -> Map<String, Value> {
     routing
 }
 
-fn message(texts: &Texts, sources: &[Source]) -> String {
+fn message(texts: &Texts, sources: &[Source], offers: bool) -> String {
     if sources.is_empty() {
-        return texts.text("knowledge-none", &[]);
+        return texts.text(if offers { "knowledge-none" } else { "knowledge-none-at-all" }, &[]);
     }
     let mut lines = vec![texts.text("knowledge-found", &[("count", sources.len().into())])];
     for (at, source) in sources.iter().enumerate() {

@@ -138,11 +138,12 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64) -> StoreFuture<'_, Vec<i64>> {
+    fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64, until: i64) -> StoreFuture<'_, Vec<i64>> {
         Box::pin(self.read_rows(move |c| {
-            let mut statement =
-                c.prepare_cached("SELECT chunk FROM removed_chunks WHERE tenant_id = ?1 AND collection = ?2 AND change > ?3")?;
-            all(&mut statement, params![Id::from(tenant_id), collection, after], |columns| columns.int())
+            let mut statement = c.prepare_cached(
+                "SELECT chunk FROM removed_chunks WHERE tenant_id = ?1 AND collection = ?2 AND change > ?3 AND change <= ?4",
+            )?;
+            all(&mut statement, params![Id::from(tenant_id), collection, after, until], |columns| columns.int())
         }))
     }
 

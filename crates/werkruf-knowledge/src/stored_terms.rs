@@ -1,7 +1,7 @@
 //! The stems of every chunk as small numbers in the database. While an index is built, searches scan them instead: words only, but at once.
 //!
-//! A row has the number of words of the chunk, then its stems and identifiers in ascending order: 24 bits of a digest and a count. Numbers
-//! cannot be turned back into text, and the row is deleted with its chunk.
+//! A row has the number of words of the chunk, then its stems and identifiers in ascending order: 24 bits of a digest and a count. A list
+//! of words can be matched against the numbers, so the table is as confidential as the text. The row is deleted with its chunk.
 
 use super::analysis::{Analysis, IndexedChunk};
 use super::chunks::Chunk;

@@ -230,8 +230,9 @@ async fn a_chunk_has_one_vector_of_one_model(world: World) {
     assert_eq!(world.store.put_vectors("m2".to_owned(), vectors(false)).await.unwrap(), 2);
     assert!(changed("m1").await.unwrap().is_empty());
     assert_eq!(changed("m2").await.unwrap().len(), 2);
-    assert_eq!(world.store.removed_chunks(world.tenant, "a".to_owned(), 1).await.unwrap(), [pending[2]]);
-    assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 2).await.unwrap().is_empty());
+    assert_eq!(world.store.removed_chunks(world.tenant, "a".to_owned(), 1, 2).await.unwrap(), [pending[2]]);
+    assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 2, i64::MAX).await.unwrap().is_empty());
+    assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 0, 1).await.unwrap().is_empty());
     // A vector is deleted with its chunk.
     assert!(world.delete("one").await);
     assert_eq!(count("m2").await.unwrap().unwrap().embedded, 1);

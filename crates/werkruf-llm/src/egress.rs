@@ -28,8 +28,8 @@ impl Egress {
 
     /// Whether no configuration can allow this address.
     pub fn never_reaches(address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let metadata = ["100.100.100.200", "fd00:ec2::254", "fd20:ce::254"].iter().any(|known| known.parse() == Ok(address));
+        let address = embedded_v4(address);
+        let metadata = METADATA.iter().filter_map(|known| network(known)).any(|known| known.contains(&address));
         metadata
             || match address {
                 IpAddr::V4(address) => {
@@ -40,7 +40,7 @@ impl Egress {
     }
 
     fn permits(&self, host: &str, address: IpAddr) -> bool {
-        let address = address.to_canonical();
+        let address = embedded_v4(address);
         if Self::never_reaches(address) {
             return false;
         }
@@ -49,20 +49,38 @@ impl Egress {
     }
 }
 
+/// Addresses that give out credentials of the machine: those of cloud providers that are not link-local.
+const METADATA: [&str; 6] = ["168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::/32", "fd00:c1::/32", "fd20:ce::254"];
+
+/// The IPv4 address that an IPv6 address leads to, by mapping, NAT64 or 6to4; else the address itself.
+fn embedded_v4(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
+    let [a, b, c, d, e, f, g, h] = v6.segments();
+    let v4 = |high: u16, low: u16| IpAddr::from(((u32::from(high) << 16) | u32::from(low)).to_be_bytes());
+    match [a, b, c, d, e, f] {
+        [0x64, 0xff9b, 0, 0, 0, 0] => v4(g, h),
+        [0, 0, 0, 0, 0, 0] if g != 0 => v4(g, h),
+        [0x2002, high, low, ..] => v4(high, low),
+        _ => IpAddr::V6(v6),
+    }
+}
+
 fn is_private(address: IpAddr) -> bool {
     match address {
         // 100.64.0.0/10 is the shared address space of carriers, which clouds use inside their networks.
         IpAddr::V4(v4) => v4.is_private() || v4.is_loopback() || (v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local(),
+        // fec0::/10 is the old form of private networks.
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.segments()[0] & 0xffc0 == 0xfec0,
     }
 }
 
 /// Every address of the host is refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{host} resolves to {address}, which is not reached unless `[egress] allow` names it")]
-struct RefusedAddress {
-    host: String,
-    address: IpAddr,
+enum RefusedAddress {
+    #[error("{host} resolves to {address}, a private address; `[egress] allow` must name it")]
+    Private { host: String, address: IpAddr },
+    #[error("{host} resolves to {address}, which no tool may reach")]
+    Never { host: String, address: IpAddr },
 }
 
 impl Resolve for Egress {
@@ -74,7 +92,11 @@ impl Resolve for Egress {
             let refused = found.first().map(SocketAddr::ip);
             let permitted: Vec<SocketAddr> = found.into_iter().filter(|address| egress.permits(host, address.ip())).collect();
             match refused {
-                Some(address) if permitted.is_empty() => Err(RefusedAddress { host: host.to_owned(), address }.into()),
+                Some(address) if permitted.is_empty() => {
+                    let host = host.to_owned();
+                    let never = Egress::never_reaches(address);
+                    Err(if never { RefusedAddress::Never { host, address } } else { RefusedAddress::Private { host, address } }.into())
+                }
                 _ => Ok(Box::new(permitted.into_iter()) as Addrs),
             }
         })
@@ -93,7 +115,19 @@ mod tests {
         for public in ["93.184.216.34", "2606:2800:220:1::1", "100.63.0.1"] {
             assert!(permits(&none, "example.org", public), "{public}");
         }
-        for private in ["10.1.2.3", "192.168.0.1", "172.16.0.1", "127.0.0.1", "::1", "fd12::7", "::ffff:10.1.2.3", "100.64.0.1"] {
+        for private in [
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.16.0.1",
+            "127.0.0.1",
+            "::1",
+            "fd12::7",
+            "::ffff:10.1.2.3",
+            "100.64.0.1",
+            "64:ff9b::a01:203",
+            "2002:a01:203::1",
+            "fec0::1",
+        ] {
             assert!(!permits(&none, "orders.example", private), "{private}");
         }
         for named in ["10.1.2.3", "::ffff:10.1.2.3", "fd12::7"] {
@@ -101,7 +135,20 @@ mod tests {
         }
         assert!(!permits(&some, "orders.example", "10.2.0.1"));
         assert!(permits(&none, "localhost", "127.0.0.1") && !permits(&none, "localhost", "10.1.2.3"));
-        for never in ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "fd00:ec2::254", "100.100.100.200", "0.0.0.0", "::"] {
+        for never in [
+            "169.254.169.254",
+            "fe80::1",
+            "::ffff:169.254.169.254",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "0.0.0.0",
+            "::",
+            "168.63.129.16",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "::169.254.169.254",
+            "fd00:ec2::23",
+        ] {
             assert!(!permits(&some, "localhost", never), "{never}");
         }
     }

@@ -271,7 +271,7 @@ impl Page {
             if !self.out.is_empty() && !self.out.ends_with('\n') {
                 self.out.push('\n');
             }
-            push_row(&mut self.out, cells.iter().map(|cell| cell.trim_start_matches(['#', ' ', '\n'])));
+            push_row(&mut self.out, cells.iter().map(|cell| without_heading_mark(cell)));
         }
     }
 
@@ -285,6 +285,16 @@ impl Page {
         }
         let title = self.title.map(|title| title.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|title| !title.is_empty());
         Ok((title, tidy(&self.out)))
+    }
+}
+
+/// A cell without the mark of a heading inside it. A cell such as `#4711` is not a heading.
+fn without_heading_mark(cell: &str) -> &str {
+    let cell = cell.trim_start();
+    let marks = cell.bytes().take_while(|byte| *byte == b'#').count();
+    match cell.get(marks..) {
+        Some(rest) if (1..=6).contains(&marks) && rest.starts_with(' ') => rest.trim_start(),
+        _ => cell,
     }
 }
 

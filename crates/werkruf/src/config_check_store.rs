@@ -109,7 +109,7 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn removed_chunks(&self, _: Uuid, _: String, _: i64) -> StoreFuture<'_, Vec<i64>> {
+    fn removed_chunks(&self, _: Uuid, _: String, _: i64, _: i64) -> StoreFuture<'_, Vec<i64>> {
         closed()
     }
 

@@ -10,5 +10,6 @@ use crate::config::Config;
 /// Builds the knowledge base; opens no connection.
 pub(crate) fn base(config: &Config, models: Arc<dyn ModelSource>, store: Arc<dyn Knowledge>, clock: &Clock) -> KnowledgeBase {
     let languages = config.embedding.as_ref().map(|server| server.languages.clone()).unwrap_or_default();
-    KnowledgeBase::new(store, Embedder::new(models, languages, clock.clone()).map(Arc::new), clock.clone())
+    let has_ask_gpt = config.modules.ask_gpt && !config.disabled_tools.iter().any(|tool| tool == "ask_gpt");
+    KnowledgeBase::new(store, Embedder::new(models, languages, clock.clone()).map(Arc::new), clock.clone()).offering_ask_gpt(has_ask_gpt)
 }

@@ -41,6 +41,32 @@ fn each_module_lists_every_table_that_it_creates() {
     }
 }
 
+/// A misspelt column would fail every erasure or every retention run.
+#[test]
+fn the_columns_that_a_table_names_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    drop(SqliteStore::open(&path, &Clock::system(0), MODULES).unwrap());
+    #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
+    let file = Connection::open(&path).unwrap();
+    for table in tables().filter(|table| !table.only_on_postgres) {
+        let person = match table.on_erase {
+            OnErase::DeleteRowsOf { person } => vec!["tenant_id", person],
+            OnErase::Keep { .. } => Vec::new(),
+        };
+        for column in person.into_iter().chain(table.expires) {
+            let sql = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE name = ?2";
+            let found: i64 = file.query_row(sql, [table.name, column], |row| row.get(0)).unwrap();
+            assert_eq!(found, 1, "{}.{column}", table.name);
+        }
+    }
+}
+
+#[test]
+fn every_module_can_be_switched_on() {
+    assert!(MODULES.iter().all(|module| crate::config::ModulesOn::ALL.has(module.name)));
+}
+
 /// A table whose rows stay when a person is erased names every column of text, so that a new column is considered.
 #[test]
 fn every_column_of_text_is_erased_or_has_a_reason_to_stay() {

@@ -186,7 +186,7 @@ fn extension(name: &str) -> String {
 /// UTF-8 without control characters; anything else is decoded by the program.
 fn plain_text(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let is_plain = text.chars().all(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'));
+    let is_plain = text.chars().all(|letter| !letter.is_control() || matches!(letter, '\n' | '\r' | '\t'));
     is_plain.then(|| text.strip_prefix('\u{feff}').unwrap_or(text).to_owned())
 }
 
@@ -253,7 +253,7 @@ mod tests {
         let missing = Reader::new(&ReaderConfig { program: Some(PathBuf::from("/no/such/program")), sandbox: true });
         let text = missing.read("docs/a.md", "\u{feff}# Titel\n\nGrüße".as_bytes()).await.unwrap();
         assert_eq!(text, FileText { title: "Titel".to_owned(), text: "# Titel\n\nGrüße".to_owned() });
-        assert_eq!(missing.read("docs/b.txt", b"Plain").await.unwrap().title, "b");
+        assert_eq!(missing.read("docs/b.txt", b"Plain\r\n").await.unwrap().title, "b");
         for (name, bytes, code) in [
             ("a.pdf", &b"%PDF"[..], "reader_missing"),
             ("a.txt", b"Gr\xFC\xDFe", "reader_missing"),

@@ -95,6 +95,10 @@ fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], vio
     let mut check = |list: &str, names: &[String]| {
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
             let message = match off.iter().find(|(tool, _)| tool == name) {
+                // A reload does not switch a module on.
+                Some((_, module)) if config.modules.has(module) => {
+                    format!("`{name}` belongs to the module `{module}`, which was off at the start; restart the server")
+                }
                 Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
                 None => format!("there is no tool named `{name}`; correct or remove it"),
             };

@@ -106,14 +106,17 @@ async fn ask_words_and_vectors(asking: &mut Asking<'_>, stage: &Stage, database:
     let embedding = [("OPENAI_EMBEDDING_BASE_URL", base.as_str()), ("OPENAI_EMBEDDING_MODEL", MODEL)];
     let server = stage.werkruf_with(&model, database, &embedding)?;
     asking.first_search(&server.url).await?;
+    let arriving = pending(asking.client, &server.url).await? > 0;
     let mut during = asking.round(&server, "hybrid", "  while vectors arrive").await?;
     if pending(asking.client, &server.url).await? == 0 {
-        during.name = "  while the last vectors arrived";
+        during.name = if arriving { "  while the last vectors arrived" } else { "  quiet (all vectors had arrived)" };
     }
     asking.wait(async || Ok(pending(asking.client, &server.url).await? == 0)).await?;
     asking.rounds(&server, "hybrid", COMPARED).await?;
     let after = asking.round(&server, "hybrid", "  quiet again").await?;
-    asking.report.add_arrival(during, after);
+    if arriving {
+        asking.report.add_arrival(during, after);
+    }
     asking.report.note_peak(peak_mib(server.pid())?);
     Ok(())
 }

@@ -53,7 +53,7 @@ CREATE INDEX chunks_by_change ON chunks (tenant_id, collection, change, number);
 -- After `werkruf move` the numbers continue where those of the file ended.
 GRANT UPDATE ON SEQUENCE chunks_number_seq TO werkruf_system;
 
--- The words of a chunk as numbers, for searches of a server that has no index yet (`knowledge/stored_terms.rs`), which read all rows of a
+-- The words of a chunk as numbers, for searches of a server that has no index yet (`src/stored_terms.rs`), which read all rows of a
 -- collection. Deleted with the chunk by remove_document.
 CREATE TABLE chunk_terms (
   tenant_id  uuid NOT NULL,

@@ -46,7 +46,7 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_by_document ON chunks (tenant_id, document, position);
 CREATE INDEX chunks_by_change ON chunks (tenant_id, collection, change, number);
 
--- The words of a chunk as numbers, for searches without an index (`knowledge/stored_terms.rs`). Beside each other by collection, because
+-- The words of a chunk as numbers, for searches without an index (`src/stored_terms.rs`). Beside each other by collection, because
 -- such a search reads all of them; therefore deleted with the chunk by a statement and not by a foreign key, which would need an index.
 CREATE TABLE chunk_terms (
   tenant_id  TEXT NOT NULL,

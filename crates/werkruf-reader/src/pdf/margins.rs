@@ -3,7 +3,7 @@
 //! A header or footer stands at the same distance from the upper or lower edge on most pages, with the same text or a page number, and
 //! with a gap between it and the body. Text that meets only some of these criteria stays.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::layout::Usual;
 use super::page::Line;
@@ -186,14 +186,14 @@ fn on_enough_pages(group: &[&Candidate], enough: usize) -> bool {
 
 /// The largest part of a group with one text.
 fn same_text(group: &[Candidate], enough: usize) -> Option<Vec<&Candidate>> {
-    let mut by_text: HashMap<&str, Vec<&Candidate>> = HashMap::new();
+    let mut by_text: BTreeMap<&str, Vec<&Candidate>> = BTreeMap::new();
     group.iter().for_each(|candidate| by_text.entry(&candidate.text).or_default().push(candidate));
     by_text.into_values().find(|same| on_enough_pages(same, enough))
 }
 
 /// The part of a group in which one number counts the pages and everything else is the same.
 fn page_numbers(group: &[Candidate], enough: usize) -> Option<Vec<&Candidate>> {
-    let mut by_count: HashMap<(usize, i64, Vec<i64>), Vec<&Candidate>> = HashMap::new();
+    let mut by_count: BTreeMap<(usize, i64, Vec<i64>), Vec<&Candidate>> = BTreeMap::new();
     for candidate in group {
         let numbers = numbers(&candidate.text)?;
         let page = i64::try_from(candidate.page).ok()?;

@@ -131,7 +131,9 @@ impl Turn {
             return Some(Failure::validation(ErrorCode::TooManyCalls, message));
         }
         // A tool that this assistant does not have is refused even if it exists.
-        if !self.offer.definitions.iter().any(|tool| tool.name == call.name) && self.scope.setup.registry.find(&call.name).is_some() {
+        if !self.offer.definitions.iter().any(|tool| tool.name == call.name)
+            && self.scope.setup.registry.find_for(self.scope.caller.principal.tenant(), &call.name).is_some()
+        {
             return Some(Failure::validation(ErrorCode::UnknownTool, "You were not given this tool. Use only the tools you were given."));
         }
         self.repeated(call, repeated)

@@ -36,6 +36,7 @@ struct ToolView {
     parameters: Value,
     /// Whether the model server enforces the schema.
     strict: bool,
+    /// The limit in force for one attempt.
     timeout_ms: u64,
     /// The most attempts of a call, the first one included.
     attempts: u32,
@@ -48,7 +49,8 @@ struct ToolView {
 }
 
 impl ToolView {
-    fn new(entry: &Entry) -> Self {
+    /// `tool_ms` is the limit for every tool, which may be shorter than its own.
+    fn new(entry: &Entry, tool_ms: u64) -> Self {
         let spec = entry.spec();
         Self {
             name: spec.name.to_string(),
@@ -57,7 +59,7 @@ impl ToolView {
             permission: spec.permission.as_ref().map(ToString::to_string),
             parameters: entry.parameters().clone(),
             strict: entry.definition().strict,
-            timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX).min(tool_ms),
             attempts: spec.allowed_attempts(),
             reuse_s: spec.reuse.as_secs(),
             approval: spec.approval.iter().map(ToString::to_string).collect(),
@@ -80,7 +82,11 @@ struct ToolList {
 async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ToolList>, ApiError> {
     let setup = api.app.runtime.setup();
     let slug = tenant_slug(&api, &identity, &setup.registry).await?;
-    let tools = setup.registry.all_for(Tenant { id: identity.tenant_id, slug: &slug }).map(|entry| ToolView::new(entry)).collect();
+    let tools = setup
+        .registry
+        .all_for(Tenant { id: identity.tenant_id, slug: &slug })
+        .map(|entry| ToolView::new(entry, api.app.config.limits.tool_ms))
+        .collect();
     Ok(Json(ToolList { tools, next_after: None }))
 }
 
@@ -101,5 +107,5 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam
     let slug = tenant_slug(&api, &identity, &setup.registry).await?;
     let entry =
         setup.registry.find_for(Tenant { id: identity.tenant_id, slug: &slug }, &name).ok_or_else(|| ApiError::unknown_tool(&name))?;
-    Ok(Json(ToolView::new(entry)))
+    Ok(Json(ToolView::new(entry, api.app.config.limits.tool_ms)))
 }

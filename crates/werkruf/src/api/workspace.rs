@@ -83,7 +83,8 @@ fn read(raw: &[u8], is_on: impl Fn(&str) -> bool) -> Result<(String, ImportBatch
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let batch = parse_batch(text, MODULES, is_on).map_err(|refusal| match refusal {
         ImportRefusal::Faults(errors) => import_error(&errors),
-        ImportRefusal::ModuleOff { module, .. } => ApiError::module_off(StatusCode::UNPROCESSABLE_ENTITY, module),
+        ImportRefusal::ModuleOff { module, list } => ApiError::module_off(StatusCode::UNPROCESSABLE_ENTITY, module)
+            .details(json!([{"path": format!("/{list}"), "message": "belongs to a module that is off"}])),
     })?;
     Ok((text.to_owned(), batch))
 }

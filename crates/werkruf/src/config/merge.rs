@@ -62,7 +62,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let database = database.unwrap_or_else(|violation| reject(violations, violation, default_database()));
     let limits = limits::merge(document, environment, violations);
     let model = model::merge(document, environment, violations);
-    let modules = ModulesOn::of(document);
+    let modules = ModulesOn::of(document, violations);
     let config = Config {
         listen,
         database,
@@ -83,7 +83,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         modules,
         egress: egress(document, violations),
         #[cfg(feature = "flights")]
-        flights: super::flights::merge(environment, violations),
+        flights: if modules.flights { super::flights::merge(environment, violations) } else { Default::default() },
         reader: reader::merge(document, environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),

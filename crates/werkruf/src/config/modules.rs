@@ -1,6 +1,7 @@
 //! Which modules are on. A module is on when the configuration file has its section; without a file all are on.
 
 use super::file::Document;
+use super::violation::ConfigViolation;
 
 /// The modules that are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +27,14 @@ impl ModulesOn {
         }
     }
 
-    pub(super) fn of(document: &Document) -> Self {
+    pub(super) fn of(document: &Document, violations: &mut Vec<ConfigViolation>) -> Self {
         if document.path.is_none() {
             return Self::ALL;
         }
         let file = &document.file;
+        if cfg!(not(feature = "flights")) && file.flights.is_some() {
+            violations.push(document.violation("/flights", "this werkruf is built without the flight search; remove the section"));
+        }
         Self {
             workspace: file.workspace.is_some(),
             flights: file.flights.is_some(),

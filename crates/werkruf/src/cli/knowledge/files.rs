@@ -26,6 +26,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<FoundFiles, CliError> {
     for path in paths {
         let metadata = std::fs::metadata(path).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
         if metadata.is_dir() {
+            found.named_skipped |= std::fs::read_dir(path).is_err();
             walk(path, &mut found);
         } else if is_readable(path) {
             found.files.push(path.clone());
@@ -53,7 +54,7 @@ fn walk(folder: &Path, found: &mut FoundFiles) {
         }
         if metadata.is_dir() {
             walk(&path, found);
-        } else if is_readable(&path) {
+        } else if metadata.is_file() && is_readable(&path) {
             found.files.push(path);
         }
     }
