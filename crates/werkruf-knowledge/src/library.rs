@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use werkruf_contract::Uuid;
 
 use super::collection_index::SharedIndex;
@@ -24,6 +24,8 @@ const REMOTE_WAIT: Duration = Duration::from_millis(500);
 /// How long a search waits for an index that is being built, because a small one is built in a moment.
 const BUILD_WAIT: Duration = Duration::from_millis(20);
 
+/// The most scans of stored terms at once.
+const MAX_SCANS: usize = 2;
 /// How often a search is repeated because its hits were replaced meanwhile.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -45,6 +47,8 @@ pub(super) struct Shared {
     /// The collections whose index must be built or maintained.
     queue: Mutex<BTreeSet<Key>>,
     pub(super) queued: Notify,
+    /// Bounds the scans of stored terms. Each reads all terms of its collection, and takes a connection that other reads need.
+    scans: Semaphore,
 }
 
 #[derive(Default)]
@@ -134,6 +138,7 @@ impl Library {
             background: AtomicBool::new(false),
             queue: Mutex::default(),
             queued: Notify::new(),
+            scans: Semaphore::new(MAX_SCANS),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -322,6 +327,7 @@ impl Shared {
 
     /// Searches the stored terms.
     async fn search_terms(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
+        let _scan = self.scans.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let scan = self.store.scan_terms(query.tenant_id, query.collection, TermScan::of(&query.text)).await?;
         let hits = self.with_rows(query.tenant_id, scan.hits(query.top)).await?;
         Ok(SearchResult { hits, building: true, ..SearchResult::default() })

@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::ReaderConfig;
 
@@ -25,6 +26,8 @@ const MAX_OUTPUT_BYTES: u64 = 6 * MAX_TEXT_BYTES as u64 + 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Each process may use 1 GiB.
 const MAX_PROCESSES: usize = 4;
+/// The most uploads that are held in memory and read at once.
+const MAX_UPLOADS: usize = 8;
 /// The signal for a process that has used its processor time.
 const SIGXCPU: i32 = 24;
 
@@ -83,6 +86,7 @@ pub(crate) struct Reader {
     sandbox: bool,
     timeout: Duration,
     processes: Semaphore,
+    uploads: Arc<Semaphore>,
 }
 
 impl Reader {
@@ -90,7 +94,18 @@ impl Reader {
     pub(crate) fn new(config: &ReaderConfig) -> Self {
         let beside = || std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(PROGRAM)));
         let program = config.program.clone().or_else(beside).unwrap_or_else(|| PathBuf::from(PROGRAM));
-        Self { program, sandbox: config.sandbox, timeout: TIMEOUT, processes: Semaphore::new(MAX_PROCESSES) }
+        Self {
+            program,
+            sandbox: config.sandbox,
+            timeout: TIMEOUT,
+            processes: Semaphore::new(MAX_PROCESSES),
+            uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
+        }
+    }
+
+    /// A place for one upload until it is dropped; `None` where too many uploads are being read. Uploads are held in memory.
+    pub(crate) fn accept_upload(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.uploads).try_acquire_owned().ok()
     }
 
     /// Whether a file with this name can be read.
@@ -106,7 +121,12 @@ impl Reader {
 
     /// Checks that the program is there and can confine itself.
     pub(crate) async fn check(&self) -> Result<(), ReaderError> {
-        match self.run("--check", &[]).await? {
+        let checked = self.run("--check", &[]).await.map_err(|error| match error {
+            // No file is involved: the program itself does not work.
+            ReaderError::Unreadable(reason) => ReaderError::Missing { program: self.program.clone(), reason },
+            other => other,
+        });
+        match checked? {
             Answer::Ready | Answer::Text { .. } => Ok(()),
             Answer::Error { code, message } => Err(error(&code, message)),
         }

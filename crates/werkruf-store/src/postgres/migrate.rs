@@ -135,7 +135,10 @@ impl Schema {
             }
             let is_older_set = row.part.ends_with(FUNCTIONS) && row.number < known;
             if row.number <= known && !is_older_set && self.checksum(&row.part, row.number).as_ref() != Some(&row.checksum) {
-                return Err(broken(format!("migration {}/{} in the database is not the one this binary has", row.part, row.number)));
+                return Err(broken(format!(
+                    "migration {}/{} in the database is not the one this binary has; it is a database of an unreleased build, which cannot be upgraded",
+                    row.part, row.number
+                )));
             }
         }
         Ok(Missing {

@@ -140,7 +140,9 @@ fn check(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
         let mut known = part.into_iter().flat_map(|part| part.migrations);
         if !known.any(|migration| migration.number == row.number && checksum(migration) == row.checksum) {
             let Applied { part, number, .. } = row;
-            return Err(StoreError::Broken(format!("migration {part}/{number} in the database is not the one this binary has")));
+            return Err(StoreError::Broken(format!(
+                "migration {part}/{number} in the database is not the one this binary has; it is a database of an unreleased build, which cannot be upgraded"
+            )));
         }
     }
     Ok(())

@@ -30,7 +30,6 @@ use crate::reader::{Reader, ReaderError};
 const MAX_FILES: usize = 100;
 /// How many files of one request are read at once.
 const AT_ONCE: usize = 2;
-const MAX_FIELD_BYTES: usize = 1_024;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(add_files)))
@@ -93,12 +92,20 @@ struct Upload {
 async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
+    let Some(place) = api.app.reader.accept_upload() else {
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "Other uploads are being read; try again in a moment.")
+            .retry_after_ms(2_000));
+    };
     let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
-    let files = api.run_detached(async move { add_all(&app, tenant_id, upload).await }).await??;
+    let adding = api.run_detached(async move {
+        let _place = place;
+        add_all(&app, tenant_id, upload).await
+    });
+    let files = adding.await??;
     Ok(Json(AddedFiles { files }))
 }
 
@@ -126,7 +133,7 @@ async fn read(raw: Bytes, boundary: String) -> Result<Upload, ApiError> {
 }
 
 fn text(content: &[u8]) -> Result<String, ApiError> {
-    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_FIELD_BYTES.min(MAX_NAME_BYTES) && !text.contains('\0'));
+    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_NAME_BYTES && !text.contains('\0'));
     text.map(|text| text.trim().to_owned())
         .ok_or_else(|| ApiError::invalid(format!("A collection and a language have at most {MAX_NAME_BYTES} bytes; shorten it.")))
 }
