@@ -70,13 +70,15 @@ struct Body<'a> {
     /// A text box inside a paragraph has paragraphs of its own.
     paragraphs: Vec<Paragraph>,
     tables: Vec<Table>,
+    /// Open tables beyond the limit. Their rows belong to the innermost table within it.
+    deeper_tables: usize,
     was_item: bool,
     written: usize,
 }
 
 impl<'a> Body<'a> {
     const fn new(styles: &'a Styles) -> Self {
-        Self { styles, out: String::new(), paragraphs: Vec::new(), tables: Vec::new(), was_item: false, written: 0 }
+        Self { styles, out: String::new(), paragraphs: Vec::new(), tables: Vec::new(), deeper_tables: 0, was_item: false, written: 0 }
     }
 
     fn read(&mut self, mut xml: Reader<impl BufRead>, broken: ReadError) -> Result<(), ReadError> {
@@ -147,6 +149,7 @@ impl<'a> Body<'a> {
                 self.end_block();
                 self.tables.push(Table::default());
             }
+            "tbl" => self.deeper_tables += 1,
             "tc" => {
                 if let Some(table) = self.tables.last_mut() {
                     table.cells.push(String::new());
@@ -172,6 +175,7 @@ impl<'a> Body<'a> {
                 self.target().push_str(&row);
                 self.tables.extend(inner);
             }
+            "tbl" if self.deeper_tables > 0 => self.deeper_tables -= 1,
             "tbl" => {
                 self.tables.pop();
                 self.end_block();

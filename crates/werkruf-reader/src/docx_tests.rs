@@ -56,6 +56,15 @@ fn a_table_in_a_cell_stays_in_its_cell() {
 }
 
 #[test]
+fn tables_nested_beyond_the_limit_lose_no_text() {
+    let (open, close) = ("<w:tbl><w:tr><w:tc>".repeat(12), "</w:tc></w:tr></w:tbl>".repeat(12));
+    let body = format!("{}{open}{}{close}{}", paragraph("", "davor"), paragraph("", "innen"), paragraph("", "danach"));
+    let text = text(&body);
+    let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word} is missing: {text}"));
+    assert!(at("davor") < at("innen") && at("innen") < at("danach"));
+}
+
+#[test]
 fn a_long_table_keeps_every_row() {
     let rows: String = (0..3_000).map(|at| row(&[&format!("Artikel {at}"), &format!("{at},50 €")])).collect();
     let expected: Vec<String> = (0..3_000).map(|at| format!("| Artikel {at} | {at},50 € |")).collect();

@@ -91,6 +91,8 @@ struct Page {
     skipped: Option<(String, usize)>,
     /// The number of the next item of each open list; `None` for lists without numbers.
     lists: Vec<Option<u64>>,
+    /// Open lists beyond the limit. Their items belong to the innermost list within it.
+    deeper_lists: usize,
     is_preformatted: bool,
     /// The cells of the open table row. The text of the last one is still being written.
     row: Option<Vec<String>>,
@@ -202,9 +204,13 @@ impl Page {
     }
 
     fn list(&mut self, tag: &Tag, is_start: bool) {
-        if !is_start {
+        if !is_start && self.deeper_lists > 0 {
+            self.deeper_lists -= 1;
+        } else if !is_start {
             self.lists.pop();
-        } else if self.lists.len() < MAX_LIST_DEPTH {
+        } else if self.lists.len() == MAX_LIST_DEPTH {
+            self.deeper_lists += 1;
+        } else {
             let first = tag.attrs.iter().find(|attribute| &*attribute.name.local == "start").and_then(|start| start.value.parse().ok());
             self.lists.push((&*tag.name == "ol").then(|| first.unwrap_or(1)));
         }

@@ -36,6 +36,15 @@ fn layout_tables_keep_their_paragraphs() {
 }
 
 #[test]
+fn deep_lists_and_numbered_cells_keep_their_marks() {
+    let (open, close) = ("<ul><li>x".repeat(12), "</li></ul>".repeat(12));
+    let page = format!("<ol><li>eins{open}{close}</li><li>zwei</li></ol><table><tr><td>#4711</td><td><h3>Titel</h3></td></tr></table>");
+    let text = text(&page);
+    assert!(text.starts_with("1. eins") && text.contains("\n2. zwei"), "{text}");
+    assert!(text.ends_with("| #4711 | Titel |"), "{text}");
+}
+
+#[test]
 fn code_keeps_its_lines() {
     assert_eq!(
         text("<p>So:</p><pre><code>if a &lt; b {\n   x *y*\n}</code></pre><p>Ende</p>"),

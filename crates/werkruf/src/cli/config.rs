@@ -15,7 +15,7 @@ use werkruf_llm::{Answer, Delta, HttpLimits, Message, ModelRequest, Provider, To
 
 use super::error::CliError;
 use super::{Outcome, Session, print};
-use crate::config::{Config, ConfigViolation, DEFAULT_FILE, ModelConfig, TEMPLATE};
+use crate::config::{Config, ConfigViolation, DEFAULT_FILE, ModelConfig, template};
 use crate::{provider, setup};
 
 #[derive(Debug, Subcommand)]
@@ -127,7 +127,7 @@ pub(super) fn init(session: &Session, force: bool) -> Outcome {
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = if force { options.create(true).truncate(true).open(&path) } else { options.create_new(true).open(&path) };
-    let written = opened.and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
+    let written = opened.and_then(|mut file| file.write_all(template().as_bytes()));
     match written {
         Ok(()) => {
             if session.globals.json {

@@ -42,7 +42,7 @@ pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use modules::ModulesOn;
 pub use postgres::PostgresConfig;
 pub use reader::ReaderConfig;
-pub use template::TEMPLATE;
+pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer};
 pub use violation::ConfigViolation;
 

@@ -1,8 +1,13 @@
 //! The file that `werkruf init` writes. It switches all modules on, and every other setting is commented out: the server does the same
 //! with it as without a file, until it is edited.
 
-/// A commented `werkruf.toml` that is a valid configuration as written.
-pub const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Every key is explained in docs/configuration.md.
+/// A commented `werkruf.toml` that is a valid configuration as written. It names the modules that are compiled in.
+pub fn template() -> String {
+    let is_compiled_in = |line: &&str| cfg!(feature = "flights") || !line.starts_with("[flights]");
+    TEMPLATE.lines().filter(is_compiled_in).map(|line| format!("{line}\n")).collect()
+}
+
+const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Every key is explained in docs/configuration.md.
 # An environment variable overrides this file, a flag overrides both.
 # Secrets (OPENAI_API_KEY, WERKRUF_ADMIN_KEY, tokens of tools) belong in the environment, not into this file.
 # [workspace], [flights], [knowledge] and [ask_gpt] switch modules on: without its section a module has no tools, routes or import lists.

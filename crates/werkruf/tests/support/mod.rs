@@ -47,7 +47,8 @@ impl TestServer {
 
     /// Like [`Self::open_in`], in a folder that may already have a database.
     pub async fn open_in_folder(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
-        Self::open_as_written(&format!("{text}\n[workspace]\n[flights]\n[knowledge]\n[ask_gpt]\n"), variables, folder).await
+        let flights = if cfg!(feature = "flights") { "[flights]\n" } else { "" };
+        Self::open_as_written(&format!("{text}\n[workspace]\n{flights}[knowledge]\n[ask_gpt]\n"), variables, folder).await
     }
 
     /// Like [`Self::open_in_folder`], with only the modules that the file names.
