@@ -26,8 +26,8 @@ impl FlightStore for PostgresStore {
 
     fn calls_left(&self, account: ProviderAccount, day: Date, call: i64, left: i64) -> StoreFuture<'_, ()> {
         // Responses overtake one another: the number from an earlier call counts only where it is less.
-        let sql = "UPDATE provider_quota SET told_by = greatest(told_by, $5),
-                     ceiling = CASE WHEN $5 >= told_by THEN $5 + $6 ELSE least(ceiling, told_by + $6) END
+        let sql = "UPDATE provider_quota SET reported_by = greatest(reported_by, $5),
+                     ceiling = CASE WHEN $5 >= reported_by THEN $5 + $6 ELSE least(ceiling, reported_by + $6) END
                    WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND day = $4 RETURNING true";
         Box::pin(async move {
             let (provider, name, left) = (clean(&account.provider), clean(&account.account), left.max(0));
@@ -37,7 +37,7 @@ impl FlightStore for PostgresStore {
     }
 
     fn close_day(&self, account: ProviderAccount, day: Date) -> StoreFuture<'_, ()> {
-        let sql = "UPDATE provider_quota SET told_by = used, ceiling = used
+        let sql = "UPDATE provider_quota SET reported_by = used, ceiling = used
                    WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND day = $4 RETURNING true";
         Box::pin(async move {
             let (provider, name) = (clean(&account.provider), clean(&account.account));

@@ -19,8 +19,8 @@ impl FlightStore for SqliteStore {
             // Responses may arrive out of order: the report of an earlier call counts only where it leaves fewer calls.
             let updated = c
                 .prepare_cached(
-                    "UPDATE provider_quota SET told_by = max(told_by, ?5),
-                       ceiling = CASE WHEN ?5 >= told_by THEN ?5 + ?6 ELSE min(ceiling, told_by + ?6) END
+                    "UPDATE provider_quota SET reported_by = max(reported_by, ?5),
+                       ceiling = CASE WHEN ?5 >= reported_by THEN ?5 + ?6 ELSE min(ceiling, reported_by + ?6) END
                      WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND day = ?4",
                 )?
                 .execute(params![Id::from(INSTALLATION), account.provider, account.account, day.to_string(), call, left.max(0)])?;
@@ -32,7 +32,7 @@ impl FlightStore for SqliteStore {
         Box::pin(self.write_rows(move |c| {
             let closed = c
                 .prepare_cached(
-                    "UPDATE provider_quota SET told_by = used, ceiling = used
+                    "UPDATE provider_quota SET reported_by = used, ceiling = used
                      WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND day = ?4",
                 )?
                 .execute(params![Id::from(INSTALLATION), account.provider, account.account, day.to_string()])?;

@@ -8,7 +8,7 @@ CREATE TABLE provider_quota (
   day       date NOT NULL,
   used      bigint NOT NULL,
   -- Number of the newest call whose answer said how many calls are left, and the total for the day that follows from it.
-  told_by   bigint NOT NULL DEFAULT 0,
+  reported_by bigint NOT NULL DEFAULT 0,
   ceiling   bigint,
   PRIMARY KEY (tenant_id, provider, account, day)
 );
