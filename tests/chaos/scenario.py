@@ -120,7 +120,6 @@ kind = "http"
 url = "%(url)s/%(effect)s"
 effect = "%(effect)s"
 permission = "none"
-timeout_ms = 10000
 parameters = '''{"type": "object", "properties": {"run": {"type": "string"}, "n": {"type": "integer"}, "round": {"type": "integer"}, "work": {"type": "integer"}}, "required": ["run", "n", "round", "work"]}'''
 """
 
