@@ -16,7 +16,10 @@ import points
 from auditor import audit
 from scenario import CrashingServer, message, until
 
-MIGRATIONS = sorted((points.ROOT / "crates/werkruf-store/src/sqlite/migrations").glob("*/*.sql"), key=lambda path: (path.stem, path.parent.name))
+CRATES = points.ROOT / "crates"
+# (part, file): those of the kernel, then those of the modules.
+MIGRATIONS = [("kernel", path) for path in sorted((CRATES / "werkruf-store/src/sqlite/migrations/kernel").glob("*.sql"))] + [
+    (path.parents[2].name.removeprefix("werkruf-"), path) for path in sorted(CRATES.glob("*/migrations/sqlite/*.sql"))]
 RUNNERS = ("server", "command")
 # The invariants that a copy made under load must satisfy; the others need observations of the same moment.
 COPY_INVARIANTS = ("I0", "I2", "I3", "I4", "I5", "I7")
@@ -90,10 +93,10 @@ def older_database(server):
     """A database of the previous release: all migrations but the last."""
     db = sqlite3.connect(server.db)
     db.execute("CREATE TABLE schema_migrations (part TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TEXT NOT NULL, PRIMARY KEY (part, number)) STRICT")
-    for path in MIGRATIONS[:-1]:
+    for part, path in MIGRATIONS[:-1]:
         number, name = path.stem.split("_", 1)
         db.executescript(path.read_text())
-        row = (path.parent.name, int(number), name, hashlib.sha256(path.read_bytes()).hexdigest(), "2026-01-01T00:00:00.000000Z")
+        row = (part, int(number), name, hashlib.sha256(path.read_bytes()).hexdigest(), "2026-01-01T00:00:00.000000Z")
         db.execute("INSERT INTO schema_migrations VALUES (?, ?, ?, ?, ?)", row)
     db.execute("INSERT INTO settings VALUES ('canary', 'old')")
     db.commit()
