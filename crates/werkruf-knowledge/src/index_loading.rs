@@ -9,7 +9,7 @@ use tokio::sync::RwLock;
 
 use super::collection_index::{CollectionIndex, Removed, SharedIndex, add_chunks, compare_parts, put_vectors, remove_chunks};
 use super::library::{Collection, Key, Shared};
-use super::rows::{ChangeMark, REMEMBERED_CHANGES};
+use super::rows::{ChangeMark, ChangePage, REMEMBERED_CHANGES};
 use werkruf_store::StoreError;
 
 /// The number of rows per read; bounds the memory used besides the index.
@@ -160,7 +160,7 @@ impl Shared {
     ) -> Result<Removed, StoreError> {
         let mut mark = ChangeMark { change: read, chunk: i64::MAX };
         loop {
-            let page = self.store.changed_chunks(key.0, key.1.clone(), mark, newest, PAGE).await?;
+            let page = self.store.changed_chunks(key.0, key.1.clone(), ChangePage { after: mark, until: newest, limit: PAGE }).await?;
             let Some(last) = page.last() else { return Ok(removed) };
             mark = last.mark;
             let (is_last, target) = (page.len() < PAGE as usize, Arc::clone(target));
@@ -179,7 +179,8 @@ impl Shared {
         let Some(model) = &self.model else { return Ok(()) };
         let mut mark = ChangeMark { change: read, chunk: i64::MAX };
         loop {
-            let page = self.store.changed_vectors(key.0, key.1.clone(), model.clone(), mark, newest, VECTOR_PAGE).await?;
+            let wanted = ChangePage { after: mark, until: newest, limit: VECTOR_PAGE };
+            let page = self.store.changed_vectors(key.0, key.1.clone(), model.clone(), wanted).await?;
             let Some(last) = page.last() else { return Ok(()) };
             mark = last.mark;
             let (is_last, target) = (page.len() < VECTOR_PAGE as usize, Arc::clone(target));

@@ -47,8 +47,8 @@ pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rows::{
-    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge, LanguageCount,
-    NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
+    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
+    LanguageCount, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
 };
 pub use schema::SCHEMA;
 pub use search::{Hit, IndexQuery};

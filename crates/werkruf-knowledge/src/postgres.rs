@@ -8,8 +8,8 @@ use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 
 use crate::postgres_write::{batch, claim_unembedded, put_vectors, renew_claims, unembedded};
 use crate::{
-    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, REMEMBERED_CHANGES, TermScan, UnembeddedChunk,
+    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount,
+    NewDocuments, NewVector, REMEMBERED_CHANGES, TermScan, UnembeddedChunk,
 };
 
 crate::reading::readings!();
@@ -115,31 +115,18 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn changed_chunks(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
+    fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {
         Box::pin(async move {
+            let ChangePage { after, until, limit } = page;
             let (collection, limit) = (clean(&collection), i64::from(limit));
             let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit)];
             all(&self.query(DbRole::Tenant(tenant_id), CHANGED_CHUNKS, &values).await?, changed_chunk)
         })
     }
 
-    fn changed_vectors(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        model: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedVector>> {
+    fn changed_vectors(&self, tenant_id: Uuid, collection: String, model: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedVector>> {
         Box::pin(async move {
+            let ChangePage { after, until, limit } = page;
             let (collection, model, limit) = (clean(&collection), clean(&model), i64::from(limit));
             let values = [p(&tenant_id), p(&collection), p(&after.change), p(&after.chunk), p(&until), p(&limit), p(&model)];
             all(&self.query(DbRole::Tenant(tenant_id), CHANGED_VECTORS, &values).await?, |columns| {

@@ -4,7 +4,7 @@ use werkruf_contract::Clock;
 use werkruf_store::SqliteStore;
 
 use crate::story_tests::{MODULES, World, fresh};
-use crate::{ChangeMark, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
+use crate::{ChangeMark, ChangePage, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
 
 async fn add(world: &World, ids: &[&str]) {
     let document = |id: &&str| NewDocument {
@@ -73,7 +73,11 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
     add_documents(&from).await;
     let (tenant, of_a) = (from.tenant, || "a".to_owned());
     let counted = from.store.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap();
-    let vectors = from.store.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
+    let vectors = from
+        .store
+        .changed_vectors(tenant, of_a(), "m".to_owned(), ChangePage { after: ChangeMark::default(), until: i64::MAX, limit: 10 })
+        .await
+        .unwrap();
     let removed = from.store.removed_chunks(tenant, of_a(), 0, i64::MAX).await.unwrap();
     assert_eq!((counted.embedded, vectors.len(), removed.len()), (1, 1, 1));
     drop(from);
@@ -84,7 +88,10 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
         assert_eq!(moved.tables[table].rows, 1, "{table}");
     }
     assert_eq!(target.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap(), counted);
-    let arrived = target.changed_vectors(tenant, of_a(), "m".to_owned(), ChangeMark::default(), i64::MAX, 10).await.unwrap();
+    let arrived = target
+        .changed_vectors(tenant, of_a(), "m".to_owned(), ChangePage { after: ChangeMark::default(), until: i64::MAX, limit: 10 })
+        .await
+        .unwrap();
     assert_eq!(arrived, vectors);
     let parts = target.document_chunks(tenant, of_a(), "stays".to_owned()).await.unwrap();
     assert_eq!(parts[0].content, "A walrus with a \u{fffd} in it.");

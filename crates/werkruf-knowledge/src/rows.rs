@@ -112,6 +112,16 @@ pub struct ChangeMark {
     pub chunk: i64,
 }
 
+/// A page of the log of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangePage {
+    /// The last entry that was read.
+    pub after: ChangeMark,
+    /// The last change to read.
+    pub until: i64,
+    pub limit: u32,
+}
+
 /// A chunk as read by an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedChunk {
@@ -171,25 +181,10 @@ pub trait Knowledge: Send + Sync {
     fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
     /// The newest change of a collection; `None` if the collection does not exist. Called before every search.
     fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>>;
-    /// Chunks after `after` up to change `until`, in log order.
-    fn changed_chunks(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedChunk>>;
-    /// Vectors of a model after `after` up to change `until`, in log order.
-    fn changed_vectors(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        model: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedVector>>;
+    /// Chunks of a page of the log, in its order.
+    fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>>;
+    /// Vectors of a model of a page of the log, in its order.
+    fn changed_vectors(&self, tenant_id: Uuid, collection: String, model: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedVector>>;
     /// Chunks removed after change `after` up to change `until`.
     fn removed_chunks(&self, tenant_id: Uuid, collection: String, after: i64, until: i64) -> StoreFuture<'_, Vec<i64>>;
     /// The chunks with these numbers that still exist.

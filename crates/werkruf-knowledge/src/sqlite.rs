@@ -7,8 +7,8 @@ use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 
 use crate::sqlite_write::{add, put, remove};
 use crate::{
-    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, TermScan, UnembeddedChunk, stored_terms,
+    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount,
+    NewDocuments, NewVector, TermScan, UnembeddedChunk, stored_terms,
 };
 
 crate::reading::readings!();
@@ -105,32 +105,21 @@ impl Knowledge for SqliteStore {
         Box::pin(self.look_up(move |c| newest(c, &Id::from(tenant_id), &collection)))
     }
 
-    fn changed_chunks(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedChunk>> {
+    fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {
         Box::pin(self.read_rows(move |c| {
             let mut statement = c.prepare_cached(CHANGED_CHUNKS)?;
-            all(&mut statement, params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit], changed_chunk)
+            all(
+                &mut statement,
+                params![Id::from(tenant_id), collection, page.after.change, page.after.chunk, page.until, page.limit],
+                changed_chunk,
+            )
         }))
     }
 
-    fn changed_vectors(
-        &self,
-        tenant_id: Uuid,
-        collection: String,
-        model: String,
-        after: ChangeMark,
-        until: i64,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ChangedVector>> {
+    fn changed_vectors(&self, tenant_id: Uuid, collection: String, model: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedVector>> {
         Box::pin(self.read_rows(move |c| {
             let mut statement = c.prepare_cached(CHANGED_VECTORS)?;
-            let wanted = params![Id::from(tenant_id), collection, after.change, after.chunk, until, limit, model];
+            let wanted = params![Id::from(tenant_id), collection, page.after.change, page.after.chunk, page.until, page.limit, model];
             all(&mut statement, wanted, |columns| {
                 let mark = ChangeMark { change: columns.int()?, chunk: columns.int()? };
                 Ok(ChangedVector { mark, vector: crate::reading::floats(columns.bytes()?) })

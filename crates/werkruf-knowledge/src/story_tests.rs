@@ -9,7 +9,7 @@ use werkruf_contract::{Clock, Uuid};
 use werkruf_store::{Modules, PostgresOptions, PostgresStore, SqliteStore};
 
 use crate::testbed::fresh_database;
-use crate::{Added, ChangeMark, Knowledge, Library, NewDocument, NewDocuments, NewVector, SCHEMA, SearchQuery, chunks};
+use crate::{Added, ChangeMark, ChangePage, Knowledge, Library, NewDocument, NewDocuments, NewVector, SCHEMA, SearchQuery, chunks};
 
 pub(crate) const MODULES: Modules = &[SCHEMA];
 
@@ -182,7 +182,11 @@ async fn concurrent_writers_make_one_log(world: World) {
         let (mut read, mut mark) = (Vec::new(), ChangeMark::default());
         while mark.change < all {
             let newest = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap().unwrap();
-            let some = world.store.changed_chunks(world.tenant, "a".to_owned(), mark, newest, 1000).await.unwrap();
+            let some = world
+                .store
+                .changed_chunks(world.tenant, "a".to_owned(), ChangePage { after: mark, until: newest, limit: 1000 })
+                .await
+                .unwrap();
             read.extend(some.into_iter().map(|chunk| chunk.mark));
             // Continue after that change, as an index does.
             mark = ChangeMark { change: newest, chunk: i64::MAX };
@@ -222,8 +226,14 @@ async fn a_chunk_has_one_vector_of_one_model(world: World) {
     let count = |model: &str| world.store.collection(world.tenant, "a".to_owned(), Some(model.to_owned()));
     let row = count("m1").await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.change), (2, 1, 1, 3));
-    let changed =
-        |model: &str| world.store.changed_vectors(world.tenant, "a".to_owned(), model.to_owned(), ChangeMark::default(), i64::MAX, 10);
+    let changed = |model: &str| {
+        world.store.changed_vectors(
+            world.tenant,
+            "a".to_owned(),
+            model.to_owned(),
+            ChangePage { after: ChangeMark::default(), until: i64::MAX, limit: 10 },
+        )
+    };
     let read = changed("m1").await.unwrap();
     assert_eq!((read.len(), read[0].mark, &read[0].vector[..]), (1, ChangeMark { change: 3, chunk: pending[0] }, &[1.5, -0.25, 1e-9][..]));
     assert_eq!(numbers("m2").await.len(), 2);

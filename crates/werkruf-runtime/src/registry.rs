@@ -61,6 +61,8 @@ pub struct Registry {
     entries: Vec<Arc<Entry>>,
     by_name: HashMap<String, usize>,
     offers: Mutex<HashMap<OfferKey, Offer>>,
+    /// Whether a tool that was added belongs to certain tenants. Every turn asks.
+    depends_on_tenant: bool,
 }
 
 impl Registry {
@@ -89,6 +91,7 @@ impl Registry {
             parameters: strict_schema.unwrap_or_else(|| tool.parameters().clone()),
         };
         let slots = (spec.concurrency > 0).then(|| Arc::new(Semaphore::new(spec.concurrency)));
+        self.depends_on_tenant |= !spec.tenants.is_empty();
         self.by_name.insert(name, self.entries.len());
         self.entries.push(Arc::new(Entry { tool, shape, slots, definition }));
         Ok(())
@@ -116,8 +119,8 @@ impl Registry {
     }
 
     /// Whether a tool belongs to certain tenants.
-    pub fn depends_on_tenant(&self) -> bool {
-        self.entries.iter().any(|entry| !entry.spec().tenants.is_empty())
+    pub const fn depends_on_tenant(&self) -> bool {
+        self.depends_on_tenant
     }
 
     /// The tools of an assistant, for one tenant.

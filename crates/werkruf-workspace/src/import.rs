@@ -144,10 +144,15 @@ pub struct NewArticle {
     pub branch_id: Option<i64>,
 }
 
-fn status(value: &str, known: &[&str], path: &str, faults: &mut Faults) {
-    if !known.contains(&value) {
-        faults.push(format!("{path}/status"), format!("there is no status \"{value}\"; take one of {}", known.join(", ")));
+/// Checks what requests and tasks have in common: title, status, due date and creation time.
+fn check_work(row: (&str, &str, Option<Date>, Option<Timestamp>), known: &[&str], path: &str, faults: &mut Faults) {
+    let (title, status, due_date, created_at) = row;
+    filled(title, path, "title", faults);
+    if !known.contains(&status) {
+        faults.push(format!("{path}/status"), format!("there is no status \"{status}\"; take one of {}", known.join(", ")));
     }
+    day(due_date, path, "due_date", faults);
+    moment(created_at, path, "created_at", faults);
 }
 
 impl Checked for NewRequest {
@@ -156,10 +161,7 @@ impl Checked for NewRequest {
     }
 
     fn check(&self, path: &str, faults: &mut Faults) {
-        filled(&self.title, path, "title", faults);
-        status(&self.status, &REQUEST_STATUS, path, faults);
-        day(self.due_date, path, "due_date", faults);
-        moment(self.created_at, path, "created_at", faults);
+        check_work((&self.title, &self.status, self.due_date, self.created_at), &REQUEST_STATUS, path, faults);
     }
 }
 
@@ -169,10 +171,7 @@ impl Checked for NewTask {
     }
 
     fn check(&self, path: &str, faults: &mut Faults) {
-        filled(&self.title, path, "title", faults);
-        status(&self.status, &TASK_STATUS, path, faults);
-        day(self.due_date, path, "due_date", faults);
-        moment(self.created_at, path, "created_at", faults);
+        check_work((&self.title, &self.status, self.due_date, self.created_at), &TASK_STATUS, path, faults);
     }
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{
-    Added, ChangeMark, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
+    Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
     NewVector, TermScan, UnembeddedChunk,
 };
 #[cfg(feature = "flights")]
@@ -101,11 +101,11 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn changed_chunks(&self, _: Uuid, _: String, _: ChangeMark, _: i64, _: u32) -> StoreFuture<'_, Vec<ChangedChunk>> {
+    fn changed_chunks(&self, _: Uuid, _: String, _: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {
         closed()
     }
 
-    fn changed_vectors(&self, _: Uuid, _: String, _: String, _: ChangeMark, _: i64, _: u32) -> StoreFuture<'_, Vec<ChangedVector>> {
+    fn changed_vectors(&self, _: Uuid, _: String, _: String, _: ChangePage) -> StoreFuture<'_, Vec<ChangedVector>> {
         closed()
     }
 

@@ -79,7 +79,7 @@ pub(super) async fn is_building(client: &reqwest::Client, url: &str) -> Result<b
     Ok(text.contains("knowledge_index"))
 }
 
-/// Sends a question without looking at how it was searched.
-pub(super) async fn ask_anyhow(client: &reqwest::Client, url: &str, text: &str) -> Result<Value, String> {
+/// Sends a question; the server decides how it searches.
+pub(super) async fn ask_in_any_mode(client: &reqwest::Client, url: &str, text: &str) -> Result<Value, String> {
     post(client, url, "search", &json!({"query": text})).await
 }

@@ -18,12 +18,14 @@ use crate::load::{Child, cpu_seconds, peak_mib};
 use crate::seed::{MadeLibrary, MadeQuestion, SeedStore};
 use crate::stage::{Database, KEY, Stage};
 
-use arriving::{Arriving, ask_anyhow, is_building, pending};
+use arriving::{Arriving, ask_in_any_mode, is_building, pending};
 pub use report::SearchReport;
 use report::{COMPARED, SearchRound, Stopwatch};
 use vectors::{MODEL, VectorServer};
 
 /// The number of chunks, and the limit of p95 in milliseconds (`reference/retrieval.md`).
+/// How often a condition of the server is looked at.
+const POLL: std::time::Duration = std::time::Duration::from_millis(50);
 const SIZES: [(usize, f64); 2] = [(10_000, 5.0), (100_000, 15.0)];
 /// Documents in one request.
 const BATCH: usize = 100;
@@ -134,7 +136,7 @@ impl Asking<'_> {
     /// The first question after the start, and the time until the index is built.
     async fn first_search(&mut self, url: &str) -> Result<(), String> {
         let began = Stopwatch::start();
-        let answer = ask_anyhow(self.client, url, &self.questions[0].text).await?;
+        let answer = ask_in_any_mode(self.client, url, &self.questions[0].text).await?;
         self.report.first_ms = self.report.first_ms.max(began.seconds() * 1000.0);
         if answer["results"].as_array().is_none_or(Vec::is_empty) {
             return Err(format!("search: the first question after the start found nothing: {answer}"));
@@ -147,7 +149,7 @@ impl Asking<'_> {
 
     async fn wait(&self, is_done: impl AsyncFn() -> Result<bool, String>) -> Result<(), String> {
         while !is_done().await? {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(POLL).await;
         }
         Ok(())
     }
