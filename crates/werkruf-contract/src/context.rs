@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 /// Runtime metadata of one tool call (seed 002).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = example(), extend("oneOf" = one_run()))]
 pub struct ToolContext {
     /// The tenant; every read and write is restricted to it.
@@ -56,6 +56,12 @@ pub struct ToolContext {
     /// Name of a guard-rail profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_mode: Option<String>,
+    /// Further profiles that apply, pinned by the key or the assistant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub safety_pinned: Vec<String>,
+    /// The collections that the assistant searches; empty: not limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collections: Vec<String>,
     /// Credentials passed on. Never serialised.
     #[serde(default, skip_serializing)]
     pub auth: Option<Auth>,
@@ -114,6 +120,8 @@ impl ToolContext {
             budget_tokens: None,
             locale: None,
             safety_mode: None,
+            safety_pinned: Vec::new(),
+            collections: Vec::new(),
             auth: None,
             extra: Map::new(),
         }
@@ -123,6 +131,20 @@ impl ToolContext {
     pub fn from_json(value: Value) -> Result<Self, ContextError> {
         let context: Self = serde_json::from_value(value).map_err(|error| ContextError::Shape(error.to_string()))?;
         context.checked()
+    }
+
+    /// Adds a guard-rail profile. Those that are named already stay.
+    pub fn pin_safety(&mut self, profile: &str) {
+        if self.safety_mode.is_none() {
+            self.safety_mode = Some(profile.to_owned());
+        } else if !self.safety_profiles().any(|named| named == profile) {
+            self.safety_pinned.push(profile.to_owned());
+        }
+    }
+
+    /// Every guard-rail profile that applies.
+    pub fn safety_profiles(&self) -> impl Iterator<Item = &str> {
+        self.safety_mode.iter().chain(&self.safety_pinned).map(String::as_str)
     }
 
     /// Checks that exactly one of the run ids is set.

@@ -67,7 +67,8 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// The permission that the caller needs; `None` if no permission is needed.
     pub permission: Option<Need>,
-    pub timeout: Duration,
+    /// The longest duration of one attempt; `None`: `limits.tool_ms`.
+    pub timeout: Option<Duration>,
     /// The maximum number of attempts, including the first. A `once` tool always has one attempt.
     pub attempts: u32,
     /// How long a result may be reused beyond the turn; zero means inside the turn only.
@@ -87,14 +88,14 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// A spec with the defaults: 30 s timeout, three attempts, no permission needed.
+    /// A spec with the defaults: the configured timeout, three attempts, no permission needed.
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>, effect: Effect) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
             effect,
             permission: None,
-            timeout: Duration::from_secs(30),
+            timeout: None,
             attempts: 3,
             reuse: Duration::ZERO,
             approval: Vec::new(),
@@ -109,6 +110,11 @@ impl ToolSpec {
     /// Whether this tenant has the tool.
     pub fn serves(&self, tenant: Tenant<'_>) -> bool {
         self.tenants.is_empty() || self.tenants.iter().any(|name| name == tenant.slug || Uuid::parse_str(name) == Ok(tenant.id))
+    }
+
+    /// The longest duration of one attempt, where `configured` is the limit for tools without one of their own.
+    pub fn limit(&self, configured: Duration) -> Duration {
+        self.timeout.unwrap_or(configured)
     }
 
     /// How often one call of this tool may be attempted.

@@ -47,7 +47,7 @@ impl Tool for SearchFlights {
     fn spec(&self) -> ToolSpec {
         let description = "Searches flights for miles (award flights, Seats.aero) and flights for money. Give what the person said and leave out the rest: the tool asks for what is missing and remembers what it was given. Dates are YYYY-MM-DD, airports IATA codes. For a change of the last search set reuse_last_request and give only what changes.";
         let mut spec = ToolSpec::new("search_flights", description, Effect::Read);
-        spec.timeout = self.0.deadline() + EXTRA_TIMEOUT;
+        spec.timeout = Some(self.0.deadline() + EXTRA_TIMEOUT);
         // A search without results states its reasons, and a retry would spend the provider quotas again.
         spec.attempts = 1;
         spec.answers_directly = true;

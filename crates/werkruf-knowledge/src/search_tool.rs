@@ -6,7 +6,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec};
+use werkruf_contract::{
+    Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolContext, ToolSpec,
+};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
@@ -60,7 +62,7 @@ impl Tool for SearchKnowledgeBase {
         let description = "Searches the company's own documents (rules, programs, strategies, manuals) by words and by meaning. Use it for every \
             question that the company's own knowledge may answer; answer from the sources it returns and name them.";
         let mut spec = ToolSpec::new("search_knowledge_base", description, Effect::Read);
-        spec.timeout = Duration::from_secs(10);
+        spec.timeout = Some(Duration::from_secs(10));
         spec.attempts = 2;
         spec
     }
@@ -71,18 +73,25 @@ impl Tool for SearchKnowledgeBase {
             return Err(Failure::validation("empty_query", "The query is empty. Say what to look for."));
         }
         let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
-        let request = SearchRequest {
-            tenant_id: invocation.principal.tenant_id,
-            user_id: invocation.principal.user_id.clone(),
-            collection: invocation.context.collection_id.clone(),
-            query: query.clone(),
-            top_k: usize::try_from(top_k).unwrap_or(1),
-            mode: SearchMode::Hybrid,
-            models: Some(Arc::clone(&invocation.models)),
-        };
-        let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
+        let limit = usize::try_from(top_k).unwrap_or(1);
+        let (mut sources, mut routing) = (Vec::new(), Map::new());
+        for collection in collections(&invocation.context)? {
+            let request = SearchRequest {
+                tenant_id: invocation.principal.tenant_id,
+                user_id: invocation.principal.user_id.clone(),
+                collection,
+                query: query.clone(),
+                top_k: limit,
+                mode: SearchMode::Hybrid,
+                models: Some(Arc::clone(&invocation.models)),
+            };
+            let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
+            sources.extend(relevant(&answer));
+            routing.extend(how(&answer));
+        }
+        sources.sort_by(|one: &Source, other| other.score.total_cmp(&one.score));
+        sources.truncate(limit);
         let texts = invocation.texts();
-        let sources = sources(&answer);
         let is_empty = sources.is_empty();
         let offers = is_empty && self.0.offers_ask_gpt();
         let message = message(&texts, &sources, offers);
@@ -98,7 +107,7 @@ impl Tool for SearchKnowledgeBase {
             suggested_tool: offers.then_some("ask_gpt"),
         });
         reply.message = Some(message);
-        reply.routing = Some(routing(&answer));
+        reply.routing = Some(routing);
         reply.state_patch = Some(State::from_iter([(PENDING_QUESTION.to_owned(), pending)]));
         Ok(reply)
     }
@@ -108,17 +117,30 @@ impl Tool for SearchKnowledgeBase {
     }
 }
 
+/// The collections to search: the one that the request names, else those of the assistant, else the default one.
+fn collections(context: &ToolContext) -> Result<Vec<Option<String>>, Failure> {
+    match &context.collection_id {
+        Some(named) if !context.collections.is_empty() && !context.collections.contains(named) => {
+            let failure = Failure::fatal(ErrorCode::PermissionDenied, "").nothing_happened();
+            Err(failure.because(format!("the assistant does not search the collection {named}")))
+        }
+        Some(named) => Ok(vec![Some(named.clone())]),
+        None if context.collections.is_empty() => Ok(vec![None]),
+        None => Ok(context.collections.iter().cloned().map(Some).collect()),
+    }
+}
+
 /// The relevant passages; none if not even the best passage is evidence for an answer.
-fn sources(answer: &SearchAnswer) -> Vec<Source> {
+fn relevant(answer: &SearchAnswer) -> Vec<Source> {
     if answer.nothing_found {
         return Vec::new();
     }
     let model = answer.embedding_model.as_deref();
     // The threshold applies to the whole answer: if one passage passes it, passages with a similar score are included too.
     let (best, near) = (answer.found.hits.first().map_or(0.0, |(_, hit)| hit.score), 0.5);
-    let relevant =
+    let near_the_best =
         answer.found.hits.iter().filter(|(_, hit)| is_answerable(hit, model, answer.found.knows_language()) || hit.score >= best * near);
-    relevant
+    near_the_best
         .map(|(row, hit)| Source {
             id: row.id.to_string(),
             document_id: row.document_id.clone(),
@@ -131,7 +153,7 @@ fn sources(answer: &SearchAnswer) -> Vec<Source> {
 }
 
 /// How the search was done, for `meta.routing`.
-fn routing(answer: &SearchAnswer) -> Map<String, Value> {
+fn how(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
     routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));

@@ -16,8 +16,8 @@ pub struct Decider<'a> {
     pub tenant_id: Uuid,
     pub person: Option<&'a Principal>,
     pub admin: bool,
-    /// The name under which a decision without a person is stored.
-    pub signature: &'a str,
+    /// Names the credential. A decision without a person is stored under this name.
+    pub credential: &'a str,
 }
 
 impl Decider<'_> {
@@ -62,15 +62,17 @@ pub(crate) async fn approvals(
 pub(crate) async fn decide(engine: &Arc<Engine>, decider: Decider<'_>, id: Uuid, approve: bool) -> Result<ApprovalRow, Refusal> {
     approval(engine, decider, id).await?;
     let status = if approve { ApprovalStatus::Approved } else { ApprovalStatus::Denied };
-    let by = decider.person.map_or(decider.signature, |person| person.user_id.as_str()).to_owned();
-    store_decision(engine, decider.tenant_id, id, status, by).await
+    let by = decider.person.map_or(decider.credential, |person| person.user_id.as_str()).to_owned();
+    let (key, by_another) = (Some(decider.credential.to_owned()), approve && engine.setup().four_eyes);
+    store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at: engine.store.clock.now() }).await
 }
 
 /// Withdraws the pending approval of a call that is canceled. `None` when the call has none, false when it was decided first.
 pub(crate) async fn cancel_approval(engine: &Arc<Engine>, tenant_id: Uuid, turn_id: Uuid, call_id: Uuid) -> Result<Option<bool>, Refusal> {
     let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
     let Some(approval) = approval_of_call(engine, tenant_id, call_id, filter).await? else { return Ok(None) };
-    match store_decision(engine, tenant_id, approval.id, ApprovalStatus::Canceled, "canceled".to_owned()).await {
+    let (status, by, at) = (ApprovalStatus::Canceled, "canceled".to_owned(), engine.store.clock.now());
+    match store_decision(engine, tenant_id, approval.id, Decision { status, by, key: None, by_another: false, at }).await {
         Ok(_) => Ok(Some(true)),
         Err(Refusal::Conflict { .. }) => Ok(Some(false)),
         Err(refusal) => Err(refusal),
@@ -97,14 +99,7 @@ async fn approval_of_call(
 }
 
 /// Writes a decision and wakes its turn.
-async fn store_decision(
-    engine: &Arc<Engine>,
-    tenant_id: Uuid,
-    id: Uuid,
-    status: ApprovalStatus,
-    by: String,
-) -> Result<ApprovalRow, Refusal> {
-    let decision = Decision { status, by, at: engine.store.clock.now() };
+async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decision: Decision) -> Result<ApprovalRow, Refusal> {
     match engine.store.approvals.decide(tenant_id, id, decision).await?.ok_or(Refusal::UnknownApproval)? {
         DecisionOutcome::Decided(row) => {
             crash::point("decided");
@@ -113,6 +108,7 @@ async fn store_decision(
             engine.store.cluster.notify();
             Ok(row)
         }
+        DecisionOutcome::AskedByDecider(_) => Err(Refusal::FourEyes),
         DecisionOutcome::AlreadyDecided(row) => {
             let row = as_of_now(engine, row);
             let message = format!("this approval is {} already; a decision cannot be changed", row.status);

@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::Value;
-use werkruf_contract::{Principal, State};
+use werkruf_contract::{Principal, State, ToolContext};
 
 /// Preferences and memory reach the prompt, but never more than this.
 const REMEMBERED_BYTES: usize = 4096;
@@ -41,6 +41,12 @@ pub struct Assistant {
     /// What happens to the part of the history that does not fit.
     #[serde(default)]
     pub compaction: Compaction,
+    /// A safety profile that applies to every turn, beside those of the request.
+    #[serde(default)]
+    pub safety_mode: Option<String>,
+    /// The collections that its turns search; empty: the one of the request.
+    #[serde(default)]
+    pub collections: Vec<String>,
 }
 
 /// What happens to the older part of a history that is too long.
@@ -69,12 +75,25 @@ impl Assistant {
             tenant: None,
             context_tokens: None,
             compaction: Compaction::default(),
+            safety_mode: None,
+            collections: Vec::new(),
         }
     }
 
     /// Whether this assistant may use the tool.
     pub fn may_use(&self, tool: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
+    }
+
+    /// Applies what the assistant pins to the context of a turn.
+    pub(crate) fn pin(&self, context: &mut ToolContext) {
+        if let Some(profile) = &self.safety_mode {
+            context.pin_safety(profile);
+        }
+        context.collections.clone_from(&self.collections);
+        if let ([only], None) = (self.collections.as_slice(), &context.collection_id) {
+            context.collection_id = Some(only.clone());
+        }
     }
 
     /// Whether the assistant answers on this channel.

@@ -40,7 +40,7 @@ pub use limits::Limits;
 pub use model::{ModelAccounts, ModelGate, ModelProviders};
 pub use recovery::RecoveryCloser;
 pub use registry::{Entry, Registry, RegistryFault};
-pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Refusal};
+pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal};
 pub use runtime::Runtime;
 pub use safety::SafetyProfile;
 pub use setup::Setup;

@@ -15,8 +15,35 @@ pub struct Caller {
     pub principal: Arc<Principal>,
     /// The API key used, for usage and limits.
     pub key_id: Option<Uuid>,
+    /// Names the credential of the request: who asks with one cannot approve with the same one.
+    pub credential: String,
+    /// What the credential pins.
+    pub pins: Pins,
     /// Scope `admin`: sees everybody's conversations and debug events.
     pub admin: bool,
+}
+
+/// Limits that a credential puts on every request it makes. A request may narrow them, never widen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pins {
+    pub safety_mode: Option<String>,
+    pub collection: Option<String>,
+}
+
+impl Pins {
+    /// Applies the limits to what a request asks for.
+    pub(crate) fn apply(&self, context: &mut ToolContext) -> Result<(), Refusal> {
+        if let Some(profile) = &self.safety_mode {
+            context.pin_safety(profile);
+        }
+        let Some(own) = &self.collection else { return Ok(()) };
+        let named = context.collection_id.get_or_insert_with(|| own.clone());
+        if named == own {
+            return Ok(());
+        }
+        let message = format!("This key is limited to the collection {own}; leave X-Collection-Id out.");
+        Err(Refusal::Invalid { code: "invalid_context", message })
+    }
 }
 
 /// A client's idempotency key.
@@ -40,7 +67,9 @@ pub struct InboundMessage {
     /// Debug events were requested, and the caller may see them.
     pub debug: bool,
     pub idempotency: Option<Idempotency>,
-    pub trace_id: Option<String>,
+    /// From the request's headers. The runtime sets `tenant_id`, `invocation_id` and `now_iso`, and what is empty: the trace id, the run, the
+    /// locale.
+    pub context: ToolContext,
     /// Pictures and files of the message, as content parts of Chat Completions.
     pub parts: Vec<Value>,
     /// The rest of an OpenAI client's request; `message` may be empty where `results` are not.
@@ -107,6 +136,8 @@ pub enum Refusal {
     UnknownApproval,
     #[error("this is for {roles} to decide")]
     NotTheApprover { roles: String },
+    #[error("whoever asked cannot approve; another person with another key decides")]
+    FourEyes,
     #[error("this request was made before as turn {turn_id}")]
     Duplicate { turn_id: Uuid, same_body: bool },
     #[error("{message}")]

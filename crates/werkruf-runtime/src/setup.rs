@@ -9,10 +9,12 @@ use crate::assistant::Assistants;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
 
-/// Tools, assistants, safety profiles and prices.
+/// Tools, assistants, safety profiles, prices, and the rule for approvals.
 pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
     pub safety: HashMap<String, SafetyProfile>,
     pub prices: Arc<PriceTable>,
+    /// Whoever asked cannot approve.
+    pub four_eyes: bool,
 }

@@ -20,6 +20,8 @@ pub struct NewApproval {
     /// A user with one of these roles decides.
     pub approver_roles: Vec<String>,
     pub asked_by: String,
+    /// The credential of the request that made the call.
+    pub asked_key: String,
     pub expires_at: Timestamp,
 }
 
@@ -36,8 +38,10 @@ pub struct ApprovalRow {
     pub arguments_digest: String,
     pub approver_roles: Vec<String>,
     pub asked_by: String,
+    pub asked_key: String,
     pub status: ApprovalStatus,
     pub decided_by: Option<String>,
+    pub decided_key: Option<String>,
     pub created_at: Timestamp,
     pub decided_at: Option<Timestamp>,
     pub expires_at: Timestamp,
@@ -58,7 +62,23 @@ pub struct Decision {
     pub status: ApprovalStatus,
     /// The id of the user who decided, or the name of the credential.
     pub by: String,
+    /// The credential of the decision; `None` where the server withdraws an approval.
+    pub key: Option<String>,
+    /// The person and the credential that asked may not decide this.
+    pub by_another: bool,
     pub at: Timestamp,
+}
+
+impl Decision {
+    /// Whether this decision is refused because whoever asked makes it. A decision that is not stored is refused for this reason first.
+    pub fn outcome_without_change(&self, row: ApprovalRow) -> DecisionOutcome {
+        let asked = row.asked_by == self.by || self.key.as_deref() == Some(&row.asked_key);
+        if self.by_another && asked && row.status == ApprovalStatus::Pending && row.expires_at > self.at {
+            DecisionOutcome::AskedByDecider(row)
+        } else {
+            DecisionOutcome::AlreadyDecided(row)
+        }
+    }
 }
 
 /// The outcome of a decision.
@@ -68,13 +88,15 @@ pub enum DecisionOutcome {
     Decided(ApprovalRow),
     /// An earlier decision or the expiry came first.
     AlreadyDecided(ApprovalRow),
+    /// Whoever asked may not decide this.
+    AskedByDecider(ApprovalRow),
 }
 
 /// Lists, reads and decides approvals.
 pub trait Approvals: Send + Sync {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>>;
     fn approvals(&self, tenant_id: Uuid, filter: ApprovalFilter, page: Page) -> StoreFuture<'_, Vec<ApprovalRow>>;
-    /// Decides a pending approval that has not expired; `None` without such a row.
+    /// Decides a pending approval that has not expired, if the decider may; `None` without such a row.
     fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>>;
     /// Marks every pending approval past its time as expired, and returns how many there were.
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64>;

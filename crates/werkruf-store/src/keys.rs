@@ -13,10 +13,11 @@ pub struct Scopes {
     pub tools: bool,
     pub read: bool,
     pub act_as: bool,
+    pub approve: bool,
 }
 
 impl Scopes {
-    pub const ALL: Self = Self { admin: true, chat: true, tools: true, read: true, act_as: true };
+    pub const ALL: Self = Self { admin: true, chat: true, tools: true, read: true, act_as: true, approve: true };
 
     /// Reads the names; the error is the first unknown name.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
@@ -28,6 +29,7 @@ impl Scopes {
                 "tools" => scopes.tools = true,
                 "read" => scopes.read = true,
                 "act_as" => scopes.act_as = true,
+                "approve" => scopes.approve = true,
                 other => return Err(other.to_owned()),
             }
         }
@@ -36,10 +38,17 @@ impl Scopes {
 
     /// The names, in a fixed order.
     pub fn names(self) -> Vec<&'static str> {
-        [(self.admin, "admin"), (self.chat, "chat"), (self.tools, "tools"), (self.read, "read"), (self.act_as, "act_as")]
-            .into_iter()
-            .filter_map(|(granted, name)| granted.then_some(name))
-            .collect()
+        [
+            (self.admin, "admin"),
+            (self.chat, "chat"),
+            (self.tools, "tools"),
+            (self.read, "read"),
+            (self.act_as, "act_as"),
+            (self.approve, "approve"),
+        ]
+        .into_iter()
+        .filter_map(|(granted, name)| granted.then_some(name))
+        .collect()
     }
 }
 

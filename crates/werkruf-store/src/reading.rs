@@ -7,7 +7,7 @@ pub(crate) const MESSAGE: &str =
     "id, conversation_id, created_at, content, role, tool_calls, tool_call_id, tool_name, status, metadata, seq, turn_id, tokens";
 
 pub(crate) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
-     error, error_code, message, created_at, updated_at, finished_at";
+     error, error_code, message, created_at, updated_at, finished_at, credential, context";
 
 pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, \
      item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
@@ -17,7 +17,7 @@ pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, ou
 pub(crate) const KEY: &str = "id, tenant_id, user_id, scopes, name, expires_at, created_at";
 
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
-     status, decided_by, created_at, decided_at, expires_at";
+     asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
 pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
 
@@ -103,6 +103,8 @@ macro_rules! readings {
                 created_at: c.time()?,
                 updated_at: c.time()?,
                 finished_at: c.time_or_null()?,
+                credential: c.text()?,
+                context: c.text_or_null()?,
             })
         }
 
@@ -195,8 +197,10 @@ macro_rules! readings {
                 arguments_digest: c.text()?,
                 approver_roles: c.parsed(|text| serde_json::from_str(text).ok())?,
                 asked_by: c.text()?,
+                asked_key: c.text()?,
                 status: c.parsed(werkruf_contract::ApprovalStatus::parse)?,
                 decided_by: c.text_or_null()?,
+                decided_key: c.text_or_null()?,
                 created_at: c.time()?,
                 decided_at: c.time_or_null()?,
                 expires_at: c.time()?,

@@ -136,6 +136,10 @@ pub struct TurnRow {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+    /// Names the credential that the turn was started with.
+    pub credential: String,
+    /// The context of the turn's calls, as the request asked for it; `None` for direct calls, whose rows have it.
+    pub context: Option<JsonText>,
 }
 
 /// A row of `tool_calls`, with all columns.

@@ -111,6 +111,10 @@ pub struct OpenTurn {
     pub conversation: ConversationRef,
     pub assistant: String,
     pub key_id: Option<Uuid>,
+    /// Names the credential of the request.
+    pub credential: String,
+    /// The context of the calls, as the request asked for it. The rows of a direct call have it already.
+    pub context: Option<JsonText>,
     pub message: Option<NewMessage>,
     pub inbox: Option<InboxEntry>,
     /// False when another turn of the conversation is still running: the message waits without a `seq`.
@@ -145,6 +149,8 @@ impl OpenTurn {
             conversation,
             assistant: String::new(),
             key_id: None,
+            credential: String::new(),
+            context: None,
             message: None,
             inbox: None,
             start: true,

@@ -169,13 +169,18 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     let database = app.config.database.to_string();
     let curl = key.map(|key| curl(&address, key));
     if json {
-        let line = json!({"address": address, "model": model, "database": database, "key": key, "curl": curl});
+        let line = json!({
+            "address": address, "model": model, "database": database, "key": key, "curl": curl, "four_eyes": app.config.four_eyes,
+        });
         print::line(&line.to_string());
         return;
     }
     print::line(&format!("Werkruf {} listens on {address}", env!("CARGO_PKG_VERSION")));
     print::line(&format!("Model: {model}"));
     print::line(&format!("Database: {database}"));
+    if !app.config.four_eyes {
+        print::line("Approvals: four_eyes is off, so whoever asks for a call may also approve it");
+    }
     match curl {
         Some(curl) => print::line(&format!("Try it (this key is shown once):\n{curl}")),
         None if app.config.admin_key.is_some() => print::line("Key: WERKRUF_ADMIN_KEY has every permission"),

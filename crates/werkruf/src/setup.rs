@@ -69,7 +69,9 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
             let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
             violations.push(config.places.violation(&format!("/tools/{at}/timeout_ms"), message));
         }
-        match HttpTool::new(declared.clone(), client.clone(), clock, &variable) {
+        let mut bounded = declared.clone();
+        bounded.bound_timeout(limit_ms);
+        match HttpTool::new(bounded, client.clone(), clock, &variable) {
             Ok(tool) => {
                 if let Err(fault) = registry.add_object(Arc::new(tool)) {
                     violations.push(config.places.violation(&format!("/tools/{at}/name"), fault.message));
@@ -84,7 +86,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
         return Err(violations);
     }
     let prices = Arc::clone(&config.prices);
-    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone(), prices })
+    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone(), prices, four_eyes: config.four_eyes })
 }
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or

@@ -58,7 +58,7 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
 /// One attempt, in a task of its own, so that a tool that blocks or panics harms nothing else.
 async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Result<Success, (Failure, CallStatus)> {
     let spec = execution.entry.spec();
-    let limit = spec.timeout.min(scope.limits.tool());
+    let limit = spec.limit(scope.limits.tool());
     let deadline = timer::after(limit).earlier(execution.deadline);
     let _slot = match &execution.entry.slots {
         Some(slots) => match timeout_at(deadline.instant().into(), Arc::clone(slots).acquire_owned()).await {

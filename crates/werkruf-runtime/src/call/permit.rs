@@ -11,19 +11,17 @@ use crate::registry::Entry;
 use crate::safety::SafetyProfile;
 
 impl CallBatch<'_> {
-    /// The profile that the caller named; `None` where none is named or it is no longer configured.
-    pub(super) fn safety_profile(&self) -> Option<&SafetyProfile> {
-        self.context.safety_mode.as_deref().and_then(|mode| self.scope.setup.safety.get(mode))
+    /// The profiles of the request, its key and its assistant: all of them apply. `None` for one that is no longer configured.
+    pub(super) fn safety_profiles(&self) -> impl Iterator<Item = Option<&SafetyProfile>> {
+        self.context.safety_profiles().map(|name| self.scope.setup.safety.get(name))
     }
 
     /// Which rows the call may touch. The decision is written into the row.
     pub(super) fn permit(&self, entry: &Entry, principal: Option<&Arc<Principal>>, row: &mut CallRow) -> Result<Scope, Failure> {
         let spec = entry.spec();
         // A profile that is no longer configured allows nothing.
-        let denied = match self.safety_profile() {
-            Some(profile) => profile.tools_denied.iter().any(|name| *name == spec.name),
-            None => self.context.safety_mode.is_some(),
-        };
+        let denied =
+            self.safety_profiles().any(|profile| profile.is_none_or(|profile| profile.tools_denied.iter().any(|name| *name == spec.name)));
         let granted = match (&spec.permission, principal) {
             (_, None) => None,
             (None, Some(_)) => Some(Scope::Own),

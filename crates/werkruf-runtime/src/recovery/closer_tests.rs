@@ -30,6 +30,8 @@ fn turn() -> TurnRow {
         created_at: NOW,
         updated_at: NOW,
         finished_at: None,
+        credential: String::new(),
+        context: None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::call::TurnScope;
 use crate::client_request::ClientRequest;
 use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
-use crate::request::{Caller, InboundMessage};
+use crate::request::{Caller, InboundMessage, Pins};
 use crate::timer;
 use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, history_rows, own_messages_last};
 
@@ -97,13 +97,29 @@ impl Takeover {
         self.turn = if self.engine.is_shared() { row } else { TurnRow { stalled, ..row } };
         let calls = self.calls().await?;
         let Some(principal) = principal else { return self.close_without_user(fence, calls, &registration).await };
-        let caller = Caller { principal, key_id: self.turn.key_id, admin: false };
+        let caller = self.caller(principal);
         match self.turn.conversation_id {
             Some(conversation_id) if self.turn.kind == "chat" => {
                 self.continue_chat(caller, fence, conversation_id, calls, registration, place).await
             }
             Some(_) | None => self.continue_direct(caller, fence, calls, registration, place).await,
         }
+    }
+
+    /// The caller as the turn's row names it. What the credential pins is in the stored context.
+    fn caller(&self, principal: Arc<Principal>) -> Caller {
+        let TurnRow { key_id, credential, .. } = &self.turn;
+        Caller { principal, key_id: *key_id, credential: credential.clone(), pins: Pins::default(), admin: false }
+    }
+
+    /// The stored context of the turn or of its call.
+    fn context(&self, stored: Option<&str>) -> ToolContext {
+        let turn = &self.turn;
+        let stored = stored.and_then(|text| serde_json::from_str(text).ok());
+        stored.and_then(|context| ToolContext::from_json(context).ok()).unwrap_or_else(|| {
+            let (id, now) = (turn.id, self.engine.store.clock.now());
+            ToolContext::new(turn.tenant_id, id.to_string(), id, now, format!("run_{id}"))
+        })
     }
 
     /// Starts a turn that never started, or takes over one that had.
@@ -183,7 +199,7 @@ impl Takeover {
             locale: None,
             debug: false,
             idempotency: None,
-            trace_id: None,
+            context: self.context(self.turn.context.as_deref()),
             parts: Vec::new(),
             client: client.map(Arc::new),
             results: Vec::new(),
@@ -206,10 +222,7 @@ impl Takeover {
             None => None,
         };
         let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
-        let context = calls.first().and_then(|call| serde_json::from_str(&call.context).ok());
-        let context = context.and_then(|context| ToolContext::from_json(context).ok()).unwrap_or_else(|| {
-            ToolContext::new(turn.tenant_id, turn.id.to_string(), turn.id, store.clock.now(), format!("run_{}", turn.id))
-        });
+        let context = self.context(calls.first().map(|call| call.context.as_str()));
         let scope = Arc::new(self.scope(caller, fence, &registration));
         let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
         // No placeholder shows whether approvers know of the call; the events do.
@@ -253,7 +266,7 @@ impl Takeover {
             time_zone: String::new(),
             permissions: Vec::new(),
         };
-        let caller = Caller { principal: Arc::new(principal), key_id: None, admin: false };
+        let caller = self.caller(Arc::new(principal));
         let scope = self.scope(caller, fence, registration);
         let approvals = self.approvals().await?;
         Leftover { turn: turn.clone(), calls, history, approvals }.close(&scope, Closing::UnknownUser).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
-use werkruf_contract::{EventType, Init, State};
+use werkruf_contract::{EventType, Init, Language, State, Uuid};
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
 
 use super::start::StoredTurn;
@@ -31,8 +31,9 @@ struct Opening {
 }
 
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
-pub(crate) async fn accept(engine: &Arc<Engine>, message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
+pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
     engine.admit(&message.caller)?;
+    message.caller.pins.apply(&mut message.context)?;
     let setup = engine.setup();
     if let Some(name) = &message.assistant
         && !engine.assistant_named(&setup, name, &message.caller)?.serves(&message.channel)
@@ -43,6 +44,7 @@ pub(crate) async fn accept(engine: &Arc<Engine>, message: InboundMessage) -> Res
     let clock = &engine.store.clock;
     let (turn_id, created) = (clock.new_id(), message.conversation_id.is_none());
     let conversation_id = message.conversation_id.unwrap_or_else(|| clock.new_id());
+    complete_context(&mut message, turn_id, clock.now());
     let place = engine.queues.enter(conversation_id);
     let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
     let (sender, receiver) = oneshot::channel();
@@ -59,6 +61,28 @@ pub(crate) async fn accept(engine: &Arc<Engine>, message: InboundMessage) -> Res
         }
     });
     receiver.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the message was not stored".to_owned()).into()))
+}
+
+/// Fills in what the request left open. From here on the context is the turn's, also for a process that takes it over.
+fn complete_context(message: &mut InboundMessage, turn_id: Uuid, now: Timestamp) {
+    let locale = answer_locale(message);
+    let context = &mut message.context;
+    (context.tenant_id, context.invocation_id, context.now_iso) = (message.caller.principal.tenant_id, turn_id, now);
+    context.locale = Some(locale);
+    if context.trace_id.is_empty() {
+        context.trace_id = turn_id.to_string();
+    }
+    if context.run_id.is_none() && context.ingestion_run_id.is_none() {
+        context.run_id = Some(format!("run_{turn_id}"));
+    }
+}
+
+/// The locale of the answer and of the tools: the requested one, else the one of the message's language, else the user's own.
+fn answer_locale(message: &InboundMessage) -> String {
+    let own = &message.caller.principal.locale;
+    let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
+    let requested = message.locale.as_ref().or(message.context.locale.as_ref());
+    requested.cloned().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
 }
 
 /// Commit A, and its event.
@@ -96,6 +120,8 @@ fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool
     OpenTurn {
         assistant: message.assistant.clone().unwrap_or_else(|| "default".to_owned()),
         key_id: message.caller.key_id,
+        credential: message.caller.credential.clone(),
+        context: Some(json(&message.context)),
         message: user_message(engine, message),
         inbox: message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)),
         start,

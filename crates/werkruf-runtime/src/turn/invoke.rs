@@ -38,11 +38,13 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     engine.admit(&invoke.caller)?;
+    let mut context = invoke.context;
+    invoke.caller.pins.apply(&mut context)?;
     let direct = DirectCall {
         caller: invoke.caller,
         kind: TurnKind::Invoke,
         conversation_id: invoke.conversation_id,
-        context: invoke.context,
+        context,
         request: CallRequest::new(engine.store.clock.new_id(), invoke.tool, Arguments::Given(invoke.input)),
         idempotency: invoke.idempotency,
     };
@@ -67,13 +69,14 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
         (None, Some(raw)) => Arguments::Raw(raw.clone()),
         (None, None) => return Err(not_retryable("the call's arguments are no longer stored")),
     };
-    let context = serde_json::from_str(&call.context)
+    let mut context = serde_json::from_str(&call.context)
         .ok()
         .and_then(|context| ToolContext::from_json(context).ok())
         // Erased together with the user it was made for.
         .ok_or_else(|| not_retryable("the call's context is no longer stored"))?;
+    caller.pins.apply(&mut context)?;
     let direct = DirectCall {
-        caller: Caller { principal, key_id: caller.key_id, admin: false },
+        caller: Caller { principal, admin: false, ..caller.clone() },
         kind: TurnKind::Retry,
         conversation_id: call.conversation_id,
         context,
@@ -249,6 +252,7 @@ fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner:
     OpenTurn {
         kind: direct.kind,
         key_id: direct.caller.key_id,
+        credential: direct.caller.credential.clone(),
         inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),
         calls: vec![call.row.clone()],
         approvals: call.new_approval().into_iter().collect(),

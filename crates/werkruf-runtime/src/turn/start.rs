@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Language, State, Texts, ToolContext, Uuid};
+use werkruf_contract::{Clock, Init, State, Texts, Uuid};
 use werkruf_llm::Message;
 use werkruf_store::{Fence, MessageRow, StoreError, crash};
 
@@ -60,7 +60,7 @@ impl StoredTurn {
             stream_id,
             running: Some(self.registration.running()),
         };
-        unstarted.reached(&mut self.place, || Texts::of(&answer_locale(&self.message))).await
+        unstarted.reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or_default())).await
     }
 
     async fn start_now(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
@@ -100,7 +100,9 @@ impl StoredTurn {
             Some(client) => self.setup.registry.offer_with(&assistant, principal.tenant(), client),
             None => self.setup.registry.offer(&assistant, principal.tenant()),
         };
-        let locale = answer_locale(message);
+        let mut context = message.context.clone();
+        assistant.pin(&mut context);
+        let locale = context.locale.clone().unwrap_or_else(|| principal.locale.clone());
         let today = today(&engine.store.clock, &principal.time_zone);
         let mut system = assistant.system(principal, &locale, today, &offer.functions, &state);
         if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {
@@ -108,7 +110,6 @@ impl StoredTurn {
             system.push_str(instructions);
         }
         let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
-        let context = self.context(&locale);
         let (conversation_id, running) = (Some(self.init.conversation_id), Arc::clone(self.registration.running()));
         let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
         scope.journal.bind(fence);
@@ -133,15 +134,6 @@ impl StoredTurn {
             progress: Progress::default(),
         })
     }
-
-    fn context(&self, locale: &str) -> ToolContext {
-        let turn_id = self.init.turn_id;
-        let trace_id = self.message.trace_id.clone().unwrap_or_else(|| turn_id.to_string());
-        let tenant_id = self.message.caller.principal.tenant_id;
-        let mut context = ToolContext::new(tenant_id, trace_id, turn_id, self.engine.store.clock.now(), format!("run_{turn_id}"));
-        context.locale = Some(locale.to_owned());
-        context
-    }
 }
 
 /// The messages of a conversation as rows, after the history that a client sent with its first request.
@@ -155,13 +147,6 @@ pub(crate) async fn history_rows(engine: &Engine, tenant_id: Uuid, conversation_
     let mut all = history::client_rows(&ClientRequest::stored(client.as_deref(), turn_id).unwrap_or_default());
     all.extend(rows);
     Ok(all)
-}
-
-/// The locale of the answer: the requested one, else the one of the message's language, else the user's own.
-fn answer_locale(message: &InboundMessage) -> String {
-    let own = &message.caller.principal.locale;
-    let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
-    message.locale.clone().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
 }
 
 /// The date in the user's time zone.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Registry,
+    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Pins, Registry,
     Runtime, Services, Setup, SubscribeOptions, Subscription,
 };
 use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
@@ -81,7 +81,7 @@ impl Cluster {
         let services = Services::new(&(store.clone() as Arc<dyn Store>), models, self.clock.clone(), limits);
         let mut registry = Registry::default();
         registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
-        let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };
+        let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default(), four_eyes: false };
         let runtime = Runtime::new(services, setup);
         let (background, checkpoints) = (runtime.clone(), runtime.clone());
         tokio.spawn(async move { background.run_background().await });
@@ -132,7 +132,7 @@ impl Replica {
             locale: None,
             debug: false,
             idempotency: key.map(|key| Idempotency { key: key.to_owned(), fingerprint: message.to_owned() }),
-            trace_id: None,
+            context: ToolContext::default(),
             parts: Vec::new(),
             client: None,
             results: Vec::new(),
@@ -141,7 +141,13 @@ impl Replica {
     }
 
     fn caller(&self) -> Caller {
-        Caller { principal: Arc::clone(&self.principal), key_id: None, admin: false }
+        Caller {
+            principal: Arc::clone(&self.principal),
+            key_id: None,
+            credential: "operator".to_owned(),
+            pins: Pins::default(),
+            admin: false,
+        }
     }
 
     pub fn pay(&self, clock: &Clock) -> Invoke {

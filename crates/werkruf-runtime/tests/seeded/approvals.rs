@@ -33,8 +33,10 @@ impl Tables {
             arguments_digest: new.arguments_digest.clone(),
             approver_roles: new.approver_roles.clone(),
             asked_by: new.asked_by.clone(),
+            asked_key: new.asked_key.clone(),
             status: if mutant == Mutant::ApprovalPresumed { ApprovalStatus::Approved } else { ApprovalStatus::Pending },
             decided_by: None,
+            decided_key: None,
             created_at: now,
             decided_at: None,
             expires_at: new.expires_at,
@@ -53,11 +55,13 @@ impl Tables {
     pub fn decide(&mut self, id: Uuid, decision: &Decision, mutant: Mutant) -> Option<DecisionOutcome> {
         let row = Arc::make_mut(self.approvals.get_mut(&id)?);
         let open = row.status == ApprovalStatus::Pending || mutant == Mutant::DecidedTwice;
-        if open && (row.expires_at > decision.at || mutant == Mutant::DecidedLate) {
+        let asked = row.asked_by == decision.by || decision.key.as_ref() == Some(&row.asked_key);
+        if open && (row.expires_at > decision.at || mutant == Mutant::DecidedLate) && !(decision.by_another && asked) {
             (row.status, row.decided_by, row.decided_at) = (decision.status, Some(decision.by.clone()), Some(decision.at));
+            row.decided_key.clone_from(&decision.key);
             return Some(DecisionOutcome::Decided(row.clone()));
         }
-        Some(DecisionOutcome::AlreadyDecided(row.clone()))
+        Some(decision.outcome_without_change(row.clone()))
     }
 
     pub fn overdue(&self, now: Timestamp) -> bool {

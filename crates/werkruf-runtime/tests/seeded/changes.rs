@@ -107,6 +107,8 @@ impl Tables {
             created_at: open.now,
             updated_at: open.now,
             finished_at: None,
+            credential: open.credential.clone(),
+            context: open.context.clone(),
         };
         unique(self.turns.insert(open.turn_id, Arc::new(row)), "turn", open.turn_id)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
-use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, Refusal, SubscribeOptions};
+use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, Pins, Refusal, SubscribeOptions};
 use werkruf_store::StreamKey;
 
 use crate::cluster::{Cluster, Member};
@@ -67,7 +67,13 @@ impl Client {
     }
 
     pub fn caller(&self) -> Caller {
-        Caller { principal: Arc::clone(&self.world.principal), key_id: None, admin: false }
+        Caller {
+            principal: Arc::clone(&self.world.principal),
+            key_id: None,
+            credential: "key:1".to_owned(),
+            pins: Pins::default(),
+            admin: false,
+        }
     }
 
     /// The response, or None if the process died or the client gave up waiting.
@@ -180,7 +186,7 @@ impl Client {
             locale: None,
             debug: false,
             idempotency: message.key.clone().map(|key| Idempotency { key, fingerprint: message.text.clone() }),
-            trace_id: None,
+            context: ToolContext::default(),
             parts: Vec::new(),
             client: None,
             results: Vec::new(),

@@ -334,7 +334,9 @@ impl Comparison {
         }
         let Some(id) = self.world.rng.pick(&self.approvals).copied() else { return };
         let statuses = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
-        let decision = Decision { status: statuses[usize::try_from(self.below(3)).unwrap()], by: "2".to_owned(), at: now };
+        let status = statuses[usize::try_from(self.below(3)).unwrap()];
+        let (by, key, by_another) = (self.below(2) + 1, self.below(2) + 1, self.below(4) == 0);
+        let decision = Decision { status, by: by.to_string(), key: Some(format!("key:{key}")), by_another, at: now };
         let _ = both!(self, decide(tenant_id, id, decision));
     }
 

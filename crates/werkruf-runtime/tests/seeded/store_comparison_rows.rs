@@ -64,6 +64,7 @@ impl Comparison {
             arguments_digest: "d".to_owned(),
             approver_roles: vec![format!("role-{}", self.below(2))],
             asked_by: "1".to_owned(),
+            asked_key: "key:1".to_owned(),
             expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.rng.between_signed(1, 60)),
         }
     }

@@ -39,7 +39,7 @@ pub fn registry(world: &Arc<World>, process: &Arc<Process>) -> Registry {
     let mut registry = Registry::default();
     for (name, effect) in TOOLS {
         let mut spec = ToolSpec::new(name, "scripted", effect);
-        spec.timeout = Duration::from_secs(3);
+        spec.timeout = Some(Duration::from_secs(3));
         if matches!(name, "sign" | "submit") {
             spec.approval = vec![APPROVER.into()];
         }

@@ -6,7 +6,7 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
-use super::param::{ms, p};
+use super::param::{clean_or_null, ms, p};
 use super::row::{APPROVAL, all, approval, first};
 use super::text::clean;
 use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
@@ -55,20 +55,21 @@ impl PostgresStore {
     async fn decide_now(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> Result<Option<DecisionOutcome>, StoreError> {
         let sql = format!(
             "WITH decided AS (
-               UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5
-               WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5 RETURNING {APPROVAL}
+               UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5, decided_key = $6
+               WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5
+                 AND (NOT $7 OR (asked_by <> $4 AND asked_key IS DISTINCT FROM $6)) RETURNING {APPROVAL}
              )
              SELECT {APPROVAL}, true FROM decided UNION ALL
-             SELECT {APPROVAL}, $6 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
+             SELECT {APPROVAL}, $8 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
              WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
         );
-        let (by, status, now) = (clean(&decision.by), decision.status.as_str(), ms(decision.at));
-        let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now)];
+        let (by, key, status, now) = (clean(&decision.by), clean_or_null(decision.key.as_deref()), decision.status.as_str(), ms(decision.at));
+        let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now), p(&key), p(&decision.by_another)];
         let rows = self.query_once(DbRole::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");
         first(&rows, |columns| {
             let row = approval(columns)?;
-            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Decided(row) } else { DecisionOutcome::AlreadyDecided(row) })
+            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) })
         })
     }
 }

@@ -101,6 +101,7 @@ async fn pending_work_is_ended_and_not_resumed() {
         arguments_digest: "d".to_owned(),
         approver_roles: vec!["clerk".to_owned()],
         asked_by: "1".to_owned(),
+        asked_key: "key:1".to_owned(),
         expires_at: world.now,
     };
     let mut write = world.to_write(&working);

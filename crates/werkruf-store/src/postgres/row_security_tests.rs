@@ -36,8 +36,8 @@ const ROWS: &str = "
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
   INSERT INTO dedupe_claims VALUES ('$tenant', 'key', '$tenant', now());
-  INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, status, created_at, expires_at)
-    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'pending', now(), now());
+  INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, asked_key, status, created_at, expires_at)
+    VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'key:1', 'pending', now(), now());
   INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());

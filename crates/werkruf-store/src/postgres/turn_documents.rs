@@ -72,6 +72,7 @@ pub(super) struct Approval<'a> {
     arguments_digest: &'a str,
     approver_roles: String,
     asked_by: &'a str,
+    asked_key: &'a str,
     expires_at: Timestamp,
 }
 
@@ -85,6 +86,7 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
             arguments_digest: &approval.arguments_digest,
             approver_roles: clean_json(&serde_json::json!(approval.approver_roles).to_string()).into_owned(),
             asked_by: &approval.asked_by,
+            asked_key: &approval.asked_key,
             expires_at: ms(approval.expires_at),
         }
     }

@@ -66,12 +66,13 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
 fn decide(c: &Connection, tenant: &Id, id: &Id, decision: &Decision) -> Result<Option<DecisionOutcome>, StoreError> {
     let decided = c
         .prepare_cached(
-            "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5
-             WHERE tenant_id = ?1 AND id = ?2 AND status = 'pending' AND expires_at > ?5",
+            "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5, decided_key = ?6
+             WHERE tenant_id = ?1 AND id = ?2 AND status = 'pending' AND expires_at > ?5
+               AND (NOT ?7 OR (asked_by <> ?4 AND asked_key IS NOT ?6))",
         )?
-        .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at)])?;
+        .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at), decision.key, decision.by_another])?;
     crash::point("before_decision");
-    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Decided(row) } else { DecisionOutcome::AlreadyDecided(row) }))
+    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))
 }
 
 fn due(c: &Connection, now: Timestamp) -> Result<bool, StoreError> {
@@ -95,8 +96,8 @@ impl WriteContext<'_> {
     pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
         c.prepare_cached(
             "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
-               approver_roles, asked_by, status, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'pending', ?11, ?12)",
+               approver_roles, asked_by, asked_key, status, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'pending', ?12, ?13)",
         )?
         .execute(params![
             self.tenant,
@@ -109,6 +110,7 @@ impl WriteContext<'_> {
             approval.arguments_digest,
             json(&approval.approver_roles)?,
             approval.asked_by,
+            approval.asked_key,
             self.now,
             Stamp::from(approval.expires_at),
         ])?;

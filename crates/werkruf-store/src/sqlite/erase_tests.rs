@@ -23,7 +23,7 @@ const ERASED: &[(&str, &str)] = &[
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
-    ("turns", "partial error message client transcript_digest request_digest"),
+    ("turns", "partial error message client transcript_digest request_digest context"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
 ];
 
@@ -37,10 +37,10 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("permissions", "entity entity_type access scope", "permissions of a role"),
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),
-    ("turns", "user_id kind assistant status error_code", "ids and codes"),
+    ("turns", "user_id kind assistant status error_code credential", "ids and codes"),
     ("tool_calls", "kind runner tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the list of calls"),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_roles asked_by status decided_by", "ids and codes"),
+    ("approvals", "tool_name approver_roles asked_by asked_key status decided_by decided_key", "ids and codes"),
     ("api_usage", "user_id provider model operation", "usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_claims", "provider account owner", "a process that uses the company's account"),
@@ -99,12 +99,12 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',
-           NULL, '', NULL, '' FROM tool_calls;
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'key:1', 'denied',
+           NULL, NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
-         UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
+         UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', context = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
          UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
          UPDATE conversations SET summary = '{mark}', summary_until = 1
            WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');

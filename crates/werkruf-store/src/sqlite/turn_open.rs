@@ -190,8 +190,9 @@ fn insert_turn(
         (true, TurnKind::Chat | TurnKind::Invoke | TurnKind::Retry) => TurnStatus::Planning,
     };
     c.prepare_cached(
-        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)",
+        "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest,
+           credential, context)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, ?13)",
     )?
     .execute(params![
         context.turn,
@@ -205,6 +206,8 @@ fn insert_turn(
         context.now,
         open.client,
         open.request_digest,
+        open.credential,
+        open.context,
     ])?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
 
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
-use crate::{ApprovalFilter, CallRow, CallStart, DecisionOutcome, IdOf, NewApproval, Page, Replacement, StoreError};
+use crate::{ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, Page, Replacement, StoreError};
 
 /// A turn whose only call waits for an approval that expires in an hour.
 async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
@@ -19,6 +19,7 @@ async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, New
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned(), "admin".to_owned()],
         asked_by: "1".to_owned(),
+        asked_key: "key:1".to_owned(),
         expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
     };
     let mut write = world.to_write(&running);
@@ -71,6 +72,30 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     assert_eq!((result.content.as_str(), result.status.as_deref(), result.seq), ("{}", Some("success"), Some(2)));
     (write.id, write.starts, write.ends) = (world.id(), Vec::new(), Vec::new());
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a real result is never replaced");
+}
+
+pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
+    let (_, _, approval) = awaiting_approval(&world).await;
+    let tenant = world.tenant;
+    let decide = async |by: &str, key: &str, status, by_another| {
+        let (by, key) = (by.to_owned(), Some(key.to_owned()));
+        world.store.decide(tenant, approval.id, Decision { by, key, by_another, ..world.decision(status) }).await.unwrap().unwrap()
+    };
+    for (by, key) in [("1", "key:2"), ("2", "key:1"), ("key:1", "key:1"), ("1", "key:1")] {
+        let refused = decide(by, key, ApprovalStatus::Approved, true).await;
+        assert!(matches!(&refused, DecisionOutcome::AskedByDecider(row) if row.status == ApprovalStatus::Pending), "{by} {key}: {refused:?}");
+    }
+    let row = world.store.approval(tenant, approval.id).await.unwrap().unwrap();
+    assert_eq!((row.asked_by.as_str(), row.asked_key.as_str(), row.decided_by, row.decided_key), ("1", "key:1", None, None));
+    let DecisionOutcome::Decided(row) = decide("2", "key:2", ApprovalStatus::Approved, true).await else { panic!("not decided") };
+    assert_eq!((row.decided_by.as_deref(), row.decided_key.as_deref()), (Some("2"), Some("key:2")));
+    let late = decide("1", "key:1", ApprovalStatus::Approved, true).await;
+    assert_eq!(late, DecisionOutcome::AlreadyDecided(row), "who comes too late learns the decision");
+
+    let (_, _, approval) = awaiting_approval(&world).await;
+    let own = Decision { by: "1".to_owned(), key: Some("key:1".to_owned()), ..world.decision(ApprovalStatus::Denied) };
+    let denied = world.store.decide(tenant, approval.id, own).await.unwrap();
+    assert!(matches!(denied, Some(DecisionOutcome::Decided(_))), "without the rule everybody decides: {denied:?}");
 }
 
 pub(crate) async fn an_expired_approval_cannot_be_decided<S: Store>(mut world: World<S>) {

@@ -54,6 +54,7 @@ macro_rules! tell {
             a_conversation_is_found_by_its_transcript_digest,
             a_withdrawn_client_request_is_marked_and_kept,
             a_turn_waits_for_an_approval_and_continues,
+            whoever_asked_cannot_approve,
             an_expired_approval_cannot_be_decided,
             approvals_are_listed_by_role_status_and_turn,
             a_conversation_is_deleted_with_all_its_rows,

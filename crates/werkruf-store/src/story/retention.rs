@@ -199,6 +199,7 @@ pub(crate) async fn calls_are_deleted_with_their_rows<S: Store>(mut world: World
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned()],
         asked_by: "1".to_owned(),
+        asked_key: "key:1".to_owned(),
         expires_at: world.now,
     }];
     let approval = write.approvals[0].id;

@@ -74,6 +74,7 @@ pub(crate) async fn a_lease_of_another_owner_makes_the_turn_wait<S: Store>(world
     let first = world.talk().await;
     let mut open = world.opening(ConversationRef::Existing { id: first.conversation, any_user: false }, "me too");
     open.owner = "process-2".to_owned();
+    (open.credential, open.context) = ("key:1".to_owned(), Some(r#"{"case_id":"c-1"}"#.to_owned()));
     let turn = open.turn_id;
     let Opened::Stored { fence: None, event_seqs, .. } = world.store.open_turn(open).await.unwrap() else { panic!("stole the lease") };
     assert_eq!(event_seqs, [2]);
@@ -81,6 +82,8 @@ pub(crate) async fn a_lease_of_another_owner_makes_the_turn_wait<S: Store>(world
     assert!(matches!(early, Err(StoreError::Busy)), "{early:?}");
     world.complete(&first).await;
     world.store.start_turn(world.tenant, turn, "process-2", world.now).await.unwrap();
+    let row = world.store.turn(world.tenant, turn).await.unwrap().unwrap();
+    assert_eq!((row.credential.as_str(), row.context.as_deref()), ("key:1", Some(r#"{"case_id":"c-1"}"#)), "what the request said stays");
 }
 
 /// The owner may be the same process: a task that failed leaves a history with a call that has no result yet.

@@ -62,7 +62,7 @@ impl<S: Store> World<S> {
 
     /// A decision of user 2.
     pub(crate) fn decision(&self, status: ApprovalStatus) -> Decision {
-        Decision { status, by: "2".to_owned(), at: self.now }
+        Decision { status, by: "2".to_owned(), key: Some("key:2".to_owned()), by_another: false, at: self.now }
     }
 
     pub(crate) fn cancellation(&self) -> TurnCancellation {

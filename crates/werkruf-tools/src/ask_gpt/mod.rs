@@ -70,7 +70,9 @@ impl Tool for AskGpt {
         let description = "Asks a general language model, for questions that the company's own knowledge does not answer. With web_search it looks \
             up what is current and returns citations. It cannot see this conversation: put what it needs into context.";
         let mut spec = ToolSpec::new("ask_gpt", description, Effect::Read);
-        spec.timeout = TIMEOUT;
+        spec.timeout = Some(TIMEOUT);
+        // Each attempt is paid for, and a search that was cut off may have been paid for too.
+        spec.attempts = 1;
         spec.answers_directly = true;
         spec
     }

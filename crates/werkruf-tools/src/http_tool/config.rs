@@ -123,6 +123,13 @@ impl std::fmt::Debug for HttpToolConfig {
 }
 
 impl HttpToolConfig {
+    /// Bounds the timeout of a tool that names none by the limit for tools.
+    pub fn bound_timeout(&mut self, limit_ms: u64) {
+        if self.timeout_ms.is_none() && limit_ms < DEFAULT_TIMEOUT_MS {
+            self.timeout_ms = Some(limit_ms);
+        }
+    }
+
     /// Validates the fields that need no parsing.
     pub(super) fn check_plain_fields(&self) -> Result<(), ConfigFault> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

@@ -19,6 +19,7 @@ pub use config::{ConfigFault, HttpToolConfig, expand};
 /// A tool that an operator declared.
 pub struct HttpTool {
     spec: ToolSpec,
+    timeout: Duration,
     parameters: Value,
     shape: Shape,
     target: send::Target,
@@ -36,9 +37,10 @@ impl HttpTool {
         let (parameters, shape) = config.schema()?;
         let target = send::Target::new(&config, client, clock, env)?;
         let (effect, version) = (config.effect()?, config.digest());
+        let timeout = Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS));
         let spec = ToolSpec {
             permission: config.need()?,
-            timeout: Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS)),
+            timeout: Some(timeout),
             attempts: config.attempts,
             reuse: Duration::from_secs(config.reuse_s.unwrap_or(0)),
             version: Cow::Owned(version),
@@ -48,7 +50,7 @@ impl HttpTool {
             approval: config.approval.into_iter().map(Cow::Owned).collect(),
             ..ToolSpec::new(config.name, config.description, effect)
         };
-        Ok(Self { spec, parameters, shape, target })
+        Ok(Self { spec, timeout, parameters, shape, target })
     }
 }
 
@@ -74,7 +76,7 @@ impl ToolObject for HttpTool {
     }
 
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
-        Box::pin(async move { self.target.send(&args, &invocation, self.spec.timeout).await })
+        Box::pin(async move { self.target.send(&args, &invocation, self.timeout).await })
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn failed(error: &StoreError) -> Failure {
 pub(super) fn spec(name: &'static str, description: &'static str, need: Option<&str>) -> ToolSpec {
     let mut spec = ToolSpec::new(name, description, Effect::Read);
     spec.permission = need.and_then(Need::parse);
-    spec.timeout = Duration::from_secs(5);
+    spec.timeout = Some(Duration::from_secs(5));
     spec.attempts = 2;
     spec
 }

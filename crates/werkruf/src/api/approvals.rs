@@ -27,9 +27,9 @@ const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
-        .routes(Policy::Read.on(routes!(list)))
-        .routes(Policy::Read.on(routes!(show)))
-        .routes(Policy::Change.on(routes!(decide)))
+        .routes(Policy::ReadApprovals.on(routes!(list)))
+        .routes(Policy::ReadApprovals.on(routes!(show)))
+        .routes(Policy::Decide.on(routes!(decide)))
 }
 
 /// One approval.
@@ -52,7 +52,11 @@ pub(crate) struct ApprovalView<'a> {
     approver_roles: &'a [String],
     /// The user of the turn that made the call.
     asked_by: &'a str,
+    /// The credential of that turn: `operator`, `key:<id>` or `token:<user>`.
+    asked_key: &'a str,
+    /// The user who decided; the credential if it named no user.
     decided_by: Option<&'a str>,
+    decided_key: Option<&'a str>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -74,7 +78,9 @@ impl<'a> ApprovalView<'a> {
             arguments_digest: &row.arguments_digest,
             approver_roles: &row.approver_roles,
             asked_by: &row.asked_by,
+            asked_key: &row.asked_key,
             decided_by: row.decided_by.as_deref(),
+            decided_key: row.decided_key.as_deref(),
             created_at: Iso(row.created_at),
             decided_at: row.decided_at.map(Iso),
             expires_at: Iso(row.expires_at),
@@ -108,8 +114,8 @@ async fn list(
     let status = query.status.map(|text| {
         ApprovalStatus::parse(&text).ok_or_else(|| ApiError::invalid("status takes pending, approved, denied, expired or canceled."))
     });
-    let signature = signature(&identity);
-    let rows = api.app.runtime.approvals(decider(&identity, &signature), status.transpose()?, page).await?;
+    let credential = identity.credential();
+    let rows = api.app.runtime.approvals(decider(&identity, &credential), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
     Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
@@ -121,8 +127,8 @@ async fn list(
         (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let id = lookup::approval_id(&api, &identity, &id).await?;
-    let signature = signature(&identity);
-    let row = api.app.runtime.approval(decider(&identity, &signature), id).await?;
+    let credential = identity.credential();
+    let row = api.app.runtime.approval(decider(&identity, &credential), id).await?;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
@@ -138,10 +144,12 @@ struct DecisionRequest {
     decision: Decision,
 }
 
-/// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues.
+/// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues. Whoever asked may
+/// deny, but not approve.
 #[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
     params(("id" = String, Path, description = "Id or unique prefix.")),
-    responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
+    responses((status = 200, body = ApprovalView),
+        (status = 403, body = ref("#/components/schemas/Error"), description = "`forbidden`, or `four_eyes` for whoever asked"),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
 async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
@@ -151,19 +159,15 @@ async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
     // Detached, because a decision that is stored must also be carried out when the client disconnects.
     let decided = api.run_detached(async move {
-        let signature = signature(&identity);
-        runtime.decide(decider(&identity, &signature), id, approve).await
+        let credential = identity.credential();
+        runtime.decide(decider(&identity, &credential), id, approve).await
     });
     let row = decided.await??;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
-fn signature(identity: &Identity) -> String {
-    identity.key_id.map_or_else(|| "operator".to_owned(), |id| format!("key:{id}"))
-}
-
-fn decider<'a>(identity: &'a Identity, signature: &'a str) -> Decider<'a> {
-    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, signature }
+fn decider<'a>(identity: &'a Identity, credential: &'a str) -> Decider<'a> {
+    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, credential }
 }
 
 /// Names the approval that a turn waits for in the header `X-Approval-Id`.

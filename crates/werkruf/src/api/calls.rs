@@ -210,5 +210,5 @@ async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam,
 async fn owner(api: &ApiState, identity: &Identity, turn: &TurnRow) -> Result<Caller, ApiError> {
     let principal = api.app.people().principal(identity.tenant_id, turn.user_id.clone()).await?;
     let principal = principal.ok_or_else(|| ApiError::forbidden("unknown_user", "The user of this call does not exist any more."))?;
-    Ok(Caller { principal, key_id: identity.key_id, admin: identity.scopes.admin })
+    Ok(identity.caller_for(principal))
 }

@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid};
 use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
+use super::context::ContextHeaders;
 use super::error::ApiError;
 use super::policy::{Authenticated, Policy};
 use super::sse::LiveBody;
@@ -82,7 +83,7 @@ pub(crate) enum ResponseMode {
 
 /// Sends a message. Server-sent events, unless `Accept` names `application/json`.
 #[utoipa::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn.")),
+    params(ContextHeaders, ("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn.")),
     responses(
         (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
         (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
@@ -93,7 +94,7 @@ async fn chat(State(api): State<Arc<ApiState>>, identity: Authenticated, headers
 }
 
 /// The same as `POST /api/chat`, at the path that older clients use.
-#[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
+#[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn chat_rag(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
@@ -127,7 +128,7 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
         channel: "web".to_owned(),
         locale: request.locale,
         idempotency: body::idempotency(headers, "", &raw)?,
-        trace_id: context::trace_id(headers, None, None)?,
+        context: context::requested(api, headers, context::trace_id(headers, None, None)?)?,
         parts: Vec::new(),
         client: None,
         results: Vec::new(),

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use http::HeaderMap;
 use serde_json::Value;
+use utoipa::IntoParams;
 use werkruf_contract::{ToolContext, Uuid};
 
 use super::ApiState;
@@ -43,30 +44,77 @@ fn traceparent(headers: &HeaderMap) -> Option<String> {
     (version.len() == 2 && trace.len() == 32 && hexadecimal).then(|| trace.to_owned())
 }
 
-/// The context of a direct tool call.
-pub(crate) fn context(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
-    let clock = &api.app.clock;
-    let (run_id, ingestion_run_id) = match (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?) {
-        (Some(_), Some(_)) => return Err(ApiError::invalid_context("X-Run-Id and X-Ingestion-Run-Id are both set; send one of them.")),
-        (None, None) => (Some(format!("run_{}", clock.new_id())), None),
-        one => one,
+/// The headers that say something about the calls of a request, for the API's description.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used; the headers are read one by one")]
+pub(crate) struct ContextHeaders {
+    #[param(rename = "X-Trace-Id")]
+    trace_id: Option<String>,
+    #[param(rename = "X-Request-ID")]
+    request_id: Option<String>,
+    traceparent: Option<String>,
+    #[param(rename = "X-Run-Id")]
+    run_id: Option<String>,
+    #[param(rename = "X-Ingestion-Run-Id")]
+    ingestion_run_id: Option<String>,
+    #[param(rename = "X-Workflow-Id")]
+    workflow_id: Option<String>,
+    #[param(rename = "X-Case-Id")]
+    case_id: Option<String>,
+    #[param(rename = "X-Collection-Id")]
+    collection_id: Option<String>,
+    #[param(rename = "X-Document-Id")]
+    document_id: Option<String>,
+    #[param(rename = "X-Document-Version-Id")]
+    document_version_id: Option<String>,
+    #[param(rename = "X-Budget-Tokens")]
+    budget_tokens: Option<u32>,
+    #[param(rename = "X-Safety-Mode")]
+    safety_mode: Option<String>,
+    #[param(rename = "X-Timeout-Ms")]
+    timeout_ms: Option<u64>,
+    #[param(rename = "Accept-Language")]
+    accept_language: Option<String>,
+}
+
+/// The context that the headers ask for. What they leave open, such as the run, is empty.
+pub(crate) fn requested(api: &ApiState, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
+    let (run_id, ingestion_run_id) = (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?);
+    if run_id.is_some() && ingestion_run_id.is_some() {
+        return Err(ApiError::invalid_context("X-Run-Id and X-Ingestion-Run-Id are both set; send one of them."));
+    }
+    let mut context = ToolContext {
+        trace_id: trace_id.unwrap_or_default(),
+        run_id,
+        ingestion_run_id,
+        workflow_id: field(headers, "x-workflow-id")?,
+        case_id: field(headers, "x-case-id")?,
+        collection_id: field(headers, "x-collection-id")?,
+        document_id: field(headers, "x-document-id")?,
+        document_version_id: field(headers, "x-document-version-id")?,
+        timeouts_ms: number::<NonZeroU64>(headers, "x-timeout-ms", "a positive number of milliseconds")?,
+        budget_tokens: number::<u32>(headers, "x-budget-tokens", "a whole number of tokens")?.map(i64::from),
+        locale: language(headers),
+        safety_mode: safety_mode(api, headers)?,
+        ..ToolContext::default()
     };
-    let invocation_id = clock.new_id();
-    let trace_id = trace_id.unwrap_or_else(|| clock.new_id().simple().to_string());
-    let mut context = ToolContext::new(tenant_id, trace_id, invocation_id, clock.now(), String::new());
-    context.run_id = run_id;
-    context.ingestion_run_id = ingestion_run_id;
-    context.workflow_id = field(headers, "x-workflow-id")?;
-    context.case_id = field(headers, "x-case-id")?;
-    context.collection_id = field(headers, "x-collection-id")?;
-    context.document_id = field(headers, "x-document-id")?;
-    context.document_version_id = field(headers, "x-document-version-id")?;
-    context.timeouts_ms = number::<NonZeroU64>(headers, "x-timeout-ms", "a positive number of milliseconds")?;
-    context.budget_tokens = number::<i64>(headers, "x-budget-tokens", "a whole number of tokens")?;
-    context.locale = language(headers);
-    context.safety_mode = safety_mode(api, headers)?;
     if let Some(request_id) = sane_request_id(headers) {
         context.extra.insert("request_id".to_owned(), Value::from(request_id));
+    }
+    Ok(context)
+}
+
+/// The context of a direct tool call.
+pub(crate) fn of_call(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
+    let mut context = requested(api, headers, trace_id)?;
+    let clock = &api.app.clock;
+    (context.tenant_id, context.invocation_id, context.now_iso) = (tenant_id, clock.new_id(), clock.now());
+    if context.run_id.is_none() && context.ingestion_run_id.is_none() {
+        context.run_id = Some(format!("run_{}", clock.new_id()));
+    }
+    if context.trace_id.is_empty() {
+        context.trace_id = clock.new_id().simple().to_string();
     }
     Ok(context)
 }

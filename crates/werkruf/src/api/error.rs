@@ -250,6 +250,10 @@ impl From<Refusal> for ApiError {
             Refusal::NotTheApprover { roles } => {
                 Self::forbidden("forbidden", format!("You may not decide this approval; one of these roles is needed: {roles}."))
             }
+            Refusal::FourEyes => Self::forbidden(
+                "four_eyes",
+                "Whoever asked for this call may deny it, but not approve it: another person has to decide, with another credential.",
+            ),
             Refusal::Duplicate { turn_id, .. } => Self::turn_running(turn_id),
             Refusal::Conflict { code, message } => Self::conflict(code, message),
             Refusal::TooMany { retry_after_ms } => {

@@ -15,6 +15,7 @@ use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
 use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
 
 use super::body::{Params, PathParam};
+use super::context::ContextHeaders;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context, replay};
@@ -47,12 +48,7 @@ struct TraceQuery {
 
 /// Calls one tool and waits for its result.
 #[utoipa::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
-    params(("name" = String, Path, description = "The tool."), TraceQuery,
-        ("X-Trace-Id" = Option<String>, Header), ("X-Request-ID" = Option<String>, Header), ("traceparent" = Option<String>, Header),
-        ("X-Run-Id" = Option<String>, Header), ("X-Ingestion-Run-Id" = Option<String>, Header), ("X-Workflow-Id" = Option<String>, Header),
-        ("X-Case-Id" = Option<String>, Header), ("X-Collection-Id" = Option<String>, Header), ("X-Document-Id" = Option<String>, Header),
-        ("X-Document-Version-Id" = Option<String>, Header), ("X-Budget-Tokens" = Option<i64>, Header),
-        ("X-Safety-Mode" = Option<String>, Header), ("X-Timeout-Ms" = Option<u64>, Header), ("Accept-Language" = Option<String>, Header),
+    params(("name" = String, Path, description = "The tool."), TraceQuery, ContextHeaders,
         ("Idempotency-Key" = Option<String>, Header)),
     responses(
         (status = 200, body = ref("#/components/schemas/ToolOutput"), headers(("X-Tool-Call-Id" = String))),
@@ -77,7 +73,7 @@ async fn invoke(
     let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), request.trace_id.as_deref())?;
     let invoke = Invoke {
         caller,
-        context: context::context(&api, identity.tenant_id, &headers, trace_id)?,
+        context: context::of_call(&api, identity.tenant_id, &headers, trace_id)?,
         idempotency: body::idempotency(&headers, &tool, &raw)?,
         tool,
         input: request.input,

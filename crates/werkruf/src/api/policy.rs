@@ -24,6 +24,10 @@ pub enum Policy {
     Read,
     /// Scope tools or read. No user is needed, because tools do not belong to users.
     ReadTools,
+    /// Like [`Self::Read`], or scope approve: reads approvals.
+    ReadApprovals,
+    /// Scope approve, chat or admin: decides an approval.
+    Decide,
     /// Scope chat or admin: changes a conversation or a turn.
     Change,
     /// Scope tools, chat or admin: cancels a call.
@@ -42,6 +46,8 @@ impl Policy {
             Self::Invoke => (scopes.tools, "tools"),
             Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
             Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
+            Self::ReadApprovals => (scopes.read || scopes.chat || scopes.approve || scopes.admin, "read, chat or approve"),
+            Self::Decide => (scopes.approve || scopes.chat || scopes.admin, "approve or chat"),
             Self::Change => (scopes.chat || scopes.admin, "chat"),
             Self::StopCall => (scopes.chat || scopes.tools || scopes.admin, "chat or tools"),
             Self::RetryCall => (scopes.tools || scopes.admin, "tools"),
@@ -52,7 +58,7 @@ impl Policy {
         }
         match self {
             Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
-            Self::Read | Self::Change | Self::StopCall | Self::RetryCall => identity.visibility().map(|_| ()),
+            Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall => identity.visibility().map(|_| ()),
             Self::ReadTools | Self::Admin => Ok(()),
         }
     }
@@ -119,25 +125,33 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 8] =
-        [Policy::Chat, Policy::Invoke, Policy::Read, Policy::ReadTools, Policy::Change, Policy::StopCall, Policy::RetryCall, Policy::Admin];
+    const ALL: [Policy; 10] = [
+        Policy::Chat,
+        Policy::Invoke,
+        Policy::Read,
+        Policy::ReadTools,
+        Policy::ReadApprovals,
+        Policy::Decide,
+        Policy::Change,
+        Policy::StopCall,
+        Policy::RetryCall,
+        Policy::Admin,
+    ];
+
+    /// A key without a user.
+    fn key(scopes: Scopes) -> Identity {
+        let (safety_mode, collection) = (None, None);
+        Identity { tenant_id: Uuid::nil(), scopes, operator: false, key_id: Some(Uuid::nil()), safety_mode, collection, principal: None }
+    }
 
     #[test]
     fn a_key_without_scopes_satisfies_no_policy() {
-        let identity =
-            Identity { tenant_id: Uuid::nil(), scopes: Scopes::default(), operator: false, key_id: Some(Uuid::nil()), principal: None };
-        assert!(ALL.iter().all(|policy| policy.check(&identity).is_err()));
+        assert!(ALL.iter().all(|policy| policy.check(&key(Scopes::default())).is_err()));
     }
 
     #[test]
     fn only_tools_can_be_read_without_a_user() {
-        let identity = Identity {
-            tenant_id: Uuid::nil(),
-            scopes: Scopes { admin: false, ..Scopes::ALL },
-            operator: false,
-            key_id: Some(Uuid::nil()),
-            principal: None,
-        };
+        let identity = key(Scopes { admin: false, ..Scopes::ALL });
         let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&identity).is_ok()).collect();
         assert_eq!(open, [Policy::ReadTools]);
     }

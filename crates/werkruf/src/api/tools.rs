@@ -1,6 +1,7 @@
 //! The registered tools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use serde::Serialize;
@@ -49,7 +50,7 @@ struct ToolView {
 }
 
 impl ToolView {
-    /// `tool_ms` is the limit for every tool, which may be shorter than its own.
+    /// `tool_ms` is the limit of the tools that have none of their own.
     fn new(entry: &Entry, tool_ms: u64) -> Self {
         let spec = entry.spec();
         Self {
@@ -59,7 +60,7 @@ impl ToolView {
             permission: spec.permission.as_ref().map(ToString::to_string),
             parameters: entry.parameters().clone(),
             strict: entry.definition().strict,
-            timeout_ms: u64::try_from(spec.timeout.as_millis()).unwrap_or(u64::MAX).min(tool_ms),
+            timeout_ms: u64::try_from(spec.limit(Duration::from_millis(tool_ms)).as_millis()).unwrap_or(u64::MAX),
             attempts: spec.allowed_attempts(),
             reuse_s: spec.reuse.as_secs(),
             approval: spec.approval.iter().map(ToString::to_string).collect(),

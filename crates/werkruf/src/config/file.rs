@@ -37,6 +37,7 @@ pub(super) struct File {
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
     pub retention: RetentionSection,
+    pub approvals: ApprovalsSection,
     pub egress: EgressSection,
     pub workspace: Option<ModuleSection>,
     pub flights: Option<ModuleSection>,
@@ -100,6 +101,13 @@ pub(super) struct ModuleSection {}
 #[serde(default, deny_unknown_fields)]
 pub(super) struct KnowledgeSection {
     pub reader_sandbox: Option<String>,
+}
+
+/// `[approvals]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ApprovalsSection {
+    pub four_eyes: Option<bool>,
 }
 
 /// Any whole number is read, so that each invalid one gets its own message.

@@ -96,6 +96,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         tools: document.file.tools.clone(),
         disabled_tools: document.file.disabled_tools.clone(),
         safety: document.file.safety.clone(),
+        four_eyes: document.file.approvals.four_eyes.unwrap_or(document.path.is_some() || !listen.ip().is_loopback()),
         file: document.path.clone(),
         places: document.places.clone(),
     };
@@ -259,6 +260,10 @@ fn check_lists(document: &Document, config: &Config, violations: &mut Vec<Config
         if !names.insert((assistant.name.as_str(), assistant.tenant.as_deref())) {
             let message = format!("there is already an assistant named `{}`; rename one", assistant.name);
             violations.push(document.violation(&format!("/assistants/{at}/name"), message));
+        }
+        if let Some(profile) = assistant.safety_mode.as_ref().filter(|profile| !config.safety.contains_key(*profile)) {
+            let message = format!("there is no safety profile named `{profile}`; [safety.{profile}] would define it");
+            violations.push(document.violation(&format!("/assistants/{at}/safety_mode"), message));
         }
         for (nth, channel) in assistant.channels.iter().enumerate() {
             if !["web", "whatsapp", "openai"].contains(&channel.as_str()) {

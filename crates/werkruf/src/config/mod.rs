@@ -138,6 +138,8 @@ pub struct Config {
     pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,
     pub safety: HashMap<String, SafetyProfile>,
+    /// Whoever asked for a call cannot approve it. By default off where a demo runs: on a loopback bind without a config file.
+    pub four_eyes: bool,
     /// `None`: on a loopback bind, for a new database, without a config file.
     pub sample_data: Option<bool>,
     pub test_tools: bool,

@@ -1,5 +1,5 @@
-//! The file that `werkruf init` writes. It switches all modules on, and every other setting is commented out: the server does the same
-//! with it as without a file, until it is edited.
+//! The file that `werkruf init` writes. It switches all modules on, and every other setting is commented out: until it is edited, the server does
+//! the same with it as without a file, except that approvals need a second person.
 
 /// A commented `werkruf.toml` that is a valid configuration as written. It names the modules that are compiled in.
 pub fn template() -> String {
@@ -53,6 +53,9 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # filter = "info"                      # or "werkruf=debug,info"
 # format = "json"                      # text on a terminal, else json
 
+# [approvals]
+# four_eyes = true                     # whoever asked for a call cannot approve it
+
 # [auth]
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
@@ -101,6 +104,8 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # tenant = "demo"
 # # context_tokens = 32000
 # # compaction = "trim"
+# # safety_mode = "strict"             # applies to every turn, beside the profile of the request
+# # collections = ["handbook"]         # what its turns search
 
 # [[tools]]                            # your own tool, one HTTP request per call
 # name = "order_status"

@@ -26,6 +26,7 @@ use super::completion::{ChunkWriter, CommonFields, completion_object, join_parag
 use super::error_body;
 use super::start::{self, StartedTurn, start};
 use super::transcript::TranscriptDigest;
+use crate::api::context::ContextHeaders;
 use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::sse::{self, CHUNK_BYTES, KEEP_ALIVE};
@@ -41,7 +42,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 /// Chat Completions, compatible with OpenAI. `model` names an assistant; any other name means the default assistant.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
-    params(
+    params(ContextHeaders,
         ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with the new messages of the request."),
         ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: `none`, or names separated by commas."),
         ("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn."),

@@ -33,6 +33,7 @@ use self::stream::ResponseStream;
 use super::client_events::TurnEvents;
 use super::start::{self, StartedTurn, TurnRequest};
 use super::tools;
+use crate::api::context::ContextHeaders;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, answer, approvals, body};
 
@@ -43,6 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 /// Creates a response. Unknown fields are ignored.
 #[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
+    params(ContextHeaders),
     responses(
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),

@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use werkruf_contract::{Texts, Uuid};
+use werkruf_contract::{Texts, ToolContext, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
 use werkruf_runtime::{AcceptedTurn, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, complete_event};
 use werkruf_store::{ResumePoint, TurnRow};
@@ -97,6 +97,7 @@ pub(crate) async fn start(
     request: TurnRequest,
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
+    let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
     check_list_lengths(&request)?;
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let input = Input::read(request.format, &request.values, &mut new_call_id)
@@ -118,12 +119,12 @@ pub(crate) async fn start(
         let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
         return Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest });
     }
-    let (message, digest) = inbound_message(headers, caller.clone(), assistant.clone(), target, &input, request.clone())?;
+    let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), target, &input, request.clone())?;
     let runtime = api.app.runtime.clone();
     let mut accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
     if matches!(accepted, Err(Refusal::Superseded)) {
         // Another request continued the conversation from the same message first: this request gets a conversation of its own.
-        let (message, _) = inbound_message(headers, caller, assistant, Target::New, &input, request)?;
+        let (message, _) = inbound_message(headers, &context, caller, assistant, Target::New, &input, request)?;
         let runtime = api.app.runtime.clone();
         accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
     }
@@ -211,6 +212,7 @@ fn check_list_lengths(request: &TurnRequest) -> Result<(), ApiError> {
 
 fn inbound_message(
     headers: &HeaderMap,
+    context: &ToolContext,
     caller: Caller,
     assistant: Option<String>,
     target: Target,
@@ -247,7 +249,7 @@ fn inbound_message(
         locale: None,
         debug: false,
         idempotency,
-        trace_id: context::trace_id(headers, None, None)?,
+        context: context.clone(),
         parts,
         client: Some(Arc::new(client_request)),
         results,

@@ -61,11 +61,11 @@ CREATE OR REPLACE FUNCTION put_approvals(the_tenant uuid, the_conversation uuid,
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles,
-    asked_by, status, created_at, expires_at)
+    asked_by, asked_key, status, created_at, expires_at)
   SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, arguments::json, arguments_digest, approver_roles::json,
-    asked_by, 'pending', the_time, expires_at
+    asked_by, asked_key, 'pending', the_time, expires_at
   FROM jsonb_to_recordset(items) AS a (id uuid, call_id uuid, tool_name text, arguments text, arguments_digest text,
-    approver_roles text, asked_by text, expires_at timestamptz);
+    approver_roles text, asked_by text, asked_key text, expires_at timestamptz);
 END
 $$;
 

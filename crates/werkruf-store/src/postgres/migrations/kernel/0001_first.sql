@@ -163,7 +163,8 @@ CREATE INDEX messages_awaited ON messages (tenant_id, tool_call_id) WHERE status
 CREATE INDEX messages_waiting ON messages (tenant_id, conversation_id) WHERE status = 'pending';
 
 -- client: the request of an OpenAI client. transcript_digest: digest of the transcript that this client has after the turn. request_digest: digest of the
--- request, so that the same request is recognised.
+-- request, so that the same request is recognised. credential: names the credential of the request. context: what the request says about the calls,
+-- for a turn that another process continues.
 CREATE TABLE turns (
   tenant_id        uuid NOT NULL,
   id               uuid NOT NULL,
@@ -188,6 +189,8 @@ CREATE TABLE turns (
   client           json,
   transcript_digest text,
   request_digest   text,
+  credential       text NOT NULL DEFAULT '',
+  context          json,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 85);
@@ -299,8 +302,10 @@ CREATE TABLE approvals (
   arguments_digest text NOT NULL,
   approver_roles   json NOT NULL,
   asked_by         text NOT NULL,
+  asked_key        text NOT NULL,
   status           text NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by       text,
+  decided_key      text,
   created_at       timestamptz NOT NULL,
   decided_at       timestamptz,
   expires_at       timestamptz NOT NULL,

@@ -166,6 +166,7 @@ CREATE INDEX messages_waiting ON messages (conversation_id) WHERE status = 'pend
 
 -- client: the request of an OpenAI client that started the turn. request_digest: digest of that request, so that the same request is recognized.
 -- transcript_digest: digest of the transcript that the client has after the turn.
+-- credential: names the credential of the request. context: what the request says about the calls, for a turn that another process continues.
 CREATE TABLE turns (
   tenant_id        TEXT NOT NULL,
   id               TEXT NOT NULL,
@@ -191,6 +192,8 @@ CREATE TABLE turns (
   client           TEXT,
   transcript_digest TEXT,
   request_digest   TEXT,
+  credential       TEXT NOT NULL DEFAULT '',
+  context          TEXT,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) STRICT;
@@ -292,7 +295,7 @@ CREATE TABLE inbox (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX inbox_by_turn ON inbox (turn_id);
 
--- approver_roles: a JSON array; each of these roles may decide.
+-- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. asked_key, decided_key: their credentials.
 CREATE TABLE approvals (
   tenant_id       TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -304,8 +307,10 @@ CREATE TABLE approvals (
   arguments_digest TEXT NOT NULL,
   approver_roles  TEXT NOT NULL,
   asked_by        TEXT NOT NULL,
+  asked_key       TEXT NOT NULL,
   status          TEXT NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by      TEXT,
+  decided_key     TEXT,
   created_at      TEXT NOT NULL,
   decided_at      TEXT,
   expires_at      TEXT NOT NULL,
