@@ -6,9 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{
-    Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolContext, ToolSpec,
-};
+use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
@@ -75,7 +73,7 @@ impl Tool for SearchKnowledgeBase {
         let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let limit = usize::try_from(top_k).unwrap_or(1);
         let (mut sources, mut routing) = (Vec::new(), Map::new());
-        for collection in collections(&invocation.context)? {
+        for collection in collections(&invocation)? {
             let request = SearchRequest {
                 tenant_id: invocation.principal.tenant_id,
                 user_id: invocation.principal.user_id.clone(),
@@ -118,10 +116,12 @@ impl Tool for SearchKnowledgeBase {
 }
 
 /// The collections to search: the one that the request names, else those of the assistant, else the default one.
-fn collections(context: &ToolContext) -> Result<Vec<Option<String>>, Failure> {
+fn collections(invocation: &Invocation) -> Result<Vec<Option<String>>, Failure> {
+    let context = &invocation.context;
     match &context.collection_id {
         Some(named) if !context.collections.is_empty() && !context.collections.contains(named) => {
-            let failure = Failure::fatal(ErrorCode::PermissionDenied, "").nothing_happened();
+            let message = invocation.texts().text("call-permission_denied", &[]);
+            let failure = Failure::fatal(ErrorCode::PermissionDenied, message).nothing_happened();
             Err(failure.because(format!("the assistant does not search the collection {named}")))
         }
         Some(named) => Ok(vec![Some(named.clone())]),

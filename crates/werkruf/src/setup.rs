@@ -86,7 +86,13 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
         return Err(violations);
     }
     let prices = Arc::clone(&config.prices);
-    Ok(Setup { registry, assistants: Assistants::new(config.assistants.clone()), safety: config.safety.clone(), prices, four_eyes: config.four_eyes })
+    Ok(Setup {
+        registry,
+        assistants: Assistants::new(config.assistants.clone()),
+        safety: config.safety.clone(),
+        prices,
+        four_eyes: config.four_eyes,
+    })
 }
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or

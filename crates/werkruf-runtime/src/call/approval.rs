@@ -69,7 +69,8 @@ impl CallBatch<'_> {
     /// The roles of which one must approve a call of this tool; `None` where no approval is needed.
     fn approvers(&self, entry: &Entry) -> Option<Vec<String>> {
         let spec = entry.spec();
-        let by_profile = || self.safety_profiles().flatten().any(|profile| profile.approval_required_for.iter().any(|name| *name == spec.name));
+        let by_profile =
+            || self.safety_profiles().flatten().any(|profile| profile.approval_required_for.iter().any(|name| *name == spec.name));
         match spec.approval.is_empty() {
             false => Some(spec.approval.iter().map(ToString::to_string).collect()),
             true => by_profile().then(|| vec![FALLBACK_ROLE.to_owned()]),

@@ -63,7 +63,8 @@ impl PostgresStore {
              SELECT {APPROVAL}, $8 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
              WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
         );
-        let (by, key, status, now) = (clean(&decision.by), clean_or_null(decision.key.as_deref()), decision.status.as_str(), ms(decision.at));
+        let (by, key, status, now) =
+            (clean(&decision.by), clean_or_null(decision.key.as_deref()), decision.status.as_str(), ms(decision.at));
         let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now), p(&key), p(&decision.by_another)];
         let rows = self.query_once(DbRole::Tenant(tenant_id), &sql, &values).await?;
         crash::point("before_decision");

@@ -83,7 +83,10 @@ pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
     };
     for (by, key) in [("1", "key:2"), ("2", "key:1"), ("key:1", "key:1"), ("1", "key:1")] {
         let refused = decide(by, key, ApprovalStatus::Approved, true).await;
-        assert!(matches!(&refused, DecisionOutcome::AskedByDecider(row) if row.status == ApprovalStatus::Pending), "{by} {key}: {refused:?}");
+        assert!(
+            matches!(&refused, DecisionOutcome::AskedByDecider(row) if row.status == ApprovalStatus::Pending),
+            "{by} {key}: {refused:?}"
+        );
     }
     let row = world.store.approval(tenant, approval.id).await.unwrap().unwrap();
     assert_eq!((row.asked_by.as_str(), row.asked_key.as_str(), row.decided_by, row.decided_key), ("1", "key:1", None, None));

@@ -58,7 +58,9 @@ impl Policy {
         }
         match self {
             Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
-            Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall => identity.visibility().map(|_| ()),
+            Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall => {
+                identity.visibility().map(|_| ())
+            }
             Self::ReadTools | Self::Admin => Ok(()),
         }
     }

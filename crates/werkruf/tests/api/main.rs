@@ -3,6 +3,8 @@
 //! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod auth;
 #[cfg(test)]
 mod calls;
@@ -12,6 +14,8 @@ mod cancel;
 mod chat;
 #[cfg(test)]
 mod compaction;
+#[cfg(test)]
+mod context;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
