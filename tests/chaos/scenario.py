@@ -128,7 +128,8 @@ def config(tool):
     """Three counting tools, one per effect, and three more that need an approval."""
     plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
     with_approval = "".join(TOOL % {"name": effect + "_approved", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
-    return "[retention]\nevents_days = 1\n" + plain + with_approval
+    # The harness asks and approves with one key.
+    return "[retention]\nevents_days = 1\n[approvals]\nfour_eyes = false\n" + plain + with_approval
 
 
 # No server process is left running when the harness fails.

@@ -21,8 +21,8 @@ approval_required_for = ["test_echo"]
 """
 
 
-def scenario(env=None):
-    return with_model_and_tool(CONFIG, lambda request, number: (200, {"paid": request["body"]["arguments"]["amount"]}, {}), env)
+def scenario(env=None, more=""):
+    return with_model_and_tool(CONFIG + more, lambda request, number: (200, {"paid": request["body"]["arguments"]["amount"]}, {}), env)
 
 
 def key(server, user, scopes=("chat", "read", "tools")):
@@ -109,6 +109,32 @@ def check_who_may_see_and_decide():
         status, decided, _ = decide(server, approval, key=made["key"])
         assert status == 200 and decided["decided_by"].startswith("key:"), decided
         until(lambda: tool.requests)
+
+
+def check_whoever_asked_may_deny_but_not_approve():
+    with scenario(more="[approvals]\nfour_eyes = true\n") as (model, tool, server):
+        bernd, other = key(server, 2), key(server, 2, ("approve",))
+        # Bernd asks himself; the operator asks for Clara. After a kill the rows still say who asked.
+        model.script = [calls(("pay", {"amount": 1}))]
+        status, own, _ = server.call("POST", "/api/chat", {"message": "Pay 1"}, key=bernd, headers={"accept": "application/json"})
+        assert status == 202, own
+        for_clara = request_payment(server, 3, 2, model=model)
+        kill(server)
+        server.start()
+        for who in ({"key": bernd}, {"key": other}, {"user": 2}):
+            status, refused, _ = decide(server, own["approval_id"], **who)
+            assert (status, refused["error"]["code"]) == (403, "four_eyes"), (who, refused)
+        for who in ({"user": 2}, {"user": None}):
+            status, refused, _ = decide(server, for_clara["approval_id"], **who)
+            assert (status, refused["error"]["code"]) == (403, "four_eyes"), (who, refused)
+        model.script = [text("Then not."), text("Paid.")]
+        assert decide(server, own["approval_id"], "deny", key=bernd)[1]["status"] == "denied"
+        finished(server, own["turn_id"])
+        assert decide(server, for_clara["approval_id"], key=other)[1]["status"] == "approved"
+        assert finished(server, for_clara["turn_id"])["message"] == "Paid." and len(tool.requests) == 1
+        rows = server.rows("SELECT asked_by, asked_key, decided_by, decided_key FROM approvals ORDER BY id")
+        assert [(r["asked_by"], r["decided_by"]) for r in rows] == [("2", "2"), ("3", "2")], rows
+        assert rows[0]["asked_key"] == rows[0]["decided_key"] != rows[1]["decided_key"] and rows[1]["asked_key"] == "operator", rows
 
 
 def check_approvals_survive_kill_9_at_every_stage():

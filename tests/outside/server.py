@@ -42,6 +42,8 @@ def environment(model=None, env=None):
 
 # With a configuration file only the modules that it names are on; most checks use them all.
 MODULES = ("workspace", "flights", "knowledge", "ask_gpt")
+# Most checks ask and approve with the operator's key. A check of the rule itself has a section of its own.
+ONE_PERSON = "\n[approvals]\nfour_eyes = false\n"
 
 
 class Server:
@@ -54,7 +56,7 @@ class Server:
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.database.url]
         if config:
             path = os.path.join(self.folder.name, "werkruf.toml")
-            pathlib.Path(path).write_text(config + "".join(f"\n[{module}]\n" for module in modules))
+            pathlib.Path(path).write_text(config + ("" if "[approvals]" in config else ONE_PERSON) + "".join(f"\n[{module}]\n" for module in modules))
             self.arguments += ["--config", path]
         self.start()
 

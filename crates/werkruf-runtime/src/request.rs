@@ -149,3 +149,26 @@ pub enum Refusal {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(pins: &Pins, mut context: ToolContext) -> Option<ToolContext> {
+        pins.apply(&mut context).ok().map(|()| context)
+    }
+
+    #[test]
+    fn what_a_credential_pins_is_added_and_never_replaced() {
+        let pins = Pins { safety_mode: Some("strict".to_owned()), collection: Some("hr".to_owned()) };
+        let alone = applied(&pins, ToolContext::default()).unwrap();
+        assert_eq!((alone.safety_mode.as_deref(), alone.collection_id.as_deref()), (Some("strict"), Some("hr")));
+        let named = ToolContext { safety_mode: Some("lax".to_owned()), collection_id: Some("hr".to_owned()), ..ToolContext::default() };
+        let both = applied(&pins, named).unwrap();
+        assert_eq!(both.safety_profiles().collect::<Vec<_>>(), ["lax", "strict"]);
+        assert_eq!(applied(&pins, both.clone()), Some(both), "twice is once");
+        let foreign = ToolContext { collection_id: Some("travel".to_owned()), ..ToolContext::default() };
+        assert_eq!(applied(&pins, foreign.clone()), None);
+        assert_eq!(applied(&Pins::default(), foreign.clone()), Some(foreign));
+    }
+}

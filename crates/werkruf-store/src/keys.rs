@@ -18,6 +18,8 @@ pub struct Scopes {
 
 impl Scopes {
     pub const ALL: Self = Self { admin: true, chat: true, tools: true, read: true, act_as: true, approve: true };
+    /// The names of all scopes, in a fixed order.
+    pub const NAMES: [&'static str; 6] = ["admin", "chat", "tools", "read", "act_as", "approve"];
 
     /// Reads the names; the error is the first unknown name.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
@@ -38,17 +40,8 @@ impl Scopes {
 
     /// The names, in a fixed order.
     pub fn names(self) -> Vec<&'static str> {
-        [
-            (self.admin, "admin"),
-            (self.chat, "chat"),
-            (self.tools, "tools"),
-            (self.read, "read"),
-            (self.act_as, "act_as"),
-            (self.approve, "approve"),
-        ]
-        .into_iter()
-        .filter_map(|(granted, name)| granted.then_some(name))
-        .collect()
+        let granted = [self.admin, self.chat, self.tools, self.read, self.act_as, self.approve];
+        granted.into_iter().zip(Self::NAMES).filter_map(|(granted, name)| granted.then_some(name)).collect()
     }
 }
 

@@ -183,6 +183,7 @@ async fn add(
 ) -> Result<Json<AddedDocuments>, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     let (collection, documents) = read(&raw)?;
+    let collection = identity.collection_for(collection)?;
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
     let (added, ingestion_run_id) = api.run_detached(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
     Ok(Json(AddedDocuments {
@@ -228,8 +229,8 @@ async fn list(
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentList>, ApiError> {
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
-    let rows =
-        api.app.database.knowledge().documents(identity.tenant_id, collection_or_default(query.collection), query.after, limit).await?;
+    let collection = collection_or_default(identity.collection_for(query.collection)?);
+    let rows = api.app.database.knowledge().documents(identity.tenant_id, collection, query.after, limit).await?;
     let more = rows.len() >= limit as usize;
     let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
     Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
@@ -245,7 +246,7 @@ async fn show(
     Path(id): Path<String>,
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentView>, ApiError> {
-    let collection = collection_or_default(query.collection);
+    let collection = collection_or_default(identity.collection_for(query.collection)?);
     let row = api.app.database.knowledge().document(identity.tenant_id, collection.clone(), id.clone()).await?;
     let row = row.ok_or_else(|| ApiError::not_found("document"))?;
     let chunks = api.app.database.knowledge().document_chunks(identity.tenant_id, collection, id).await?;
@@ -263,8 +264,8 @@ async fn delete(
     Path(id): Path<String>,
     Query(query): Query<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
-    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
-    let removed = api.run_detached(async move { app.knowledge.delete(tenant_id, query.collection, id).await }).await??;
+    let (app, tenant_id, collection) = (Arc::clone(&api.app), identity.tenant_id, identity.collection_for(query.collection)?);
+    let removed = api.run_detached(async move { app.knowledge.delete(tenant_id, collection, id).await }).await??;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
 }
 
@@ -272,7 +273,9 @@ async fn delete(
 #[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
     responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<CollectionList>, ApiError> {
-    Ok(Json(CollectionList { collections: api.app.database.knowledge().collections(identity.tenant_id).await?, next_after: None }))
+    let mut collections = api.app.database.knowledge().collections(identity.tenant_id).await?;
+    collections.retain(|name| identity.collection_for(Some(name.clone())).is_ok());
+    Ok(Json(CollectionList { collections, next_after: None }))
 }
 
 /// One collection and the progress of its vectors.
@@ -284,6 +287,7 @@ async fn collection(
     Authenticated(identity): Authenticated,
     Path(name): Path<String>,
 ) -> Result<Json<CollectionView>, ApiError> {
+    identity.collection_for(Some(name.clone()))?;
     let found = api.app.knowledge.collection(identity.tenant_id, &name).await?;
     let (row, languages, alpha) = found.ok_or_else(|| ApiError::not_found("collection"))?;
     let embedder = api.app.knowledge.embedder();
@@ -311,7 +315,7 @@ async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     }
     let top_k = top_k.map_or(DEFAULT_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MAX_RESULTS));
     let user_id = identity.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
-    let (tenant_id, mode) = (identity.tenant_id, mode.unwrap_or_default());
+    let (tenant_id, collection, mode) = (identity.tenant_id, identity.collection_for(collection)?, mode.unwrap_or_default());
     let request = SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models: None };
     let answer = api.app.knowledge.search(request).await?;
     let results = answer.found.hits.into_iter().map(|(row, hit)| ResultView {

@@ -96,7 +96,8 @@ async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, b
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "Other uploads are being read; try again in a moment.")
             .retry_after_ms(2_000));
     };
-    let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    let mut upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    upload.collection = identity.collection_for(upload.collection)?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }

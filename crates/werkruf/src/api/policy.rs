@@ -142,8 +142,15 @@ mod tests {
 
     /// A key without a user.
     fn key(scopes: Scopes) -> Identity {
-        let (safety_mode, collection) = (None, None);
-        Identity { tenant_id: Uuid::nil(), scopes, operator: false, key_id: Some(Uuid::nil()), safety_mode, collection, principal: None }
+        Identity {
+            tenant_id: Uuid::nil(),
+            scopes,
+            operator: false,
+            key_id: Some(Uuid::nil()),
+            principal: None,
+            safety_mode: None,
+            collection: None,
+        }
     }
 
     #[test]

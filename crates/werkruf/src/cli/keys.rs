@@ -9,7 +9,7 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, ids, print};
 
-const SCOPES: [&str; 5] = ["admin", "chat", "tools", "read", "act_as"];
+const SCOPES: [&str; 6] = ["admin", "chat", "tools", "read", "act_as", "approve"];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -270,3 +270,26 @@ fn retention_is_in_days_and_not_shorter_than_reuse() {
     load(&tool(172_800), &[]).unwrap();
     assert_eq!(faults(&tool(172_801), &[]), [at("/retention/calls_days", 2)]);
 }
+
+#[test]
+fn whoever_asked_may_approve_only_in_a_demo_or_where_the_file_says_so() {
+    let without_file = |listen: &str| {
+        let flags = Flags { listen: Some(listen.to_owned()), ..Flags::default() };
+        Config::load(&flags, &Environment::default()).unwrap().four_eyes
+    };
+    assert_eq!((without_file("127.0.0.1:0"), without_file("0.0.0.0:0")), (false, true));
+    assert!(load("", &[]).unwrap().four_eyes);
+    assert!(!load("[approvals]\nfour_eyes = false", &[]).unwrap().four_eyes);
+}
+
+#[test]
+fn an_assistant_pins_a_profile_that_exists() {
+    let text = "[safety.strict]\n[[assistants]]\nname = 'a'\nsafety_mode = 'strict'\ncollections = ['hr']\n";
+    let assistants = load(text, &[]).unwrap().assistants;
+    assert_eq!(
+        (assistants[0].safety_mode.as_deref(), assistants[0].collections.as_slice()),
+        (Some("strict"), ["hr".to_owned()].as_slice())
+    );
+    let text = "[safety.strict]\n[[assistants]]\nname = 'a'\nsafety_mode = 'strickt'\n";
+    assert_eq!(faults(text, &[]), [at("/assistants/0/safety_mode", 4)]);
+}

@@ -4,6 +4,7 @@
 //! or, with scope `act_as`, for the user that the request names. A token acts for the user that its issuer signed it for.
 
 mod claims;
+mod credential;
 mod jwks;
 mod jwt;
 mod key_cache;
@@ -16,7 +17,7 @@ use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
-use werkruf_runtime::{Caller, Pins};
+use werkruf_runtime::Caller;
 use werkruf_store::{KeyDigest, KeyRow, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
@@ -41,12 +42,12 @@ pub struct Identity {
     pub operator: bool,
     /// The id of the API key, if one was used.
     pub key_id: Option<Uuid>,
+    /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
+    pub principal: Option<Arc<Principal>>,
     /// The safety profile that the key pins.
     pub safety_mode: Option<String>,
     /// The collection that the key pins.
     pub collection: Option<String>,
-    /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
-    pub principal: Option<Arc<Principal>>,
 }
 
 /// The users whose rows a request may see.
@@ -78,21 +79,6 @@ impl Identity {
     pub fn caller(&self) -> Result<Caller, ApiError> {
         let principal = self.principal.clone().ok_or_else(user_required)?;
         Ok(self.caller_for(principal))
-    }
-
-    /// The credential as a caller of the runtime, for this user.
-    pub fn caller_for(&self, principal: Arc<Principal>) -> Caller {
-        let pins = Pins { safety_mode: self.safety_mode.clone(), collection: self.collection.clone() };
-        Caller { principal, key_id: self.key_id, credential: self.credential(), pins, admin: self.scopes.admin }
-    }
-
-    /// The name of the credential. All names of the operator are one credential; a token is as good as its person.
-    pub fn credential(&self) -> String {
-        match (self.key_id, &self.principal) {
-            (Some(id), _) => format!("key:{id}"),
-            (None, Some(person)) if !self.operator => format!("token:{}", person.user_id),
-            (None, _) => "operator".to_owned(),
-        }
     }
 
     /// The users whose rows the caller may see.
@@ -147,11 +133,11 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         None => None,
     };
     let (operator, key_id) = (key.is_none(), key.map(|key| key.id));
-    Ok(Identity { tenant_id, scopes, operator, key_id, safety_mode: None, collection: None, principal })
+    Ok(Identity { tenant_id, scopes, operator, key_id, principal, safety_mode: None, collection: None })
 }
 
 /// The scopes of a user who authenticates with a token.
-const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false, approve: true };
+const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false, approve: false };
 
 /// Identifies the bearer of a token. Tenant and user come from the token; headers must not contradict it.
 async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
@@ -181,9 +167,9 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         scopes: TOKEN_SCOPES,
         operator: false,
         key_id: None,
+        principal: Some(principal),
         safety_mode: None,
         collection: None,
-        principal: Some(principal),
     })
 }
 
