@@ -204,7 +204,7 @@ mod tests {
         );
         for tool in read_tools {
             let (spec, schema) = (tool.spec(), tool.parameters());
-            assert_eq!((spec.effect, spec.timeout.as_secs(), spec.attempts), (Effect::Read, 5, 2));
+            assert_eq!((spec.effect, spec.timeout.unwrap().as_secs(), spec.attempts), (Effect::Read, 5, 2));
             assert!(strict(schema).is_some() && schema.get("required").is_none(), "{schema:#}");
             assert!(tool.normalize(json!({"tenantId": 1})).is_err(), "{} accepts unknown arguments", spec.name);
             assert!(tool.normalize(json!({})).is_ok());

@@ -37,6 +37,9 @@ struct CallIdentity<'a> {
     tool: &'a str,
     version: &'a str,
     arguments: &'a Value,
+    /// The business case, workflow, collection and document that the request names: a tool may answer by them.
+    about: [Option<&'a str>; 5],
+    collections: &'a [String],
 }
 
 impl CallIdentity<'_> {
@@ -62,7 +65,7 @@ impl CallBatch<'_> {
     ) -> Result<Deduped, Halt> {
         let scope = self.scope;
         let principal = principal.unwrap_or(&scope.caller.principal);
-        let spec = entry.spec();
+        let (spec, context) = (entry.spec(), self.context);
         let identity = CallIdentity {
             tenant: scope.tenant_id(),
             principal: &principal.user_id,
@@ -71,6 +74,9 @@ impl CallBatch<'_> {
             tool: &spec.name,
             version: &spec.version,
             arguments: args,
+            about: [&context.case_id, &context.workflow_id, &context.collection_id, &context.document_id, &context.document_version_id]
+                .map(Option::as_deref),
+            collections: &context.collections,
         };
         let key = identity
             .key()

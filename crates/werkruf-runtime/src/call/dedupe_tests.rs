@@ -6,7 +6,19 @@ use super::{CallIdentity, EarlierCall, judge};
 use crate::call::test_rows::once_call;
 
 fn key(arguments: &Value, user: &str) -> Option<String> {
-    CallIdentity { tenant: Uuid::nil(), principal: user, permissions: "p", conversation: None, tool: "t", version: "1", arguments }.key()
+    let (tool, version, about, collections) = ("t", "1", [None; 5], [].as_slice());
+    CallIdentity {
+        tenant: Uuid::nil(),
+        principal: user,
+        permissions: "p",
+        conversation: None,
+        tool,
+        version,
+        arguments,
+        about,
+        collections,
+    }
+    .key()
 }
 
 #[test]

@@ -252,3 +252,19 @@ async fn ask_gpt_has_its_own_limit_and_is_sent_once() {
     let sent = server.model.requests().iter().filter(|request| request.api == Api::Responses).count();
     assert_eq!(sent, 2, "a search that failed is not paid for again");
 }
+
+/// A tool answers by its context, so the same arguments in another context are another call.
+#[tokio::test]
+async fn a_result_is_not_reused_in_another_context() {
+    let server = TestServer::open_with(PROFILES).await;
+    let key_of = async |headers: &[(&str, &str)]| {
+        let request = json!({"input": {"value": 1}});
+        assert_eq!(send(&server, "/api/tools/test_echo/invoke", headers, &request).await.status(), 200);
+        newest_call(&server).await["dedupe_key"].as_str().unwrap().to_owned()
+    };
+    let plain = key_of(&[]).await;
+    assert_eq!(key_of(&[("x-trace-id", "t"), ("accept-language", "fr")]).await, plain);
+    for header in ["x-case-id", "x-workflow-id", "x-collection-id", "x-document-id", "x-document-version-id"] {
+        assert_ne!(key_of(&[(header, "other")]).await, plain, "{header}");
+    }
+}
