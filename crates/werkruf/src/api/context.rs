@@ -106,7 +106,7 @@ pub(crate) fn requested(api: &ApiState, headers: &HeaderMap, trace_id: Option<St
 }
 
 /// The context of a direct tool call.
-pub(crate) fn of_call(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
+pub(crate) fn context(api: &ApiState, tenant_id: Uuid, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
     let mut context = requested(api, headers, trace_id)?;
     let clock = &api.app.clock;
     (context.tenant_id, context.invocation_id, context.now_iso) = (tenant_id, clock.new_id(), clock.now());

@@ -73,7 +73,7 @@ async fn invoke(
     let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), request.trace_id.as_deref())?;
     let invoke = Invoke {
         caller,
-        context: context::of_call(&api, identity.tenant_id, &headers, trace_id)?,
+        context: context::context(&api, identity.tenant_id, &headers, trace_id)?,
         idempotency: body::idempotency(&headers, &tool, &raw)?,
         tool,
         input: request.input,
