@@ -46,7 +46,7 @@ struct KeyRequest {
     /// The user that the key belongs to.
     #[serde(default)]
     user_id: Option<UserId>,
-    /// `admin`, `chat`, `tools`, `read`, `act_as`, `approve`.
+    /// `admin`, `chat`, `tools`, `read`, `act_as`.
     scopes: Vec<String>,
     #[serde(default)]
     name: Option<String>,
@@ -145,10 +145,10 @@ async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> 
 
 fn scopes(names: &[String]) -> Result<Scopes, ApiError> {
     if names.is_empty() {
-        return Err(ApiError::invalid("scopes is empty; name at least one of admin, chat, tools, read, act_as, approve."));
+        return Err(ApiError::invalid("scopes is empty; name at least one of admin, chat, tools, read, act_as."));
     }
     Scopes::parse(names.iter().map(String::as_str))
-        .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take admin, chat, tools, read, act_as, approve.")))
+        .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take admin, chat, tools, read, act_as.")))
 }
 
 async fn known_user(api: &ApiState, tenant_id: Uuid, user: &UserId) -> Result<String, ApiError> {
