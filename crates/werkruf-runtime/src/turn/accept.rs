@@ -32,7 +32,7 @@ struct Opening {
 
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
-    engine.admit(&message.caller)?;
+    engine.admit_message(&message).await?;
     let setup = engine.setup();
     if let Some(name) = &message.assistant
         && !engine.assistant_named(&setup, name, &message.caller)?.serves(&message.channel)
