@@ -124,26 +124,33 @@ pub struct App {
 impl App {
     /// Opens everything the configuration names.
     pub async fn open(config: Config) -> Result<Arc<Self>, StartError> {
+        let clock = Clock::system(config.clock_offset_s);
+        Self::open_at(config, clock).await
+    }
+
+    /// Like [`Self::open`], with this wall clock.
+    pub async fn open_at(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
         let planner = Planner::default();
         let provider = provider::build_with(&config, &client, &planner).await?;
-        Self::open_with(config, provider, planner, client).await
+        Self::open_with(config, clock, provider, planner, client).await
     }
 
     /// Opens the store for a command that needs no model, so that the command works without a configured model.
     pub async fn open_for_command(config: Config) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
         let planner = Planner::default();
-        Self::open_with(config, Arc::new(planner.provider()), planner, client).await
+        let clock = Clock::system(config.clock_offset_s);
+        Self::open_with(config, clock, Arc::new(planner.provider()), planner, client).await
     }
 
     async fn open_with(
         config: Config,
+        clock: Clock,
         provider: Arc<dyn Provider>,
         planner: Planner,
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
-        let clock = Clock::system(config.clock_offset_s);
         let database = open_database(&config, &clock).await?;
         let store = database.store();
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);

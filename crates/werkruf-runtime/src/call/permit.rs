@@ -21,7 +21,7 @@ impl CallBatch<'_> {
         let spec = entry.spec();
         // A profile that is no longer configured allows nothing.
         let denied = match self.safety_profile() {
-            Some(profile) => profile.tools_denied.iter().any(|name| *name == spec.name),
+            Some(profile) => profile.tools_denied.iter().any(|name| spec.goes_by(name)),
             None => self.context.safety_mode.is_some(),
         };
         let granted = match (&spec.permission, principal) {

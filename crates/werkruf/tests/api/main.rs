@@ -18,6 +18,8 @@ mod conversations;
 mod cost;
 #[cfg(test)]
 mod deadlines;
+#[cfg(all(test, feature = "flights"))]
+mod flight_functions;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
@@ -27,7 +29,11 @@ mod idempotency;
 #[cfg(test)]
 mod invoke;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod knowledge_files;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
