@@ -22,11 +22,7 @@ async fn a_search_is_a_call_with_a_row() {
     assert_eq!((&answer["success"], &answer["sandbox"]), (&json!(true), &json!(true)), "{answer}");
     assert!(answer["results"]["flights"].as_array().is_some_and(|flights| !flights.is_empty()), "{answer}");
     let row = body(server.as_user(4, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap()).await;
-    assert_eq!(
-        (&row["tool"], &row["status"], &row["user_id"]),
-        (&json!("seatsaero_flight_search"), &json!("succeeded"), &json!("4")),
-        "{row}"
-    );
+    assert_eq!((&row["tool_name"], &row["status"]), (&json!("seatsaero_flight_search"), &json!("succeeded")), "{row}");
 }
 
 #[tokio::test]
@@ -52,7 +48,7 @@ async fn a_failed_search_has_the_format_of_the_seed_and_a_row_too() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|call| (call["tool"].as_str().unwrap(), call["status"].as_str().unwrap()))
+        .map(|call| (call["tool_name"].as_str().unwrap(), call["status"].as_str().unwrap()))
         .collect();
     assert_eq!(failed, [("seatsaero_flight_search", "failed"), ("amadeus_flight_search", "failed")]);
 }

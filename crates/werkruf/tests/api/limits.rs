@@ -115,7 +115,7 @@ async fn a_step_back_of_the_wall_clock_locks_nobody_out() {
         ("WERKRUF_LIMIT_REQUESTS_PER_MINUTE_USER", "20"),
         ("WERKRUF_LIMIT_REQUESTS_PER_MINUTE_KEY", "20"),
     ];
-    let server = TestServer::open_at("[workspace]\n", &variables, tempfile::tempdir().unwrap(), clock).await;
+    let server = TestServer::open_at("[workspace]\n", &variables, tempfile::tempdir().unwrap(), Some(clock)).await;
     let key = server.key(Some(3), &["chat"]).await;
     let chat = async || {
         let request = server.with_key(&key, Method::POST, "/api/chat").header("accept", "application/json");

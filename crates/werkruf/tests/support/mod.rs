@@ -56,11 +56,11 @@ impl TestServer {
 
     /// Like [`Self::open_in_folder`], with only the modules that the file names.
     pub async fn open_as_written(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
-        Self::open_at(text, variables, folder, Clock::system(0)).await
+        Self::open_at(text, variables, folder, None).await
     }
 
     /// Like [`Self::open_as_written`], with this wall clock.
-    pub async fn open_at(text: &str, variables: &[(&str, &str)], folder: TempDir, clock: Clock) -> Self {
+    pub async fn open_at(text: &str, variables: &[(&str, &str)], folder: TempDir, clock: Option<Clock>) -> Self {
         let model = FakeModel::start().await;
         let file = folder.path().join("werkruf.toml");
         std::fs::write(&file, text).unwrap();
@@ -83,7 +83,11 @@ impl TestServer {
         ];
         let environment = Environment::of(usual.into_iter().chain(variables.iter().copied()));
         let config = Config::load(&flags, &environment).unwrap();
-        let app = App::open_at(config, clock).await.unwrap();
+        let app = match clock {
+            Some(clock) => App::open_at(config, clock).await,
+            None => App::open(config).await,
+        };
+        let app = app.unwrap();
         let listener = Listener::bind(app.config.listen, Bounds::default(), app.tasks.clone()).await.unwrap();
         let address = listener.address().unwrap();
         app.tasks.spawn(listener.serve(api::router(Arc::clone(&app)), CancellationToken::new()));
