@@ -85,6 +85,9 @@ pub struct ToolSpec {
     pub max_response_bytes: usize,
     /// The slugs or ids of the tenants that have this tool; empty: every tenant has it.
     pub tenants: Vec<String>,
+    /// The tool of which this one is another form, for direct calls only: no model is offered it, no list shows it, and what is
+    /// configured for the named tool counts for this one too.
+    pub direct_form_of: Option<Cow<'static, str>>,
 }
 
 impl ToolSpec {
@@ -104,7 +107,13 @@ impl ToolSpec {
             concurrency: 0,
             max_response_bytes: 1024 * 1024,
             tenants: Vec::new(),
+            direct_form_of: None,
         }
+    }
+
+    /// Whether a name in the configuration means this tool.
+    pub fn goes_by(&self, name: &str) -> bool {
+        self.name == name || self.direct_form_of.as_deref() == Some(name)
     }
 
     /// Whether this tenant has the tool.

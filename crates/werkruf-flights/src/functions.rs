@@ -1,16 +1,25 @@
 //! The endpoints `seatsaero-flight-search` and `amadeus-flight-search`: one provider each, in the legacy request and response format.
 
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use werkruf_contract::{Deadline, ErrorCode, Failure, Texts, ToolErrorType, Uuid};
+use werkruf_contract::{BoxFuture, Deadline, ErrorCode, Failure, Invocation, Reply, Texts, Tool, ToolErrorType, ToolObject, ToolSpec};
 
 use super::args::{Args, Constraints};
 use super::cabin::Cabin;
 use super::flights::Flights;
+use super::provider::FlightResults;
 use super::provider_error::{ProviderError, Reason};
 use super::request::{ParsedRequest, Request};
+use super::tool::{SEARCH_FLIGHTS, SearchFlights};
 use super::{choose, legacy};
+
+/// The tool of `/functions/v1/seatsaero-flight-search`.
+pub const SEATSAERO_FUNCTION: &str = "seatsaero_flight_search";
+/// The tool of `/functions/v1/amadeus-flight-search`.
+pub const AMADEUS_FUNCTION: &str = "amadeus_flight_search";
 
 /// The request body of both endpoints. Missing fields get defaults; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -33,39 +42,95 @@ struct Body {
     currency_code: Option<String>,
 }
 
-/// The caller's tenant, current date and texts.
-pub struct Caller {
-    pub tenant_id: Uuid,
-    pub today: Date,
-    pub texts: Texts,
+/// The caller's current date and texts.
+struct Caller {
+    today: Date,
+    texts: Texts,
 }
 
-impl Flights {
-    /// `seatsaero-flight-search`: `{success, results, returnResults?, stats}`.
-    pub async fn seats_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
-        let request = read(body, 5, caller)?;
-        let found = self.search_one("seatsaero", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
-        let (found, sandbox) = found.map_err(|error| failure(error, &caller.texts))?;
-        let (awards, back) = (choose::awards(found.awards, &request), choose::awards(found.awards_return, &request));
-        let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, &caller.texts);
-        if sandbox {
-            output["sandbox"] = json!(true);
-            output["notice"] = json!(caller.texts.text("flights-sandbox", &[]));
-        }
-        Ok(output)
+/// Which of the endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Endpoint {
+    Seatsaero,
+    Amadeus,
+}
+
+/// An endpoint as a tool, so that its calls have rows, rights and limits like every other call.
+pub(super) struct FlightFunction {
+    flights: Arc<Flights>,
+    endpoint: Endpoint,
+    spec: ToolSpec,
+    parameters: Value,
+}
+
+impl FlightFunction {
+    /// The tool of `seatsaero-flight-search`.
+    pub(super) fn seatsaero(flights: &Arc<Flights>) -> Self {
+        Self::new(flights, Endpoint::Seatsaero, SEATSAERO_FUNCTION)
     }
 
-    /// `amadeus-flight-search`: `{success, results, dictionaries}`.
-    pub async fn amadeus_function(&self, body: Value, caller: &Caller) -> Result<Value, Failure> {
-        let request = read(body, 10, caller)?;
-        let found = self.search_one("amadeus", caller.tenant_id, &request.query, Deadline::after(self.deadline())).await;
-        match found {
-            Ok((found, false)) => Ok(legacy::amadeus_result(&found, request.max_results)),
+    /// The tool of `amadeus-flight-search`.
+    pub(super) fn amadeus(flights: &Arc<Flights>) -> Self {
+        Self::new(flights, Endpoint::Amadeus, AMADEUS_FUNCTION)
+    }
+
+    fn new(flights: &Arc<Flights>, endpoint: Endpoint, name: &'static str) -> Self {
+        let mut spec = ToolSpec { name: name.into(), ..SearchFlights(Arc::clone(flights)).spec() };
+        spec.direct_form_of = Some(SEARCH_FLIGHTS.into());
+        spec.answers_directly = false;
+        // Programs of the seed send more fields than the endpoints read.
+        Self { flights: Arc::clone(flights), endpoint, spec, parameters: json!({"type": "object"}) }
+    }
+
+    async fn search(&self, body: Value, invocation: &Invocation) -> Result<Value, Failure> {
+        let today = self.flights.clock().now().to_zoned(invocation.time_zone()).date();
+        let caller = Caller { today, texts: invocation.texts() };
+        let (provider, results) = match self.endpoint {
+            Endpoint::Seatsaero => ("seatsaero", 5),
+            Endpoint::Amadeus => ("amadeus", 10),
+        };
+        let request = read(body, results, &caller)?;
+        let deadline = Deadline::after(self.flights.deadline()).earlier(invocation.deadline);
+        let found = self.flights.search_one(provider, invocation.principal.tenant_id, &request.query, deadline).await;
+        let (found, sandbox) = found.map_err(|error| failure(error, &caller.texts))?;
+        match self.endpoint {
+            Endpoint::Seatsaero => Ok(seats_answer(found, sandbox, &request, &caller.texts)),
+            Endpoint::Amadeus if !sandbox => Ok(legacy::amadeus_result(&found, request.max_results)),
             // Sandbox flights have no offers as received from Amadeus.
-            Ok((_, true)) => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.texts)),
-            Err(error) => Err(failure(error, &caller.texts)),
+            Endpoint::Amadeus => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.texts)),
         }
     }
+}
+
+impl ToolObject for FlightFunction {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                answer = Box::pin(self.search(args, &invocation)) => Ok(Reply::new(answer?)),
+                () = invocation.cancel.raised() => Err(Failure::fatal(ErrorCode::Canceled, "").nothing_happened()),
+            }
+        })
+    }
+}
+
+/// `{success, results, returnResults?, stats}`.
+fn seats_answer(found: FlightResults, sandbox: bool, request: &Request, texts: &Texts) -> Value {
+    let (awards, back) = (choose::awards(found.awards, request), choose::awards(found.awards_return, request));
+    let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, texts);
+    if sandbox {
+        output["sandbox"] = json!(true);
+        output["notice"] = json!(texts.text("flights-sandbox", &[]));
+    }
+    output
 }
 
 fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {

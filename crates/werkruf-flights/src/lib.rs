@@ -46,7 +46,7 @@ pub use amadeus::AmadeusConfig;
 pub use cabin::Cabin;
 pub use duffel::DuffelConfig;
 pub use flights::{Flights, FlightsConfig};
-pub use functions::Caller;
+pub use functions::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
 pub use inspect::{ProviderName, inspect};
 pub use seal::Seal;
 pub use seatsaero::SeatsaeroConfig;
@@ -58,7 +58,12 @@ impl Module for Flights {
     }
 
     fn tools(self: Arc<Self>) -> Vec<Arc<dyn ToolObject>> {
-        vec![Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&self)))), Arc::new(Typed::new(select_itinerary::SelectItinerary(self)))]
+        vec![
+            Arc::new(functions::FlightFunction::seatsaero(&self)),
+            Arc::new(functions::FlightFunction::amadeus(&self)),
+            Arc::new(Typed::new(tool::SearchFlights(Arc::clone(&self)))),
+            Arc::new(Typed::new(select_itinerary::SelectItinerary(self))),
+        ]
     }
 }
 

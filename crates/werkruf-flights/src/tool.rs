@@ -22,6 +22,9 @@ const WRITE_MARGIN: Duration = Duration::from_millis(100);
 /// The tool's timeout beyond the deadline of the search.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The name of the tool.
+pub(super) const SEARCH_FLIGHTS: &str = "search_flights";
+
 pub(super) struct SearchFlights(pub(super) Arc<Flights>);
 
 /// The result. It has the same fields whether flights were found or arguments are missing.
@@ -46,7 +49,7 @@ impl Tool for SearchFlights {
 
     fn spec(&self) -> ToolSpec {
         let description = "Searches flights for miles (award flights, Seats.aero) and flights for money. Give what the person said and leave out the rest: the tool asks for what is missing and remembers what it was given. Dates are YYYY-MM-DD, airports IATA codes. For a change of the last search set reuse_last_request and give only what changes.";
-        let mut spec = ToolSpec::new("search_flights", description, Effect::Read);
+        let mut spec = ToolSpec::new(SEARCH_FLIGHTS, description, Effect::Read);
         spec.timeout = Some(self.0.deadline() + EXTRA_TIMEOUT);
         // A search without results states its reasons, and a retry would spend the provider quotas again.
         spec.attempts = 1;

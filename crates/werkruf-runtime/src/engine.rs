@@ -14,8 +14,8 @@ use crate::journal::{Journal, JournalOwner, JournalStore};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
-use crate::rate_limit::RateLimits;
-use crate::request::{Caller, Refusal};
+use crate::rate_limit::{Rate, RateLimiter, RateSubject};
+use crate::request::{Caller, InboundMessage, Refusal};
 use crate::setup::Setup;
 use crate::stream::Broadcast;
 use crate::timer;
@@ -52,6 +52,28 @@ impl Services {
     }
 }
 
+/// Whose turns a new turn counts among.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TurnCount {
+    pub(crate) user: bool,
+    pub(crate) key: bool,
+}
+
+impl TurnCount {
+    /// A direct call is limited as a request of its user; only the key counts it as a turn.
+    pub(crate) const DIRECT_CALL: Self = Self { user: false, key: true };
+
+    /// A message that starts a turn. An OpenAI client may serve many people with one key, so there the key counts; the operator's
+    /// credential is no key.
+    fn of(message: &InboundMessage) -> Self {
+        let Caller { key_id, admin, .. } = message.caller;
+        Self { user: message.channel != OPENAI || (key_id.is_none() && !admin), key: true }
+    }
+}
+
+/// The channel of OpenAI clients.
+const OPENAI: &str = "openai";
+
 /// Continues a turn whose work stopped just as a decision or a cancel came for it.
 pub(crate) type Recheck = fn(Arc<Engine>, Uuid, Uuid) -> BoxFuture<'static, ()>;
 
@@ -73,7 +95,7 @@ pub(crate) struct Engine {
     /// Turns that had not started at the last recovery scan.
     pub(crate) unstarted: Mutex<BTreeSet<Uuid>>,
     setup: RwLock<Arc<Setup>>,
-    rate_limits: RateLimits,
+    turn_rates: RateLimiter,
     draining: AtomicBool,
     recheck: Recheck,
 }
@@ -114,7 +136,7 @@ impl Engine {
             stopping: Cancel::default(),
             unstarted: Mutex::default(),
             setup: RwLock::new(Arc::new(setup)),
-            rate_limits: RateLimits::new(),
+            turn_rates: RateLimiter::new("turns", &store.cluster),
             draining: AtomicBool::new(false),
             recheck,
             store,
@@ -146,15 +168,39 @@ impl Engine {
         self.tasks.close();
     }
 
-    /// Whether the process has capacity, and whether this caller may start another turn.
-    pub(crate) fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
-        if self.running.len() >= self.limits.queue || self.is_draining() {
-            return Err(Refusal::Busy { retry_after_ms: 1000 });
+    /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
+    /// the awaited results of the client's tools continues an earlier turn.
+    pub(crate) async fn admit_message(&self, message: &InboundMessage) -> Result<(), Refusal> {
+        if message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty() {
+            let principal = &message.caller.principal;
+            let call_ids = message.results.iter().map(|result| result.call_id.clone()).collect();
+            let awaiting = self.store.clients.conversation_awaiting(principal.tenant_id, principal.user_id.clone(), call_ids).await?;
+            if awaiting.is_some_and(|found| Some(found.conversation_id) == message.conversation_id) {
+                return self.has_capacity();
+            }
         }
-        let principal = &caller.principal;
-        self.rate_limits
-            .admit(&self.limits, principal.tenant_id, &principal.user_id, caller.key_id, self.store.clock.now())
-            .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
+        self.admit(&message.caller, TurnCount::of(message)).await
+    }
+
+    fn has_capacity(&self) -> Result<(), Refusal> {
+        let full = self.running.len() >= self.limits.queue || self.is_draining();
+        if full { Err(Refusal::Busy { retry_after_ms: 1000 }) } else { Ok(()) }
+    }
+
+    /// Whether the process has capacity, and whether this caller may start another turn.
+    pub(crate) async fn admit(&self, caller: &Caller, counted: TurnCount) -> Result<(), Refusal> {
+        self.has_capacity()?;
+        let (tenant_id, too_many) = (caller.principal.tenant_id, |retry_after_ms| Refusal::TooMany { retry_after_ms });
+        // The user first: what one user is refused must not use up the key that users share.
+        if counted.user {
+            let (user, rate) = (RateSubject::User(caller.principal.user_id.clone()), Rate::of_turns(self.limits.turns_per_minute_user));
+            self.turn_rates.take(tenant_id, user, rate).await.map_err(too_many)?;
+        }
+        if let Some(key_id) = caller.key_id.filter(|_| counted.key) {
+            let rate = Rate::of_turns(self.limits.turns_per_minute_key);
+            self.turn_rates.take(tenant_id, RateSubject::Key(key_id), rate).await.map_err(too_many)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a Assistant, Refusal> {

@@ -38,6 +38,7 @@ pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
 pub use engine::Services;
 pub use limits::Limits;
 pub use model::{ModelAccounts, ModelGate, ModelProviders};
+pub use rate_limit::{Rate, RateLimiter, RateSubject};
 pub use recovery::RecoveryCloser;
 pub use registry::{Entry, Registry, RegistryFault};
 pub use request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal};

@@ -1,85 +1,191 @@
-//! How many turns a user and a key may start: a leaky bucket each, refilled evenly over the minute.
+//! How often users and keys may do something: a bucket each, refilled evenly over the minute.
+//!
+//! Buckets run on the monotonic clock, so a step of the wall clock changes nothing. Processes that share a database also share
+//! the tokens of each minute: a process takes them in blocks, so that an ordinary request needs no database.
 
 use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use tokio::time::Instant;
 use werkruf_contract::Uuid;
+use werkruf_store::{Cluster, TokenGrant};
 
-use crate::limits::Limits;
+use crate::timer;
 
-/// Buckets that are full again are forgotten once there are this many.
+/// The first number of subjects at which those with a full bucket are forgotten.
 const SWEEP_AT: usize = 10_000;
+const MINUTE: Duration = Duration::from_secs(60);
+/// A process takes this part of a minute's tokens at once.
+const BLOCKS: u32 = 20;
 
-/// Per key of the bucket: the time at which it will be full again, in milliseconds.
-struct Buckets<K> {
-    full_at: Mutex<HashMap<K, i64>>,
+/// Who is limited.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RateSubject {
+    User(String),
+    Key(Uuid),
 }
 
-impl<K: Hash + Eq> Buckets<K> {
-    fn new() -> Self {
-        Self { full_at: Mutex::new(HashMap::new()) }
+/// How much a subject may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// 0 is off.
+    pub per_minute: u32,
+    /// How many may come at once.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// A whole minute's worth may come at once.
+    pub const fn of_turns(per_minute: u32) -> Self {
+        Self { per_minute, burst: per_minute }
     }
 
-    /// Takes one; the error is how long to wait.
-    fn take(&self, key: K, per_minute: u32, now: Timestamp) -> Result<(), u64> {
-        if per_minute == 0 {
+    /// A tenth of a minute's worth may come at once.
+    pub fn of_requests(per_minute: u32) -> Self {
+        Self { per_minute, burst: (per_minute / 10).max(1) }
+    }
+}
+
+struct Bucket {
+    full_at: Instant,
+    /// Tokens of the current minute that this process took and has not used.
+    tokens: u32,
+    tokens_end: Instant,
+    /// No process gets another token before `tokens_end`.
+    exhausted: bool,
+}
+
+struct Buckets {
+    by_subject: HashMap<(Uuid, RateSubject), Bucket>,
+    sweep_at: usize,
+}
+
+/// Limits how often users and keys do one kind of thing.
+pub struct RateLimiter {
+    /// Names the kind in the shared counts.
+    kind: &'static str,
+    buckets: Mutex<Buckets>,
+    /// `None` where this process counts alone.
+    cluster: Option<Arc<dyn Cluster>>,
+}
+
+enum Local {
+    Admitted,
+    /// The bucket has room, and a token must be taken from the shared ones.
+    NeedsToken,
+}
+
+impl RateLimiter {
+    pub fn new(kind: &'static str, cluster: &Arc<dyn Cluster>) -> Self {
+        let cluster = cluster.lease_ttl().is_some().then(|| Arc::clone(cluster));
+        Self { kind, buckets: Mutex::new(Buckets { by_subject: HashMap::new(), sweep_at: SWEEP_AT }), cluster }
+    }
+
+    /// Takes one; the error is how many milliseconds to wait.
+    pub async fn take(&self, tenant_id: Uuid, subject: RateSubject, rate: Rate) -> Result<(), u64> {
+        if rate.per_minute == 0 {
             return Ok(());
         }
-        let now = now.as_millisecond();
-        let cost = 60_000 / i64::from(per_minute).max(1);
-        let mut buckets = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= SWEEP_AT {
-            buckets.retain(|_, full_at| *full_at > now);
+        let cluster = match (self.lock().take(&(tenant_id, subject.clone()), rate, self.cluster.is_none())?, &self.cluster) {
+            (Local::NeedsToken, Some(cluster)) => cluster,
+            (Local::NeedsToken | Local::Admitted, _) => return Ok(()),
+        };
+        let name = match &subject {
+            RateSubject::User(id) => format!("{}/user/{id}", self.kind),
+            RateSubject::Key(id) => format!("{}/key/{id}", self.kind),
+        };
+        match cluster.take_tokens(tenant_id, name, (rate.per_minute / BLOCKS).max(1), rate.per_minute).await {
+            Ok(Some(grant)) => self.lock().accept(&(tenant_id, subject), rate, grant),
+            Ok(None) => Ok(()),
+            Err(error) => {
+                // The bucket of this process still limits the subject.
+                tracing::warn!(%error, "the shared limits cannot be read; this process counts alone");
+                Ok(())
+            }
         }
-        let full_at = buckets.entry(key).or_insert(now);
-        let next = (*full_at).max(now) + cost.max(1);
-        let over = next - now - 60_000;
-        if over > 0 {
-            return Err(u64::try_from(over).unwrap_or(0));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buckets> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buckets {
+    fn take(&mut self, key: &(Uuid, RateSubject), rate: Rate, alone: bool) -> Result<Local, u64> {
+        let now = timer::now();
+        self.forget_full(now);
+        let bucket = self.bucket(key, now);
+        let next = bucket.next(rate, now)?;
+        if alone {
+            bucket.full_at = next;
+            return Ok(Local::Admitted);
         }
-        *full_at = next;
+        if now >= bucket.tokens_end {
+            return Ok(Local::NeedsToken);
+        }
+        match (bucket.tokens, bucket.exhausted) {
+            (0, true) => Err(millis(bucket.tokens_end - now)),
+            (0, false) => Ok(Local::NeedsToken),
+            (left, _) => {
+                bucket.tokens = left - 1;
+                bucket.full_at = next;
+                Ok(Local::Admitted)
+            }
+        }
+    }
+
+    /// Keeps tokens that were taken, and uses one of them.
+    fn accept(&mut self, key: &(Uuid, RateSubject), rate: Rate, grant: TokenGrant) -> Result<(), u64> {
+        let now = timer::now();
+        let bucket = self.bucket(key, now);
+        let known = if now < bucket.tokens_end { bucket.tokens } else { 0 };
+        bucket.tokens_end = now + grant.valid;
+        bucket.exhausted = grant.granted == 0;
+        let Some(left) = known.saturating_add(grant.granted).checked_sub(1) else {
+            bucket.tokens = 0;
+            return Err(millis(grant.valid));
+        };
+        bucket.tokens = left;
+        bucket.full_at = bucket.full_at.max(now) + rate.cost();
         Ok(())
     }
-}
 
-/// Limits how many turns users and keys start.
-pub(crate) struct RateLimits {
-    users: Buckets<(Uuid, String)>,
-    keys: Buckets<Uuid>,
-}
-
-impl RateLimits {
-    pub(crate) fn new() -> Self {
-        Self { users: Buckets::new(), keys: Buckets::new() }
+    fn bucket(&mut self, key: &(Uuid, RateSubject), now: Instant) -> &mut Bucket {
+        let empty = || Bucket { full_at: now, tokens: 0, tokens_end: now, exhausted: false };
+        self.by_subject.entry(key.clone()).or_insert_with(empty)
     }
 
-    /// The error is how many milliseconds to wait.
-    pub(crate) fn admit(&self, limits: &Limits, tenant: Uuid, user: &str, key: Option<Uuid>, now: Timestamp) -> Result<(), u64> {
-        // The user first: what one user is refused must not use up the key that users share.
-        self.users.take((tenant, user.to_owned()), limits.turns_per_minute_user, now)?;
-        key.map_or(Ok(()), |key| self.keys.take(key, limits.turns_per_minute_key, now))
+    /// Forgets the subjects whose buckets are full. The next time is when there are twice as many as remain.
+    fn forget_full(&mut self, now: Instant) {
+        if self.by_subject.len() < self.sweep_at {
+            return;
+        }
+        self.by_subject.retain(|_, bucket| bucket.full_at > now || bucket.tokens_end > now);
+        self.sweep_at = SWEEP_AT.max(self.by_subject.len() * 2);
     }
+}
+
+impl Bucket {
+    /// When the bucket is full again after one more.
+    fn next(&self, rate: Rate, now: Instant) -> Result<Instant, u64> {
+        let cost = rate.cost();
+        let next = self.full_at.max(now) + cost;
+        let over = (next - now).saturating_sub(cost * rate.burst.max(1));
+        if over.is_zero() { Ok(next) } else { Err(millis(over)) }
+    }
+}
+
+impl Rate {
+    fn cost(self) -> Duration {
+        MINUTE / self.per_minute.max(1)
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::{SignedDuration, Timestamp};
-    use werkruf_contract::Uuid;
-
-    use super::RateLimits;
-    use crate::limits::Limits;
-
-    #[test]
-    fn a_minute_holds_so_many_turns_and_refills() {
-        let limits_in_force = RateLimits::new();
-        let limits = Limits { turns_per_minute_user: 3, ..Limits::default() };
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let at = |now| limits_in_force.admit(&limits, Uuid::nil(), "1", None, now);
-        assert_eq!([at(now), at(now), at(now)], [Ok(()), Ok(()), Ok(())]);
-        assert_eq!(at(now), Err(20_000));
-        assert_eq!(limits_in_force.admit(&limits, Uuid::nil(), "2", None, now), Ok(()), "another user has a bucket of their own");
-        assert_eq!(at(now + SignedDuration::from_secs(20)), Ok(()));
-    }
-}
+#[path = "rate_limit_tests.rs"]
+mod tests;

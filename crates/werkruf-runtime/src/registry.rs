@@ -99,7 +99,7 @@ impl Registry {
 
     /// Removes tools by name.
     pub fn remove(&mut self, names: &[String]) {
-        self.entries.retain(|entry| !names.iter().any(|name| *name == entry.spec().name));
+        self.entries.retain(|entry| !names.iter().any(|name| entry.spec().goes_by(name)));
         self.by_name = self.entries.iter().enumerate().map(|(at, entry)| (entry.spec().name.to_string(), at)).collect();
     }
 
@@ -113,9 +113,9 @@ impl Registry {
         self.find(name).filter(|entry| entry.spec().serves(tenant))
     }
 
-    /// All tools that this tenant has, in the order they were added.
+    /// All tools that this tenant has, in the order they were added, but for other forms of them.
     pub fn all_for(&self, tenant: Tenant<'_>) -> impl Iterator<Item = &Arc<Entry>> {
-        self.entries.iter().filter(move |entry| entry.spec().serves(tenant))
+        self.entries.iter().filter(move |entry| entry.spec().direct_form_of.is_none() && entry.spec().serves(tenant))
     }
 
     /// Whether a tool belongs to certain tenants.

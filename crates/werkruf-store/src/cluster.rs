@@ -30,6 +30,12 @@ pub trait Cluster: Send + Sync {
         let _ = (tenant_id, dedupe_key, call_id);
         Box::pin(async { Ok(()) })
     }
+    /// Takes a block of the tokens that all processes share: at most `per_minute` of a subject in each minute of the database's
+    /// clock. `None` where one process owns the database and counts alone.
+    fn take_tokens(&self, tenant_id: Uuid, subject: String, wanted: u32, per_minute: u32) -> StoreFuture<'_, Option<TokenGrant>> {
+        let _ = (tenant_id, subject, wanted, per_minute);
+        Box::pin(async { Ok(None) })
+    }
     /// Stores a cancel request for a running call; false when the call does not run.
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, bool>;
     /// The positions of these streams of a tenant. Streams that do not exist are left out.
@@ -49,6 +55,14 @@ pub struct LeaseReport {
     pub canceled_turns: Vec<Uuid>,
     /// Calls of turns under these leases with a cancel request.
     pub canceled_calls: Vec<Uuid>,
+}
+
+/// Tokens that a process took from the shared ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenGrant {
+    pub granted: u32,
+    /// The rest of the minute. Tokens that are not used by then are lost.
+    pub valid: Duration,
 }
 
 /// The newest state of a stream.

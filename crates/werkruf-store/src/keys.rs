@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Uuid, hex};
 
+use crate::{KeyRow, StoreFuture};
+
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Scopes {
@@ -67,4 +69,52 @@ pub struct NewKey {
     pub name: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    pub allow_ips: Vec<String>,
+    pub safety_mode: Option<String>,
+    pub collection: Option<String>,
+}
+
+impl NewKey {
+    /// The column `allow_ips`.
+    pub(crate) fn stored_ips(&self) -> Option<String> {
+        (!self.allow_ips.is_empty()).then(|| self.allow_ips.join(","))
+    }
+
+    /// The row after it is stored.
+    pub(crate) fn into_row(self) -> KeyRow {
+        KeyRow {
+            id: self.id,
+            tenant_id: self.tenant_id,
+            user_id: self.user_id,
+            scopes: self.scopes,
+            name: self.name,
+            expires_at: self.expires_at,
+            created_at: self.created_at,
+            last_used_at: None,
+            allow_ips: self.allow_ips,
+            safety_mode: self.safety_mode,
+            collection: self.collection,
+        }
+    }
+}
+
+/// When a key was last used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse {
+    pub tenant_id: Uuid,
+    pub id: Uuid,
+    pub at: Timestamp,
+}
+
+/// The life of credentials after they were made.
+pub trait Credentials: Send + Sync {
+    /// Stores a key that replaces an older one, which then expires at `old_ends`, in one transaction. `None` when there is no such
+    /// older key in the tenant of the new one.
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>>;
+    /// The keys with these ids that still exist, of all tenants.
+    fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>>;
+    /// Stores when keys were last used. Keys that no longer exist are skipped.
+    fn record_key_uses(&self, uses: Vec<KeyUse>) -> StoreFuture<'_, ()>;
+    /// Those of the names that no role of the tenant has.
+    fn unknown_roles(&self, tenant_id: Uuid, names: Vec<String>) -> StoreFuture<'_, Vec<String>>;
 }

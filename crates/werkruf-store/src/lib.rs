@@ -37,10 +37,10 @@ mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
 pub use client_requests::{ClientRequests, ResumePoint};
-pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
-pub use keys::{KeyDigest, NewKey, Scopes};
+pub use keys::{Credentials, KeyDigest, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
@@ -78,6 +78,7 @@ pub trait Store:
     Turns
     + Records
     + People
+    + Credentials
     + Import
     + Maintenance
     + Approvals

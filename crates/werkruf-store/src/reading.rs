@@ -14,7 +14,8 @@ pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, ou
      cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, \
      workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at";
 
-pub(crate) const KEY: &str = "id, tenant_id, user_id, scopes, name, expires_at, created_at";
+pub(crate) const KEY: &str =
+    "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection";
 
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
      asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
@@ -182,6 +183,10 @@ macro_rules! readings {
                 name: c.text_or_null()?,
                 expires_at: c.time_or_null()?,
                 created_at: c.time()?,
+                last_used_at: c.time_or_null()?,
+                allow_ips: c.text_or_null()?.map_or_else(Vec::new, |list| list.split(',').map(str::to_owned).collect()),
+                safety_mode: c.text_or_null()?,
+                collection: c.text_or_null()?,
             })
         }
 

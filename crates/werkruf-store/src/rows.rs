@@ -326,6 +326,14 @@ pub struct KeyRow {
     pub name: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    /// The last use, up to a minute late.
+    pub last_used_at: Option<Timestamp>,
+    /// The networks from which the key may be used; empty: from every address.
+    pub allow_ips: Vec<String>,
+    /// The safety profile of every request with this key.
+    pub safety_mode: Option<String>,
+    /// The collection of every request with this key.
+    pub collection: Option<String>,
 }
 
 /// What an id names.

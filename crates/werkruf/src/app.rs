@@ -16,14 +16,15 @@ use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
-    Approvals, ClientRequests, KeyDigest, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
-    StoreError, Streams, Turns,
+    Approvals, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes,
+    SqliteStore, Store, StoreError, Streams, Turns,
 };
 use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
+use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
@@ -53,7 +54,7 @@ pub enum StartError {
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
     #[error(
-        "{0} is not a loopback address, and there is no key to protect it; set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
+        "{0} is not a loopback address, and there is no key to protect it (the demo key and expired keys do not count); set WERKRUF_ADMIN_KEY or make a key with `werkruf keys create`"
     )]
     Unprotected(std::net::SocketAddr),
     #[error(
@@ -111,6 +112,7 @@ pub struct App {
     pub operator_token: SecretString,
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
+    pub(crate) access: Access,
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
@@ -122,26 +124,33 @@ pub struct App {
 impl App {
     /// Opens everything the configuration names.
     pub async fn open(config: Config) -> Result<Arc<Self>, StartError> {
+        let clock = Clock::system(config.clock_offset_s);
+        Self::open_at(config, clock).await
+    }
+
+    /// Like [`Self::open`], with this wall clock.
+    pub async fn open_at(config: Config, clock: Clock) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
         let planner = Planner::default();
         let provider = provider::build_with(&config, &client, &planner).await?;
-        Self::open_with(config, provider, planner, client).await
+        Self::open_with(config, clock, provider, planner, client).await
     }
 
     /// Opens the store for a command that needs no model, so that the command works without a configured model.
     pub async fn open_for_command(config: Config) -> Result<Arc<Self>, StartError> {
         let client = http_client(&HttpLimits::default())?;
         let planner = Planner::default();
-        Self::open_with(config, Arc::new(planner.provider()), planner, client).await
+        let clock = Clock::system(config.clock_offset_s);
+        Self::open_with(config, clock, Arc::new(planner.provider()), planner, client).await
     }
 
     async fn open_with(
         config: Config,
+        clock: Clock,
         provider: Arc<dyn Provider>,
         planner: Planner,
         client: reqwest::Client,
     ) -> Result<Arc<Self>, StartError> {
-        let clock = Clock::system(config.clock_offset_s);
         let database = open_database(&config, &clock).await?;
         let store = database.store();
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
@@ -163,6 +172,8 @@ impl App {
         planner.follow(runtime.setup());
         let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
+        let cluster: Arc<dyn Cluster> = store.clone();
+        let access = Access::new(&cluster);
         let tasks = TaskTracker::new();
         let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
@@ -176,6 +187,7 @@ impl App {
             operator_token,
             started_at,
             tokens,
+            access,
             tasks,
             outage: Outage::default(),
             planner,
@@ -234,10 +246,29 @@ impl App {
 
     /// Whether any tenant has an API key.
     pub async fn has_key(&self) -> Result<bool, StoreError> {
+        self.has_key_that(|_| true).await
+    }
+
+    /// Whether any tenant has a key that somebody made on purpose and that still counts: the demo key and expired keys protect nothing.
+    pub async fn has_protecting_key(&self) -> Result<bool, StoreError> {
+        let demo = self.people().setting(DEMO_KEY.to_owned()).await?;
+        let now = self.clock.now();
+        let counts = |key: &KeyRow| self.config.auth.key_ends(key).is_none_or(|end| now < end);
+        self.has_key_that(|key| counts(key) && demo.as_deref() != Some(key.id.to_string().as_str())).await
+    }
+
+    async fn has_key_that(&self, wanted: impl Fn(&KeyRow) -> bool) -> Result<bool, StoreError> {
         for tenant in self.people().tenants().await? {
-            let first = Page { limit: 1, ..Page::default() };
-            if !self.people().keys(tenant.id, first).await?.is_empty() {
-                return Ok(true);
+            let mut page = Page { limit: 100, ..Page::default() };
+            loop {
+                let keys = self.people().keys(tenant.id, page).await?;
+                if keys.iter().any(&wanted) {
+                    return Ok(true);
+                }
+                match keys.last().filter(|_| keys.len() >= page.limit as usize) {
+                    Some(last) => page.after = Some(last.id),
+                    None => break,
+                }
             }
         }
         Ok(false)
@@ -263,6 +294,9 @@ impl App {
             name: Some("demo key of the first start".to_owned()),
             expires_at: None,
             created_at: self.clock.now(),
+            allow_ips: Vec::new(),
+            safety_mode: None,
+            collection: None,
         };
         let id = self.people().create_key(row).await?.id;
         self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;

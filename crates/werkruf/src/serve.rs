@@ -15,7 +15,7 @@ use crate::cli::print;
 use crate::config::{Config, Connections};
 use crate::listen::{Bounds, Listener, Proxies};
 use crate::lockfile::{LockFile, LockNote, reachable};
-use crate::{api, provider, retention, telemetry};
+use crate::{api, identity, provider, retention, telemetry};
 
 /// How long connections may take to close after the last turn has ended.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -28,7 +28,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     telemetry::start(&config.log);
     let mut signals = Signals::listen()?;
     let app = App::open(config).await?;
-    if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && app.tokens.is_empty() && !app.has_key().await? {
+    if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && app.tokens.is_empty() && !app.has_protecting_key().await?
+    {
         return Err(StartError::Unprotected(app.config.listen));
     }
     let Connections { all: connections, per_address } = app.config.connections;
@@ -63,6 +64,13 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move {
         tokio::select! {
             () = retention::watch(&retained) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
+    let (watched, stopped) = (Arc::clone(&app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = identity::watch(watched) => {}
             () = stopped.cancelled() => {}
         }
     });

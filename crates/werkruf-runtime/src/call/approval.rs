@@ -70,7 +70,7 @@ impl CallBatch<'_> {
     fn approvers(&self, entry: &Entry) -> Option<Vec<String>> {
         let spec = entry.spec();
         let by_profile =
-            || self.safety_profiles().flatten().any(|profile| profile.approval_required_for.iter().any(|name| *name == spec.name));
+            || self.safety_profiles().flatten().any(|profile| profile.approval_required_for.iter().any(|name| spec.goes_by(name)));
         match spec.approval.is_empty() {
             false => Some(spec.approval.iter().map(ToString::to_string).collect()),
             true => by_profile().then(|| vec![FALLBACK_ROLE.to_owned()]),

@@ -21,7 +21,7 @@ impl CallBatch<'_> {
         let spec = entry.spec();
         // A profile that is no longer configured allows nothing.
         let denied =
-            self.safety_profiles().any(|profile| profile.is_none_or(|profile| profile.tools_denied.iter().any(|name| *name == spec.name)));
+            self.safety_profiles().any(|profile| profile.is_none_or(|profile| profile.tools_denied.iter().any(|name| spec.goes_by(name))));
         let granted = match (&spec.permission, principal) {
             (_, None) => None,
             (None, Some(_)) => Some(Scope::Own),

@@ -32,7 +32,7 @@ struct Opening {
 
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
-    engine.admit(&message.caller)?;
+    engine.admit_message(&message).await?;
     message.caller.pins.apply(&mut message.context)?;
     let setup = engine.setup();
     if let Some(name) = &message.assistant

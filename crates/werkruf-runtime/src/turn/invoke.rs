@@ -13,7 +13,7 @@ use super::end::fail;
 use crate::call::{
     Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, await_approvals, tool_started,
 };
-use crate::engine::{Engine, Registration};
+use crate::engine::{Engine, Registration, TurnCount};
 use crate::journal::CommitPoint;
 use crate::lease::{POLL, QueuePlace};
 use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
@@ -37,7 +37,7 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
     if engine.setup().registry.find_for(invoke.caller.principal.tenant(), &invoke.tool).is_none() {
         return Err(Refusal::UnknownTool(invoke.tool));
     }
-    engine.admit(&invoke.caller)?;
+    engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
     let mut context = invoke.context;
     invoke.caller.pins.apply(&mut context)?;
     let direct = DirectCall {
@@ -57,7 +57,7 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
 
 /// Runs a failed call again, for the user it was made for. Returns the new call's id.
 pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
-    engine.admit(caller)?;
+    engine.admit(caller, TurnCount::DIRECT_CALL).await?;
     let (store, tenant_id) = (&engine.store, caller.principal.tenant_id);
     let call = store.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
     let unknown = call.has_code(ErrorCode::OutcomeUnknown);

@@ -9,7 +9,8 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
-use crate::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamPosition};
+use super::text::clean;
+use crate::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamPosition, TokenGrant};
 
 /// Of the partial text only a digest is read.
 const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, current.mark FROM leases LEFT JOIN LATERAL (
@@ -17,6 +18,13 @@ const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, c
       WHERE turns.tenant_id = $1 AND turns.conversation_id = leases.conversation_id AND turns.finished_at IS NULL
         AND turns.partial IS NOT NULL ORDER BY turns.id DESC LIMIT 1
     ) AS current ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
+
+/// The sum may exceed what there is: what an earlier process took decides how much of this block counts.
+const TAKE: &str = "INSERT INTO rate_windows AS known (tenant_id, subject, window_start, taken)
+    VALUES ($1, $2, date_trunc('minute', clock_timestamp()), $3)
+    ON CONFLICT (tenant_id, subject) DO UPDATE SET window_start = excluded.window_start,
+      taken = CASE WHEN known.window_start = excluded.window_start THEN known.taken ELSE 0 END + excluded.taken
+    RETURNING taken, (extract(epoch FROM window_start + interval '1 minute' - clock_timestamp()) * 1000)::bigint";
 
 impl Cluster for PostgresStore {
     fn lease_ttl(&self) -> Option<Duration> {
@@ -46,6 +54,17 @@ impl Cluster for PostgresStore {
         Box::pin(async move {
             let key = dedupe_key.as_str();
             self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&key), p(&call_id)]).await.map(|_| ())
+        })
+    }
+
+    fn take_tokens(&self, tenant_id: Uuid, subject: String, wanted: u32, per_minute: u32) -> StoreFuture<'_, Option<TokenGrant>> {
+        Box::pin(async move {
+            let (subject, wanted_tokens) = (clean(&subject), i64::from(wanted));
+            let rows = self.query(DbRole::Tenant(tenant_id), TAKE, &[p(&tenant_id), p(&subject), p(&wanted_tokens)]).await?;
+            let (taken, left_ms) = only(&rows, |columns| Ok((columns.int()?, columns.int()?)))?;
+            let granted = (i64::from(per_minute) - (taken - wanted_tokens)).clamp(0, wanted_tokens);
+            let valid = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0).max(1));
+            Ok(Some(TokenGrant { granted: u32::try_from(granted).unwrap_or(0), valid }))
         })
     }
 

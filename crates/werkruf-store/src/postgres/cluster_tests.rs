@@ -251,3 +251,23 @@ async fn a_turn_is_visible_to_its_tenant_and_the_system_only() {
     assert_eq!((count(DbRole::Tenant(here.tenant)).await, count(DbRole::Tenant(here.id())).await, count(DbRole::System).await), (1, 0, 1));
     drop(Arc::clone(&here.store));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_the_tokens_of_a_minute() {
+    let (here, there) = two().await;
+    // A new minute may begin between two statements; then the count begins again.
+    loop {
+        let subject = here.id().to_string();
+        let mut grants = Vec::new();
+        for (store, wanted) in [(&here.store, 5), (&there.store, 5), (&here.store, 5)] {
+            grants.push(store.take_tokens(here.tenant, subject.clone(), wanted, 8).await.unwrap().unwrap());
+        }
+        let other = here.store.take_tokens(here.id(), subject, 1, 8).await.unwrap().unwrap();
+        assert!(grants.iter().all(|grant| grant.valid <= Duration::from_secs(60)));
+        if grants.windows(2).all(|pair| pair[1].valid <= pair[0].valid) {
+            assert_eq!(grants.iter().map(|grant| grant.granted).collect::<Vec<_>>(), [5, 3, 0]);
+            assert_eq!(other.granted, 1, "another tenant has tokens of its own");
+            break;
+        }
+    }
+}

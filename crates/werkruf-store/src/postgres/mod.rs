@@ -7,6 +7,7 @@ mod admin;
 mod approvals;
 mod client_requests;
 mod cluster;
+mod credentials;
 mod erase;
 mod error;
 mod fault;

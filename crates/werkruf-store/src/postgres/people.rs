@@ -102,17 +102,8 @@ impl People for PostgresStore {
 
     fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow> {
         Box::pin(async move {
-            let scopes = key.scopes.names().join(",");
-            let (scopes, digest) = (scopes.as_str(), key.digest.0.as_str());
-            let (user_id, name) = (clean_or_null(key.user_id.as_deref()), clean_or_null(key.name.as_deref()));
-            let (expires_at, created_at) = (ms_or_null(key.expires_at), ms(key.created_at));
-            // The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
-            let sql = "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
-                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
-            let values = [p(&key.id), p(&key.tenant_id), p(&digest), p(&user_id), p(&scopes), p(&name), p(&expires_at), p(&created_at)];
-            self.query(DbRole::Tenant(key.tenant_id), sql, &values).await?;
-            let NewKey { id, tenant_id, user_id, scopes, name, expires_at, created_at, .. } = key;
-            Ok(KeyRow { id, tenant_id, user_id, scopes, name, expires_at, created_at })
+            self.insert_key(None, &key).await?;
+            Ok(key.into_row())
         })
     }
 

@@ -35,6 +35,7 @@ const ROWS: &str = "
   INSERT INTO call_attempts VALUES ('$tenant', '$tenant', 1, now(), now(), 'failed', '{}');
   INSERT INTO events VALUES ('$tenant', 1, '$tenant', '$tenant', 'init', '{}', now());
   INSERT INTO inbox VALUES ('$tenant', 'api', 'a', 'e', 'f', '$tenant', now(), now());
+  INSERT INTO rate_windows VALUES ('$tenant', 'key', now(), 1);
   INSERT INTO dedupe_claims VALUES ('$tenant', 'key', '$tenant', now());
   INSERT INTO approvals (tenant_id, id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, asked_key, status, created_at, expires_at)
     VALUES ('$tenant', '$tenant', '$tenant', '$tenant', 't', '{}', 'd', '[]', '1', 'key:1', 'pending', now(), now());

@@ -7,6 +7,7 @@ mod approvals;
 mod backup;
 mod client_requests;
 mod cluster;
+mod credentials;
 mod erase;
 mod erased_list;
 mod export;

@@ -145,8 +145,8 @@ fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreEr
 
 pub(super) fn create_key(c: &Connection, key: NewKey) -> Result<KeyRow, StoreError> {
     c.prepare_cached(
-        "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         Id::from(key.id),
@@ -157,7 +157,9 @@ pub(super) fn create_key(c: &Connection, key: NewKey) -> Result<KeyRow, StoreErr
         key.name,
         stamp_or_null(key.expires_at),
         Stamp::from(key.created_at),
+        key.stored_ips(),
+        key.safety_mode,
+        key.collection,
     ])?;
-    let NewKey { id, tenant_id, user_id, scopes, name, expires_at, created_at, .. } = key;
-    Ok(KeyRow { id, tenant_id, user_id, scopes, name, expires_at, created_at })
+    Ok(key.into_row())
 }

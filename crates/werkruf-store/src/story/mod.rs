@@ -5,6 +5,7 @@
 mod approvals;
 mod client_requests;
 mod closer;
+mod credentials;
 mod people;
 mod provider_calls;
 mod provider_tokens;
@@ -20,6 +21,7 @@ pub(crate) use crate::Store;
 pub(crate) use approvals::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
+pub(crate) use credentials::*;
 pub(crate) use people::*;
 pub(crate) use provider_calls::*;
 pub(crate) use provider_tokens::*;
@@ -82,6 +84,9 @@ macro_rules! tell {
             token_roles_end_with_the_token,
             importing_a_user_ends_token_roles,
             keys_are_found_by_digest_until_deleted,
+            a_rotated_key_lives_no_longer_than_its_overlap,
+            the_last_use_of_a_key_is_stored,
+            names_without_a_role_are_unknown,
             tenants_and_settings_are_stored,
             usage_of_a_tool_belongs_to_its_turn,
             expired_rows_of_a_module_are_deleted,

@@ -170,6 +170,9 @@ pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: Worl
         name: Some("laptop".to_owned()),
         expires_at: Some(world.now),
         created_at: world.now,
+        allow_ips: Vec::new(),
+        safety_mode: None,
+        collection: None,
     };
     let row = world.store.create_key(key.clone()).await.unwrap();
     assert_eq!(look().await.as_ref(), Some(&row));

@@ -1,6 +1,7 @@
 //! `POST /functions/v1/…-flight-search`: flight searches with one provider each, for programs that called the functions of the seed.
 //!
-//! Both answer in the format of the seed, also for failures: `{success: false, error: {type, code, message}}`.
+//! Each is a direct call of a tool, with a row, rights and limits. Both answer in the format of the seed, also for failures:
+//! `{success: false, error: {type, code, message}}`.
 
 use std::sync::Arc;
 
@@ -9,16 +10,17 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{Failure, Texts, ToolErrorType};
-use werkruf_flights::Caller;
+use werkruf_contract::{ErrorCode, ToolErrorDetail, ToolErrorType, ToolOutput, TurnStatus};
+use werkruf_flights::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
+use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
 
 use super::error::ApiError;
+use super::invoke::CALL_ID;
 use super::policy::{ApiCaller, Policy};
-use super::{ApiState, body, context};
+use super::{ApiState, body, context, replay};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
@@ -28,61 +30,72 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let (request, caller) = read(&api, &identity, &headers, body).await?;
-    let flights = Arc::clone(&api.app.modules.flights);
-    Ok(respond(match request {
-        Ok(request) => Box::pin(flights.seats_function(request, &caller)).await,
-        Err(failure) => Err(failure),
-    }))
+async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    search(caller, SEATSAERO_FUNCTION, &headers, body).await
 }
 
 /// Searches flight offers at Amadeus. The offers are returned as Amadeus sent them.
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let (request, caller) = read(&api, &identity, &headers, body).await?;
-    let flights = Arc::clone(&api.app.modules.flights);
-    Ok(respond(match request {
-        Ok(request) => Box::pin(flights.amadeus_function(request, &caller)).await,
-        Err(failure) => Err(failure),
-    }))
+async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    search(caller, AMADEUS_FUNCTION, &headers, body).await
 }
 
-async fn read(
-    api: &ApiState,
-    identity: &crate::identity::Identity,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(Result<Value, Failure>, Caller), ApiError> {
-    let principal = identity.caller()?.principal;
-    let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
-    let zone = TimeZone::get(&principal.time_zone).unwrap_or(TimeZone::UTC);
-    let today = api.app.clock.now().to_zoned(zone).date();
-    let caller = Caller { tenant_id: principal.tenant_id, today, texts: Texts::of(&locale) };
-    let request = match body::bytes(body).await {
-        Ok(raw) => body::json::<Value>(&raw),
-        Err(error) => Err(error),
+async fn search(ApiCaller { api, identity }: ApiCaller, tool: &str, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let caller = identity.caller()?;
+    let raw = body::bytes(body).await;
+    let (raw, input) = match raw.and_then(|raw| body::json::<Value>(&raw).map(|input| (raw, input))) {
+        Ok(read) => read,
+        Err(error) => return Ok(failed(StatusCode::BAD_REQUEST, ToolErrorType::Validation, "invalid_request", error.message())),
     };
-    Ok((request.map_err(|error| Failure::validation("invalid_request", error.message().to_owned())), caller))
+    let invoke = Invoke {
+        caller,
+        context: context::context(&api, identity.tenant_id, headers, context::trace_id(headers, None, None)?)?,
+        idempotency: body::idempotency(headers, tool, &raw)?,
+        tool: tool.to_owned(),
+        input,
+        conversation_id: None,
+    };
+    let runtime = api.app.runtime.clone();
+    let (job_id, outcome) = match api.run_detached(async move { runtime.invoke(invoke).await }).await? {
+        Ok(InvokeResult { job_id, outcome }) => (job_id, outcome),
+        Err(Refusal::Duplicate { turn_id, same_body }) => replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?,
+        Err(refusal) => return Err(refusal.into()),
+    };
+    let mut response = match outcome {
+        InvokeOutcome::Done(output) => match *output {
+            ToolOutput::Ok(result) => Json(result.data).into_response(),
+            ToolOutput::Error(error) => respond_failure(&error.error),
+        },
+        InvokeOutcome::Awaiting { approval_id } => {
+            let waiting = json!({"success": false, "status": TurnStatus::AwaitingApproval, "approval_id": approval_id});
+            (StatusCode::ACCEPTED, Json(waiting)).into_response()
+        }
+    };
+    if let Ok(value) = HeaderValue::from_str(&job_id.to_string()) {
+        response.headers_mut().insert(CALL_ID, value);
+    }
+    Ok(response)
 }
 
-fn respond(answer: Result<Value, Failure>) -> Response {
-    let failure = match answer {
-        Ok(results) => return Json(results).into_response(),
-        Err(failure) => failure,
-    };
-    let status = match failure.kind {
+fn respond_failure(error: &ToolErrorDetail) -> Response {
+    let code = error.code.as_deref().unwrap_or_default();
+    let status = match error.kind {
+        _ if code == ErrorCode::PermissionDenied.as_str() => StatusCode::FORBIDDEN,
         ToolErrorType::Validation => StatusCode::BAD_REQUEST,
         ToolErrorType::RateLimit => StatusCode::TOO_MANY_REQUESTS,
         ToolErrorType::Timeout => StatusCode::GATEWAY_TIMEOUT,
         ToolErrorType::Upstream | ToolErrorType::Retryable | ToolErrorType::Fatal => StatusCode::BAD_GATEWAY,
     };
-    let error = json!({"type": failure.kind, "code": failure.code, "message": failure.message});
-    let mut response = (status, Json(json!({"success": false, "error": error}))).into_response();
-    if let Some(wait) = failure.retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    let mut response = failed(status, error.kind, code, &error.message);
+    if let Some(wait_ms) = error.retry_after_ms {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from((wait_ms / 1000).max(1)));
     }
     response
+}
+
+fn failed(status: StatusCode, kind: ToolErrorType, code: &str, message: &str) -> Response {
+    let error = json!({"type": kind, "code": code, "message": message});
+    (status, Json(json!({"success": false, "error": error}))).into_response()
 }

@@ -20,7 +20,7 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context, replay};
 
-const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
+pub(super) const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(invoke)))

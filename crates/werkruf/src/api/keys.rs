@@ -1,4 +1,4 @@
-//! API keys: create, list, delete. A key is returned once; the server stores only its digest.
+//! API keys: create, list, rotate, delete. A key is returned once; the server stores only its digest.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CACHE_CONTROL;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
+use werkruf_llm::network;
 use werkruf_store::{KeyDigest, KeyRow, NewKey, Scopes};
 
 use super::body::{Params, PathParam};
@@ -21,12 +22,20 @@ use super::page::{self, PageQuery};
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
+use crate::config::AuthConfig;
 use crate::identity::{Identity, new_secret};
+
+const DEFAULT_OVERLAP_S: u32 = 3600;
+/// Thirty days.
+const MAX_OVERLAP_S: u32 = 2_592_000;
+const MAX_NETWORKS: usize = 64;
+const MAX_COLLECTION_BYTES: usize = 256;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
         .routes(Policy::Admin.on(routes!(create)))
         .routes(Policy::Admin.on(routes!(list)))
+        .routes(Policy::Admin.on(routes!(rotate)))
         .routes(Policy::Admin.on(routes!(delete)))
 }
 
@@ -46,26 +55,48 @@ struct KeyRequest {
     /// The user that the key belongs to.
     #[serde(default)]
     user_id: Option<UserId>,
-    /// `admin`, `chat`, `tools`, `read`, `act_as`.
+    /// `admin`, `chat`, `tools`, `read`, `act_as`, `approve`.
     scopes: Vec<String>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<String>,
+    /// The networks from which the key may be used, such as `10.0.0.0/8`; without them, from every address.
+    #[serde(default)]
+    allow_ips: Vec<String>,
+    /// The safety profile of every request with this key.
+    #[serde(default)]
+    safety_mode: Option<String>,
+    /// The collection of every request with this key.
+    #[serde(default)]
+    collection: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct RotateRequest {
+    /// For how many seconds the old key still counts; 3600 by default, 0 ends it at once.
+    #[serde(default)]
+    overlap_s: Option<u32>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct CreatedKey {
-    id: Uuid,
+struct CreatedKey<'a> {
     /// The key. It is returned only in this response.
     key: String,
-    tenant_id: Uuid,
-    user_id: Option<String>,
-    scopes: Vec<&'static str>,
-    name: Option<String>,
-    #[schema(value_type = Option<String>, format = DateTime)]
-    expires_at: Option<Iso>,
+    #[serde(flatten)]
+    row: KeyView<'a>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct RotatedKey<'a> {
+    #[serde(flatten)]
+    created: CreatedKey<'a>,
+    /// The key that was replaced.
+    replaces: Uuid,
+    /// When the replaced key stops working.
+    #[schema(value_type = String, format = DateTime)]
+    replaced_until: Iso,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -76,22 +107,33 @@ struct KeyView<'a> {
     user_id: Option<&'a str>,
     scopes: Vec<&'static str>,
     name: Option<&'a str>,
+    /// When the key stops working: its own time, or its maximum age by `[auth] key_max_age_days`.
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Iso>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
+    /// The last request with the key, up to a minute late.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_used_at: Option<Iso>,
+    allow_ips: &'a [String],
+    safety_mode: Option<&'a str>,
+    collection: Option<&'a str>,
 }
 
-impl<'a> From<&'a KeyRow> for KeyView<'a> {
-    fn from(row: &'a KeyRow) -> Self {
+impl<'a> KeyView<'a> {
+    fn of(row: &'a KeyRow, auth: &AuthConfig) -> Self {
         Self {
             id: row.id,
             tenant_id: row.tenant_id,
             user_id: row.user_id.as_deref(),
             scopes: row.scopes.names(),
             name: row.name.as_deref(),
-            expires_at: row.expires_at.map(Iso),
+            expires_at: auth.key_ends(row).map(Iso),
             created_at: Iso(row.created_at),
+            last_used_at: row.last_used_at.map(Iso),
+            allow_ips: &row.allow_ips,
+            safety_mode: row.safety_mode.as_deref(),
+            collection: row.collection.as_deref(),
         }
     }
 }
@@ -119,18 +161,75 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Re
         name: request.name,
         expires_at,
         created_at: now,
+        allow_ips: networks(request.allow_ips)?,
+        safety_mode: request.safety_mode.map(|mode| safety_mode(&api, mode)).transpose()?,
+        collection: request.collection.map(collection).transpose()?,
     };
     let row = api.app.people().create_key(key).await?;
-    let answer = CreatedKey {
-        id: row.id,
-        key: secret,
-        tenant_id: row.tenant_id,
-        user_id: row.user_id,
-        scopes: row.scopes.names(),
-        name: row.name,
-        expires_at: row.expires_at.map(Iso),
+    Ok(created(&CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) }))
+}
+
+fn created(answer: &impl Serialize) -> Response {
+    (StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(answer)).into_response()
+}
+
+/// Replaces a key: a new one with the same rights, and the old one counts for `overlap_s` more. A key with a time of expiry lasts as
+/// long again.
+#[utoipa::path(post, path = "/api/keys/{id}/rotate", operation_id = "rotate_key", tag = "keys", params(("id" = String, Path)),
+    request_body = RotateRequest,
+    responses((status = 201, body = RotatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
+    let unknown = || ApiError::not_found("key");
+    let raw = body::bytes(body).await?;
+    let request: RotateRequest = if raw.is_empty() { RotateRequest::default() } else { body::json(&raw)? };
+    let overlap_s = request.overlap_s.unwrap_or(DEFAULT_OVERLAP_S);
+    if overlap_s > MAX_OVERLAP_S {
+        return Err(ApiError::invalid(format!("overlap_s takes 0 to {MAX_OVERLAP_S} seconds.")));
+    }
+    let id = Uuid::parse_str(&id).map_err(|_| unknown())?;
+    let found = api.app.store.keys_by_id(vec![id]).await?;
+    let old = found.into_iter().find(|key| key.tenant_id == identity.tenant_id).ok_or_else(unknown)?;
+    let now = api.app.clock.now();
+    let until = now + SignedDuration::from_secs(i64::from(overlap_s));
+    let until = old.expires_at.map_or(until, |end| end.min(until));
+    let lifetime = old.expires_at.map(|end| end.duration_since(old.created_at));
+    let secret = new_secret(rand::random());
+    let key = NewKey {
+        id: api.app.clock.new_id(),
+        tenant_id: old.tenant_id,
+        digest: KeyDigest::of(&secret),
+        user_id: old.user_id,
+        scopes: old.scopes,
+        name: old.name,
+        expires_at: lifetime.and_then(|lifetime| now.checked_add(lifetime).ok()),
+        created_at: now,
+        allow_ips: old.allow_ips,
+        safety_mode: old.safety_mode,
+        collection: old.collection,
     };
-    Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(answer)).into_response())
+    let row = api.app.store.rotate_key(id, until, key).await?.ok_or_else(unknown)?;
+    let answer = CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) };
+    Ok(created(&RotatedKey { created: answer, replaces: id, replaced_until: Iso(until) }))
+}
+
+fn networks(named: Vec<String>) -> Result<Vec<String>, ApiError> {
+    if named.len() > MAX_NETWORKS {
+        return Err(ApiError::invalid(format!("allow_ips takes at most {MAX_NETWORKS} networks.")));
+    }
+    match named.iter().find(|text| network(text).is_none()) {
+        Some(text) => Err(ApiError::invalid(format!("`{text}` in allow_ips is not an address or network; write one such as 10.0.0.0/8."))),
+        None => Ok(named.iter().filter_map(|text| network(text)).map(|network| network.to_string()).collect()),
+    }
+}
+
+fn safety_mode(api: &ApiState, mode: String) -> Result<String, ApiError> {
+    let known = api.app.runtime.setup().safety.contains_key(&mode);
+    if known { Ok(mode) } else { Err(ApiError::invalid(format!("There is no safety profile `{mode}`."))) }
+}
+
+fn collection(name: String) -> Result<String, ApiError> {
+    let fits = !name.trim().is_empty() && name.len() <= MAX_COLLECTION_BYTES;
+    if fits { Ok(name) } else { Err(ApiError::invalid(format!("collection takes a name of 1 to {MAX_COLLECTION_BYTES} bytes."))) }
 }
 
 /// The tenant of a new key. The operator may create keys for any tenant, a key with scope admin only for its own.
@@ -145,10 +244,10 @@ async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> 
 
 fn scopes(names: &[String]) -> Result<Scopes, ApiError> {
     if names.is_empty() {
-        return Err(ApiError::invalid("scopes is empty; name at least one of admin, chat, tools, read, act_as."));
+        return Err(ApiError::invalid(format!("scopes is empty; name at least one of {}.", Scopes::NAMES.join(", "))));
     }
     Scopes::parse(names.iter().map(String::as_str))
-        .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take admin, chat, tools, read, act_as.")))
+        .map_err(|name| ApiError::invalid(format!("There is no scope {name}; take {}.", Scopes::NAMES.join(", "))))
 }
 
 async fn known_user(api: &ApiState, tenant_id: Uuid, user: &UserId) -> Result<String, ApiError> {
@@ -180,12 +279,13 @@ struct KeyList<'a> {
     responses((status = 200, body = KeyList)))]
 async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
     let page = query.page()?;
+    api.app.access.key_uses.store(api.app.store.as_ref()).await?;
     let rows = api.app.people().keys(identity.tenant_id, page).await?;
-    let keys = rows.iter().map(KeyView::from).collect();
+    let keys = rows.iter().map(|row| KeyView::of(row, &api.app.config.auth)).collect();
     Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
 }
 
-/// Deletes a key. The next request with it is rejected.
+/// Deletes a key. The next request with it is rejected, and its open event streams end within five seconds.
 #[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {

@@ -63,6 +63,7 @@ pub use policy::Policy;
 
 use crate::app::App;
 use crate::config::ModulesOn;
+use crate::listen::Proxies;
 use crate::openai;
 
 /// The state that all handlers share.
@@ -70,6 +71,8 @@ pub(crate) struct ApiState {
     pub(crate) app: Arc<App>,
     /// When the database last answered a probe, as Unix time in milliseconds; 0 means never.
     pub(crate) writer_progress_ms: AtomicI64,
+    /// The proxies whose `X-Forwarded-For` is believed.
+    pub(crate) proxies: Proxies,
 }
 
 impl ApiState {
@@ -120,7 +123,8 @@ fn module(name: &'static str, is_on: bool, routes: OpenApiRouter<Arc<ApiState>>)
 /// The router of the whole API.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
-    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0) });
+    let proxies = Proxies::of(&app.config.trusted_proxies);
+    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0), proxies });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = health::routes().split_for_parts();
     authenticated_routes

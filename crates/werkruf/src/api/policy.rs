@@ -11,7 +11,9 @@ use utoipa_axum::router::{UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::ApiState;
 use super::error::ApiError;
-use crate::identity::{Identity, identify};
+use crate::identity::Identity;
+use crate::identity::access::admit;
+use crate::listen::client_address;
 
 /// The scopes that a route needs, and whether the request must name a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub enum Policy {
     RetryCall,
     /// Scope admin.
     Admin,
+    /// The operator: no key and no token, whatever its scopes.
+    Operator,
 }
 
 impl Policy {
@@ -52,6 +56,8 @@ impl Policy {
             Self::StopCall => (scopes.chat || scopes.tools || scopes.admin, "chat or tools"),
             Self::RetryCall => (scopes.tools || scopes.admin, "tools"),
             Self::Admin => (scopes.admin, "admin"),
+            Self::Operator if identity.is_operator() => return Ok(()),
+            Self::Operator => return Err(ApiError::forbidden("forbidden", "This changes the whole server; it needs the operator's key.")),
         };
         if !allowed {
             return Err(ApiError::forbidden("forbidden", format!("This key lacks the scope: {needed} is needed.")));
@@ -61,7 +67,7 @@ impl Policy {
             Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall => {
                 identity.visibility().map(|_| ())
             }
-            Self::ReadTools | Self::Admin => Ok(()),
+            Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
 
@@ -81,12 +87,14 @@ async fn enforce(policy: Policy, Authenticated(identity): Authenticated, request
     }
 }
 
-/// The authentication layer: identifies the caller of a request.
+/// The authentication layer: identifies the caller of a request, counts the request, and ties an event stream to the credential.
 pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
-    match identify(&api.app, request.headers()).await {
+    let address = client_address(request.extensions(), request.headers(), &api.proxies);
+    match admit(&api.app, address, request.headers()).await {
         Ok(identity) => {
-            request.extensions_mut().insert(Authenticated(Arc::new(identity)));
-            next.run(request).await
+            let identity = Arc::new(identity);
+            request.extensions_mut().insert(Authenticated(Arc::clone(&identity)));
+            api.app.access.streams.tie(&identity, next.run(request).await)
         }
         Err(error) => error.into_response(),
     }
@@ -127,7 +135,7 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 10] = [
+    const ALL: [Policy; 11] = [
         Policy::Chat,
         Policy::Invoke,
         Policy::Read,
@@ -138,6 +146,7 @@ mod tests {
         Policy::StopCall,
         Policy::RetryCall,
         Policy::Admin,
+        Policy::Operator,
     ];
 
     /// A key without a user.
@@ -148,20 +157,29 @@ mod tests {
             operator: false,
             key_id: Some(Uuid::nil()),
             principal: None,
+            until: None,
             safety_mode: None,
             collection: None,
         }
     }
 
+    fn open_to(identity: &Identity) -> Vec<Policy> {
+        ALL.into_iter().filter(|policy| policy.check(identity).is_ok()).collect()
+    }
+
     #[test]
     fn a_key_without_scopes_satisfies_no_policy() {
-        assert!(ALL.iter().all(|policy| policy.check(&key(Scopes::default())).is_err()));
+        assert_eq!(open_to(&key(Scopes::default())), []);
     }
 
     #[test]
     fn only_tools_can_be_read_without_a_user() {
-        let identity = key(Scopes { admin: false, ..Scopes::ALL });
-        let open: Vec<Policy> = ALL.into_iter().filter(|policy| policy.check(&identity).is_ok()).collect();
-        assert_eq!(open, [Policy::ReadTools]);
+        assert_eq!(open_to(&key(Scopes { admin: false, ..Scopes::ALL })), [Policy::ReadTools]);
+    }
+
+    #[test]
+    fn no_key_is_the_operator() {
+        assert!(!open_to(&key(Scopes::ALL)).contains(&Policy::Operator));
+        assert!(open_to(&Identity { operator: true, key_id: None, ..key(Scopes::ALL) }).contains(&Policy::Operator));
     }
 }

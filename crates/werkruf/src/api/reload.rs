@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(reload)))
+    OpenApiRouter::default().routes(Policy::Operator.on(routes!(reload)))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -26,9 +26,10 @@ struct Reloaded {
 /// Reloads the configuration. A configuration with errors changes nothing.
 #[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
     responses((status = 200, body = Reloaded),
+        (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may reload."),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with the errors in `details`.")))]
-async fn reload(ApiCaller { api, identity }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
-    tracing::info!(key_id = ?identity.key_id, "reloading the configuration");
+async fn reload(ApiCaller { api, .. }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
+    tracing::info!("reloading the configuration");
     api.app.reload().await.map_err(|violations| {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has errors; nothing was changed. See details.")
             .details(json!(violations))

@@ -125,6 +125,8 @@ pub(super) struct RetentionSection {
 pub(super) struct AuthSection {
     pub unknown_users: Option<String>,
     pub guest_role: Option<String>,
+    /// Any whole number is read, so that an invalid one gets its own message.
+    pub key_max_age_days: Option<i64>,
     pub jwt: Option<JwtSection>,
 }
 
@@ -137,6 +139,7 @@ pub(super) struct JwtSection {
     pub tenant_claim: Option<String>,
     pub roles_claim: Option<String>,
     pub tenant: Option<String>,
+    pub unknown_roles: Option<String>,
 }
 
 /// The position of each value in the file, so that a fault found later still has its line.

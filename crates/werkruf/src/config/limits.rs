@@ -1,5 +1,5 @@
-//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; two limit the
-//! listener.
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; the others limit the
+//! listener and requests.
 
 use werkruf_runtime::Limits;
 
@@ -9,7 +9,14 @@ use super::violation::ConfigViolation;
 use crate::listen::Bounds;
 
 /// Limits for which 0 means "off". For every other limit, 0 would stop all work.
-const MAY_BE_ZERO: [&str; 4] = ["turns_per_minute_user", "turns_per_minute_key", "model_concurrency", "drain_ms"];
+const MAY_BE_ZERO: [&str; 6] = [
+    "turns_per_minute_user",
+    "turns_per_minute_key",
+    "requests_per_minute_user",
+    "requests_per_minute_key",
+    "model_concurrency",
+    "drain_ms",
+];
 
 /// Limits on open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +39,34 @@ impl Connections {
     const MAX: u32 = 1_000_000;
 }
 
+/// How many requests a user and a key may send per minute; 0 is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestRates {
+    pub per_minute_user: u32,
+    pub per_minute_key: u32,
+}
+
+impl Default for RequestRates {
+    fn default() -> Self {
+        Self { per_minute_user: 600, per_minute_key: 6000 }
+    }
+}
+
+impl RequestRates {
+    const NAMES: [&'static str; 2] = ["requests_per_minute_user", "requests_per_minute_key"];
+}
+
 /// Everything under `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AllLimits {
     pub(super) turns: Limits,
     pub(super) connections: Connections,
+    pub(super) requests: RequestRates,
 }
 
 /// The names of all limits.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    Limits::NAMES.into_iter().chain(Connections::NAMES)
+    Limits::NAMES.into_iter().chain(Connections::NAMES).chain(RequestRates::NAMES)
 }
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> AllLimits {
@@ -65,7 +90,7 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
     if value == 0 && !MAY_BE_ZERO.contains(&name) && names().any(|known| known == name) {
         return Err("must be at least 1; leave it out for the default".to_owned());
     }
-    let AllLimits { turns: limits, connections } = all;
+    let AllLimits { turns: limits, connections, requests } = all;
     let connection_count =
         || u32::try_from(value).ok().filter(|value| *value <= Connections::MAX).ok_or_else(|| format!("{value} is too large"));
     let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
@@ -85,6 +110,8 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         "model_concurrency" => limits.model_concurrency = count()?,
         "queue" => limits.queue = count()?,
         "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
+        "requests_per_minute_user" => requests.per_minute_user = narrow()?,
+        "requests_per_minute_key" => requests.per_minute_key = narrow()?,
         "connections" => connections.all = connection_count()?,
         "connections_per_address" => connections.per_address = connection_count()?,
         _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),

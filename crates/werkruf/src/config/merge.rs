@@ -73,6 +73,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
         limits: limits.turns,
         connections: limits.connections,
+        requests: limits.requests,
         auth: auth(document, violations),
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),
@@ -163,7 +164,13 @@ fn auth(document: &Document, violations: &mut Vec<ConfigViolation>) -> AuthConfi
             reject(violations, violation, UnknownUsers::Refuse)
         }
     };
-    AuthConfig { unknown_users, guest_role: section.guest_role.clone().unwrap_or_else(|| "guest".to_owned()) }
+    let days = section.key_max_age_days;
+    let key_max_age_days = days.and_then(|days| u32::try_from(days).ok()).filter(|days| (1..=MAX_DAYS).contains(days));
+    if days.is_some() && key_max_age_days.is_none() {
+        let message = format!("must be 1 to {MAX_DAYS} days; leave it out for keys without a maximum age");
+        violations.push(document.violation("/auth/key_max_age_days", message));
+    }
+    AuthConfig { unknown_users, guest_role: section.guest_role.clone().unwrap_or_else(|| "guest".to_owned()), key_max_age_days }
 }
 
 fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> RetentionConfig {

@@ -26,24 +26,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 #[cfg(feature = "flights")]
 use werkruf_flights::FlightsConfig;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{Assistant, Limits, SafetyProfile};
+use werkruf_store::KeyRow;
 use werkruf_tools::HttpToolConfig;
 
 pub use database::Database;
 pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
-pub use limits::Connections;
+pub use limits::{Connections, RequestRates};
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use modules::ModulesOn;
 pub use postgres::PostgresConfig;
 pub use reader::ReaderConfig;
 pub use template::template;
-pub use tokens::{IssuerKind, TokenIssuer};
+pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
 
 use file::{Document, Places};
@@ -74,6 +76,17 @@ pub enum UnknownUsers {
 pub struct AuthConfig {
     pub unknown_users: UnknownUsers,
     pub guest_role: String,
+    /// Every key expires this many days after it was made, whatever its own `expires_at` says.
+    pub key_max_age_days: Option<u32>,
+}
+
+impl AuthConfig {
+    /// From this time on a key no longer counts.
+    pub fn key_ends(&self, key: &KeyRow) -> Option<Timestamp> {
+        let oldest = |days: u32| key.created_at.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap_or(Timestamp::MAX);
+        let by_age = self.key_max_age_days.map(oldest);
+        key.expires_at.into_iter().chain(by_age).min()
+    }
 }
 
 /// `[retention]`: for how many days rows are kept. Rows without a setting are never deleted.
@@ -115,6 +128,7 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
     pub connections: Connections,
+    pub requests: RequestRates,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
     /// The issuers whose tokens are accepted.

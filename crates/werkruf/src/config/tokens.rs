@@ -41,6 +41,17 @@ pub struct TokenIssuer {
     pub roles_claims: Vec<String>,
     /// The tenant of a token that names none.
     pub tenant: String,
+    pub unknown_roles: UnknownRoles,
+}
+
+/// What to do with a token that names a role which its tenant does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownRoles {
+    /// 403 `unknown_role`.
+    #[default]
+    Deny,
+    /// The other roles count.
+    Ignore,
 }
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Vec<TokenIssuer> {
@@ -73,6 +84,7 @@ fn with_section(document: &Document, mut project: TokenIssuer, other: TokenIssue
     project.jwks_url = other.jwks_url;
     project.audience = other.audience;
     project.tenant = other.tenant;
+    project.unknown_roles = other.unknown_roles;
     project
 }
 
@@ -102,6 +114,7 @@ fn supabase(environment: &Environment, violations: &mut Vec<ConfigViolation>) ->
         tenant_claims: TENANT_CLAIMS.map(str::to_owned).to_vec(),
         roles_claims: ROLES_CLAIMS.map(str::to_owned).to_vec(),
         tenant: DEFAULT_TENANT.to_owned(),
+        unknown_roles: UnknownRoles::Deny,
     })
 }
 
@@ -130,10 +143,24 @@ fn other(document: &Document, violations: &mut Vec<ConfigViolation>) -> Option<T
         }
         if claim.is_empty() { Vec::new() } else { vec![claim] }
     };
+    let (tenant_claims, roles_claims) = (
+        claims("tenant_claim", &section.tenant_claim, "tenant_id", TENANT_CLAIMS),
+        claims("roles_claim", &section.roles_claim, "roles", ROLES_CLAIMS),
+    );
+    let unknown_roles = match section.unknown_roles.as_deref() {
+        None | Some("deny") => UnknownRoles::Deny,
+        Some("ignore") => UnknownRoles::Ignore,
+        Some(word) => {
+            let message = format!("`{word}` is unknown; write \"deny\" or \"ignore\"");
+            violations.push(document.violation("/auth/jwt/unknown_roles", message));
+            UnknownRoles::Deny
+        }
+    };
     Some(TokenIssuer {
         kind: IssuerKind::Other,
-        tenant_claims: claims("tenant_claim", &section.tenant_claim, "tenant_id", TENANT_CLAIMS),
-        roles_claims: claims("roles_claim", &section.roles_claim, "roles", ROLES_CLAIMS),
+        tenant_claims,
+        roles_claims,
+        unknown_roles,
         issuer: Some(issuer),
         audience,
         secret: None,

@@ -3,17 +3,23 @@
 //! The operator (admin key or local token) may act for any user in any tenant. An API key acts inside its tenant, for its own user
 //! or, with scope `act_as`, for the user that the request names. A token acts for the user that its issuer signed it for.
 
+pub(crate) mod access;
 mod claims;
 mod credential;
+mod failed_logins;
 mod jwks;
 mod jwt;
 mod key_cache;
+mod key_uses;
+mod open_streams;
 mod secret;
 mod tokens;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
@@ -22,8 +28,9 @@ use werkruf_store::{KeyDigest, KeyRow, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
-use crate::config::UnknownUsers;
+use crate::config::{UnknownRoles, UnknownUsers};
 
+pub use access::watch;
 pub use secret::new_secret;
 pub use tokens::Tokens;
 
@@ -44,6 +51,8 @@ pub struct Identity {
     pub key_id: Option<Uuid>,
     /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
     pub principal: Option<Arc<Principal>>,
+    /// From this time on the credential no longer counts.
+    pub until: Option<Timestamp>,
     /// The safety profile that the key pins.
     pub safety_mode: Option<String>,
     /// The collection that the key pins.
@@ -98,9 +107,8 @@ pub fn user_required() -> ApiError {
     )
 }
 
-/// Identifies the caller from the headers of a request.
-pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiError> {
-    let credential = credential(headers)?;
+/// Identifies the caller from the credential and the other headers of a request.
+async fn identify_credential(app: &App, address: IpAddr, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
     if jwt::looks_like_token(credential) && !is_operator(app, credential) {
         return identify_token_bearer(app, headers, credential).await;
     }
@@ -108,7 +116,7 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
         (tenant_id(app, name).await?, Scopes::ALL, None)
     } else {
-        let key = find_key(app, credential).await?;
+        let key = find_key(app, address, credential).await?;
         if let Some(name) = text(headers, "x-tenant-id")?
             && tenant_id(app, name).await? != key.tenant_id
         {
@@ -132,8 +140,10 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, ApiErr
         Some(user_id) => Some(user_principal(app, tenant_id, user_id).await?),
         None => None,
     };
-    let (operator, key_id) = (key.is_none(), key.map(|key| key.id));
-    Ok(Identity { tenant_id, scopes, operator, key_id, principal, safety_mode: None, collection: None })
+    let until = key.as_ref().and_then(|key| app.config.auth.key_ends(key));
+    let (operator, key_id) = (key.is_none(), key.as_ref().map(|key| key.id));
+    let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode, key.collection));
+    Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection })
 }
 
 /// The scopes of a user who authenticates with a token.
@@ -155,7 +165,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
     {
         return Err(unknown_tenant());
     }
-    let principal = principal_of_token(app, tenant_id, &token).await?;
+    let principal = principal_of_token(app, tenant_id, &token, issuer.unknown_roles).await?;
     if let Some(named) = text(headers, "x-user-id")?
         && named != principal.user_id
         && named.strip_prefix("ext:") != Some(&token.subject)
@@ -168,6 +178,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         operator: false,
         key_id: None,
         principal: Some(principal),
+        until: Some(token.until),
         safety_mode: None,
         collection: None,
     })
@@ -186,20 +197,32 @@ fn refused_token(fault: TokenFault) -> ApiError {
 }
 
 /// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
-async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser) -> Result<Arc<Principal>, ApiError> {
+async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser, unknown: UnknownRoles) -> Result<Arc<Principal>, ApiError> {
     let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
+    let up_to_date = |user: &UserRow| match (&user.token_roles, &token.roles) {
+        (Some(stored), Some(named)) => stored.covers(named),
+        (stored, named) => stored.is_none() && named.is_none(),
+    };
+    let up_to_date = known.as_ref().is_some_and(up_to_date);
+    // The guest role of an anonymous user is not the issuer's word.
+    let named = token.roles.as_ref().filter(|roles| unknown == UnknownRoles::Deny && !roles.only);
+    if let Some(roles) = named.filter(|_| !up_to_date)
+        && !app.store.unknown_roles(tenant_id, roles.names.clone()).await?.is_empty()
+    {
+        return Err(unknown_role(tenant_id, &roles.names));
+    }
     let user = match known {
         Some(user) => user,
         None => guest(app, tenant_id, None, Some(token.subject.clone())).await?,
-    };
-    let up_to_date = match (&user.token_roles, &token.roles) {
-        (Some(stored), Some(named)) => stored.covers(named),
-        (stored, named) => stored.is_none() && named.is_none(),
     };
     if !up_to_date {
         app.people().put_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
+    // A role may have been deleted since the token's roles were stored.
+    if let Some(roles) = named.filter(|roles| !roles.names.iter().all(|name| principal.has_role(name))) {
+        return Err(unknown_role(tenant_id, &roles.names));
+    }
     // Fetching keys takes time. A token that expired meanwhile would get the rights of the stored roles.
     if app.clock.now() >= token.until {
         return Err(refused_token(EXPIRED));
@@ -207,7 +230,16 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser) -> Re
     Ok(principal)
 }
 
-/// The credential of a request: `Authorization: Bearer`, else `apikey`.
+fn unknown_role(tenant_id: Uuid, named: &[String]) -> ApiError {
+    tracing::info!(%tenant_id, ?named, "a token names a role that its tenant does not have");
+    let message = "The token names a role that its tenant does not have; make the role, or set [auth.jwt] unknown_roles = \"ignore\".";
+    ApiError::forbidden("unknown_role", message)
+}
+
+/// The headers that are read like a bearer, after `Authorization`.
+const KEY_HEADERS: [&str; 3] = ["apikey", "api-key", "x-api-key"];
+
+/// The credential of a request: `Authorization: Bearer`, else one of [`KEY_HEADERS`].
 fn credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let bearer = text(headers, "authorization")?.map(|value| {
         let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
@@ -215,11 +247,20 @@ fn credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     });
     let credential = match bearer {
         Some(bearer) => Some(bearer),
-        None => text(headers, "apikey")?,
+        None => first_of(headers, &KEY_HEADERS)?,
     };
     credential
         .filter(|credential| !credential.is_empty())
         .ok_or_else(|| ApiError::unauthorized("Send a key: `Authorization: Bearer <key>`. `werkruf keys create` makes one."))
+}
+
+fn first_of<'a>(headers: &'a HeaderMap, names: &[&str]) -> Result<Option<&'a str>, ApiError> {
+    for name in names {
+        if let Some(value) = text(headers, name)? {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
 }
 
 fn is_operator(app: &App, credential: &str) -> bool {
@@ -228,13 +269,17 @@ fn is_operator(app: &App, credential: &str) -> bool {
     admin | same(app.operator_token.expose_secret())
 }
 
-async fn find_key(app: &App, credential: &str) -> Result<KeyRow, ApiError> {
-    let refused = || ApiError::unauthorized("This key is unknown, deleted or expired.");
+async fn find_key(app: &App, address: IpAddr, credential: &str) -> Result<KeyRow, ApiError> {
+    let refused = || ApiError::unauthorized("This key is unknown, deleted, expired or not for this address.");
     if !credential.starts_with(KEY_PREFIX) {
         return Err(refused());
     }
     let key = app.people().key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
-    match key.expires_at {
+    if !access::allows(&key, address) {
+        tracing::info!(key_id = %key.id, %address, "a key was refused: its allow_ips do not name the address");
+        return Err(refused());
+    }
+    match app.config.auth.key_ends(&key) {
         Some(end) if end <= app.clock.now() => Err(refused()),
         Some(_) | None => Ok(key),
     }
@@ -305,6 +350,11 @@ mod tests {
         assert!(credential(&headers).is_err());
         headers.insert("apikey", HeaderValue::from_static("one"));
         assert_eq!(credential(&headers).ok(), Some("one"));
+        for name in ["api-key", "x-api-key"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(" three "));
+            assert_eq!(credential(&headers).ok(), Some("three"), "{name}");
+        }
         headers.insert("authorization", HeaderValue::from_static("bearer  two "));
         assert_eq!(credential(&headers).ok(), Some("two"));
         headers.insert("authorization", HeaderValue::from_static("Basic abc"));

@@ -19,7 +19,7 @@ use werkruf_llm::{HttpLimits, http_client};
 use werkruf_store::TokenRoles;
 
 use super::Tokens;
-use crate::config::{IssuerKind, TokenIssuer};
+use crate::config::{IssuerKind, TokenIssuer, UnknownRoles};
 use crate::identity::jwt::TokenFault;
 
 const SECRET: &str = "a-secret-of-the-tests-with-enough-characters";
@@ -154,6 +154,7 @@ fn supabase(secret: Option<&str>, jwks_url: Option<&str>) -> TokenIssuer {
         tenant_claims: vec!["app_metadata.tenant_id".to_owned()],
         roles_claims: vec!["app_metadata.roles".to_owned(), "app_metadata.role".to_owned()],
         tenant: "demo".to_owned(),
+        unknown_roles: UnknownRoles::Deny,
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
 use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES};
+use super::client_address::Peer;
 use super::control::Command;
 use super::head_timer::HeadTimer;
 use super::registry::Registration;
@@ -41,6 +42,7 @@ impl ConnectionServer {
 
 async fn run(stream: TcpStream, registration: Registration, router: Router, bounds: Bounds) {
     let control = &registration.control;
+    let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(control)));
     let mut connection = pin!(
         http1::Builder::new()
@@ -48,7 +50,7 @@ async fn run(stream: TcpStream, registration: Registration, router: Router, boun
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(stream, TimedRouter { router: TowerToHyperService::new(router), gap: bounds.body })
+            .serve_connection(stream, TimedRouter { router: TowerToHyperService::new(router), gap: bounds.body, peer })
     );
     let mut closing = false;
     let ended = poll_fn(|cx| {

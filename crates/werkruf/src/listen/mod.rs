@@ -5,6 +5,7 @@
 
 mod accept;
 mod bounds;
+mod client_address;
 mod connection;
 mod control;
 mod head_timer;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use bounds::Bounds;
+pub(crate) use client_address::client_address;
 pub use proxies::Proxies;
 use registry::ConnectionRegistry;
 pub use timed_body::SlowBody;

@@ -19,9 +19,14 @@ impl Proxies {
         Self { loopback: true, networks: networks.iter().filter_map(|text| network(text)).collect() }
     }
 
+    /// Whether the operator named this address as a proxy.
+    pub(super) fn trusts(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.loopback && address.is_loopback() || self.networks.iter().any(|network| network.contains(&address))
+        self.loopback && address.is_loopback() || self.trusts(address)
     }
 }
 

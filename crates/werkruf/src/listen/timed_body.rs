@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 use werkruf_contract::Deadline;
 
 use super::bounds::BODY_BYTES_PER_SECOND;
+use super::client_address::Peer;
 
 /// The body did not arrive in time. The client should send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +96,7 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for TimedBody<B> 
 pub(super) struct TimedRouter {
     pub(super) router: TowerToHyperService<Router>,
     pub(super) gap: Duration,
+    pub(super) peer: Option<Peer>,
 }
 
 impl Service<Request<Incoming>> for TimedRouter {
@@ -102,7 +104,10 @@ impl Service<Request<Incoming>> for TimedRouter {
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<TimedBody<Incoming>>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.router.call(request.map(|body| TimedBody::new(body, self.gap)))
     }
 }

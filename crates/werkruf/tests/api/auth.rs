@@ -173,6 +173,9 @@ async fn an_expired_key_is_refused() {
             name: None,
             expires_at: Some(now + jiff::SignedDuration::from_secs(seconds)),
             created_at: now,
+            allow_ips: Vec::new(),
+            safety_mode: None,
+            collection: None,
         };
         server.app.people().create_key(key).await.unwrap();
         assert_eq!(server.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");

@@ -22,6 +22,8 @@ mod conversations;
 mod cost;
 #[cfg(test)]
 mod deadlines;
+#[cfg(all(test, feature = "flights"))]
+mod flight_functions;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
@@ -31,7 +33,11 @@ mod idempotency;
 #[cfg(test)]
 mod invoke;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod knowledge_files;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]

@@ -206,3 +206,24 @@ async fn unreachable_issuer_keys_are_a_503() {
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(refusal(refused).await, (503, "token_keys_unavailable".to_owned()));
 }
+
+#[tokio::test]
+async fn a_token_with_an_unknown_role_is_refused_unless_the_configuration_ignores_it() {
+    let ghost = token(&json!({"tenant_id": "acme", "roles": ["editor", "ghost"]}), |_| ());
+    let stranger =
+        token(&json!({"tenant_id": "acme", "roles": ["ghost"]}), |claims| claims["sub"] = json!("6ab8c7d2-0000-4000-8000-000000000000"));
+    let denying = server("[auth]\nunknown_users = 'guest'\n").await;
+    for token in [&ghost, &ghost, &stranger] {
+        let refused = denying.with_key(token, Method::GET, "/api/conversations").send().await.unwrap();
+        assert_eq!(refusal(refused).await, (403, "unknown_role".to_owned()));
+    }
+    let acme = denying.app.people().tenant("acme".to_owned()).await.unwrap().unwrap().id;
+    let known = denying.app.people().user_by_external_id(acme, SUBJECT.to_owned()).await.unwrap().unwrap();
+    assert_eq!(known.token_roles, None, "nothing of a refused token is stored");
+    let made = denying.app.people().user_by_external_id(acme, "6ab8c7d2-0000-4000-8000-000000000000".to_owned()).await.unwrap();
+    assert_eq!(made, None, "no guest is made for it");
+    let file = "[auth.jwt]\nissuer = 'https://project.example/auth/v1'\naudience = 'authenticated'\nunknown_roles = 'ignore'\n";
+    let ignoring = server(file).await;
+    let request = ignoring.with_key(&ghost, Method::POST, "/api/tools/get_requests/invoke");
+    assert_eq!(body(request.json(&json!({"input": {"userId": 7}})).send().await.unwrap()).await["status"], "ok", "the editor counts");
+}

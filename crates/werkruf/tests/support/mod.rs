@@ -6,11 +6,14 @@ use std::sync::Arc;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use werkruf::api;
 use werkruf::app::App;
 use werkruf::config::{Config, Environment, Flags};
+use werkruf::identity;
+use werkruf::listen::{Bounds, Listener};
 use werkruf_bench::fake_model::FakeModel;
+use werkruf_contract::Clock;
 use werkruf_llm::{HttpLimits, http_client};
 use werkruf_store::{Sweep, Sweepable};
 
@@ -53,6 +56,11 @@ impl TestServer {
 
     /// Like [`Self::open_in_folder`], with only the modules that the file names.
     pub async fn open_as_written(text: &str, variables: &[(&str, &str)], folder: TempDir) -> Self {
+        Self::open_at(text, variables, folder, None).await
+    }
+
+    /// Like [`Self::open_as_written`], with this wall clock.
+    pub async fn open_at(text: &str, variables: &[(&str, &str)], folder: TempDir, clock: Option<Clock>) -> Self {
         let model = FakeModel::start().await;
         let file = folder.path().join("werkruf.toml");
         std::fs::write(&file, text).unwrap();
@@ -70,14 +78,20 @@ impl TestServer {
             ("WERKRUF_TEST_TOOLS", "1"),
             ("WERKRUF_CORS_ORIGINS", "https://app.example"),
             ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
+            ("WERKRUF_LIMIT_REQUESTS_PER_MINUTE_USER", "0"),
+            ("WERKRUF_LIMIT_REQUESTS_PER_MINUTE_KEY", "0"),
         ];
         let environment = Environment::of(usual.into_iter().chain(variables.iter().copied()));
         let config = Config::load(&flags, &environment).unwrap();
-        let app = App::open(config).await.unwrap();
-        let listener = TcpListener::bind(app.config.listen).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = api::router(Arc::clone(&app));
-        app.tasks.spawn(async move { axum::serve(listener, router).await });
+        let app = match clock {
+            Some(clock) => App::open_at(config, clock).await,
+            None => App::open(config).await,
+        };
+        let app = app.unwrap();
+        let listener = Listener::bind(app.config.listen, Bounds::default(), app.tasks.clone()).await.unwrap();
+        let address = listener.address().unwrap();
+        app.tasks.spawn(listener.serve(api::router(Arc::clone(&app)), CancellationToken::new()));
+        app.tasks.spawn(identity::watch(Arc::clone(&app)));
         let client = http_client(&HttpLimits::default()).unwrap();
         Self { app, model, address, client, folder }
     }

@@ -102,7 +102,20 @@ CREATE TABLE api_keys (
   name       text,
   expires_at timestamptz,
   created_at timestamptz NOT NULL,
+  last_used_at timestamptz,
+  allow_ips    text,
+  safety_mode  text,
+  collection   text,
   PRIMARY KEY (tenant_id, id)
+);
+
+-- How many requests or turns the processes together have taken in a minute. A row is worth a minute at most, so it need not survive a crash.
+CREATE UNLOGGED TABLE rate_windows (
+  tenant_id    uuid NOT NULL,
+  subject      text NOT NULL,
+  window_start timestamptz NOT NULL,
+  taken        bigint NOT NULL,
+  PRIMARY KEY (tenant_id, subject)
 );
 
 -- ---------------------------------------------------------------- conversations

@@ -97,6 +97,7 @@ SELECT user_roles.tenant_id, user_roles.user_id, user_roles.role_id,
   THEN users.token_roles_until ELSE '' END, '~'
 FROM user_roles JOIN users ON users.tenant_id = user_roles.tenant_id AND users.id = user_roles.user_id;
 
+-- last_used_at: written at most once a minute. allow_ips: networks, separated by commas; NULL allows every address.
 CREATE TABLE api_keys (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -106,6 +107,10 @@ CREATE TABLE api_keys (
   name       TEXT,
   expires_at TEXT,
   created_at TEXT NOT NULL,
+  last_used_at TEXT,
+  allow_ips    TEXT,
+  safety_mode  TEXT,
+  collection   TEXT,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 

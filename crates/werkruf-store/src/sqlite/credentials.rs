@@ -1,0 +1,53 @@
+//! [`Credentials`] on SQLite.
+
+use jiff::Timestamp;
+use rusqlite::{params, params_from_iter};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::people_write as write;
+use super::row::{self, all};
+use super::text::{Id, Stamp};
+use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreFuture};
+
+impl Credentials for SqliteStore {
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>> {
+        Box::pin(self.about_people(move |c| {
+            let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3) WHERE tenant_id = ?1 AND id = ?2";
+            let shortened = c.prepare_cached(sql)?.execute(params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends)])?;
+            if shortened == 1 { write::create_key(c, new).map(Some) } else { Ok(None) }
+        }))
+    }
+
+    fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let sql = format!("SELECT {} FROM api_keys WHERE id IN ({})", row::KEY, vec!["?"; ids.len()].join(", "));
+            all(&mut c.prepare(&sql)?, params_from_iter(ids.iter().map(|id| Id::from(*id))), row::key)
+        }))
+    }
+
+    fn record_key_uses(&self, uses: Vec<KeyUse>) -> StoreFuture<'_, ()> {
+        // The cache keeps its rows: nobody decides anything by this column.
+        Box::pin(self.writer.submit(move |c| {
+            let sql = "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, ?3), ?3) WHERE tenant_id = ?1 AND id = ?2";
+            let mut statement = c.prepare_cached(sql)?;
+            for KeyUse { tenant_id, id, at } in &uses {
+                statement.execute(params![Id::from(*tenant_id), Id::from(*id), Stamp::from(*at)])?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn unknown_roles(&self, tenant_id: Uuid, names: Vec<String>) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached("SELECT 1 FROM roles WHERE tenant_id = ?1 AND name = ?2")?;
+            let mut unknown = Vec::new();
+            for name in names {
+                if !statement.exists(params![Id::from(tenant_id), name])? {
+                    unknown.push(name);
+                }
+            }
+            Ok(unknown)
+        }))
+    }
+}

@@ -1,0 +1,95 @@
+//! The open event streams of keys and tokens. A stream ends soon after its credential was revoked or has expired; its turn goes on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::StreamExt;
+use http::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+use werkruf_contract::Uuid;
+use werkruf_store::{KeyRow, StoreError};
+
+use super::Identity;
+use crate::app::App;
+
+/// The open streams.
+#[derive(Clone, Default)]
+pub(crate) struct OpenStreams(Arc<Mutex<Streams>>);
+
+#[derive(Default)]
+struct Streams {
+    next: u64,
+    open: HashMap<u64, OpenStream>,
+}
+
+struct OpenStream {
+    key_id: Option<Uuid>,
+    until: Option<Timestamp>,
+    end: CancellationToken,
+}
+
+impl OpenStreams {
+    /// Ties an event stream to the credential of its caller. Other responses and those of the operator stay as they are.
+    pub(crate) fn tie(&self, identity: &Identity, response: Response) -> Response {
+        let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        if !is_stream || identity.is_operator() {
+            return response;
+        }
+        let end = CancellationToken::new();
+        let registered = self.register(OpenStream { key_id: identity.key_id, until: identity.until, end: end.clone() });
+        response.map(|body| {
+            let chunks = body.into_data_stream().take_until(end.cancelled_owned());
+            Body::from_stream(chunks.inspect(move |_| {
+                let _keep = &registered;
+            }))
+        })
+    }
+
+    fn register(&self, stream: OpenStream) -> Registered {
+        let mut streams = self.lock();
+        let number = streams.next;
+        streams.next += 1;
+        streams.open.insert(number, stream);
+        Registered { streams: self.clone(), number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key_ids(&self) -> Vec<Uuid> {
+        self.lock().open.values().filter_map(|stream| stream.key_id).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Ends the streams whose credential no longer counts.
+    pub(super) async fn end_invalid(&self, app: &App) -> Result<(), StoreError> {
+        let ids = self.key_ids();
+        let rows = if ids.is_empty() { Vec::new() } else { app.store.keys_by_id(ids.clone()).await? };
+        let now = app.clock.now();
+        let valid = |row: &&KeyRow| app.config.auth.key_ends(row).is_none_or(|end| now < end);
+        let valid: BTreeSet<Uuid> = rows.iter().filter(valid).map(|row| row.id).collect();
+        for stream in self.lock().open.values() {
+            // A key that was not asked for belongs to a stream that opened meanwhile.
+            let revoked = stream.key_id.is_some_and(|id| !valid.contains(&id) && ids.contains(&id));
+            if revoked || stream.until.is_some_and(|until| until <= now) {
+                stream.end.cancel();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the stream from the list when its body is dropped.
+struct Registered {
+    streams: OpenStreams,
+    number: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.streams.lock().open.remove(&self.number);
+    }
+}
