@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult};
+use crate::{
+    Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Grantee, Knowledge, Library, NewDocuments, SearchQuery, SearchResult,
+};
 use werkruf_contract::{Clock, Models, Uuid};
 use werkruf_store::StoreError;
 
@@ -36,7 +38,8 @@ pub enum SearchMode {
 /// A search request.
 #[derive(Debug, Clone, Default)]
 pub struct SearchRequest {
-    pub tenant_id: Uuid,
+    /// Who searches.
+    pub grantee: Grantee,
     /// The user of the usage row for the query's vector.
     pub user_id: String,
     pub collection: Option<String>,
@@ -124,9 +127,9 @@ impl KnowledgeBase {
     }
 
     /// A collection, its languages, and the weight of its vectors in a search.
-    pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
+    pub async fn collection(&self, grantee: Grantee, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
-        let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
+        let Some(row) = self.store().collection(grantee, name.to_owned(), model).await? else { return Ok(None) };
         let languages = CollectionLanguages::of(&row.languages);
         let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| languages.alpha(embedder.languages()));
         Ok(Some((row, languages, alpha)))
@@ -134,9 +137,10 @@ impl KnowledgeBase {
 
     /// Searches. If the embedder does not answer in time, the search uses words only.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
-        let SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models } = request;
+        let SearchRequest { grantee, user_id, collection, query, top_k, mode, models } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
-        let mut search = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
+        let tenant_id = grantee.tenant_id();
+        let mut search = SearchQuery { grantee, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
         let mut degraded = None;
         if let Some(embedder) = embedder {
             let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));

@@ -9,6 +9,7 @@ use tokio::sync::RwLock;
 
 use super::collection_index::{CollectionIndex, Removed, SharedIndex, add_chunks, compare_parts, put_vectors, remove_chunks};
 use super::library::{Collection, Key, Shared};
+use super::rights::{Grantee, ReadableCollection};
 use super::rows::{ChangeMark, ChangePage, REMEMBERED_CHANGES};
 use werkruf_store::StoreError;
 
@@ -123,7 +124,8 @@ impl Shared {
     /// Applies the changes that an index does not contain. False if the log does not reach back far enough.
     async fn apply(&self, key: &Key, target: &SharedIndex) -> Result<bool, StoreError> {
         let (tenant_id, name) = key.clone();
-        let Some(newest) = self.store.newest_change(tenant_id, name.clone()).await? else { return Ok(true) };
+        let found = self.store.newest_change(Grantee::everything(tenant_id), name.clone()).await?;
+        let Some(ReadableCollection { change: newest, .. }) = found else { return Ok(true) };
         let (read, is_empty) = {
             let target = target.read().await;
             (target.read, target.index.is_empty())

@@ -21,6 +21,7 @@ mod parts;
 mod postgres;
 mod postgres_write;
 mod reading;
+mod rights;
 mod rows;
 mod schema;
 mod search;
@@ -46,6 +47,7 @@ pub use embedder::Embedder;
 pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
+pub use rights::{CollectionRights, EVERYBODY, Grantee, ReadableCollection, Trust};
 pub use rows::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
     LanguageCount, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use werkruf_contract::Uuid;
 
 use super::collection_index::SharedIndex;
+use super::rights::{Grantee, Trust};
 use super::rows::{ChunkRow, Knowledge, NewVector, UnembeddedChunk};
 use super::search::{Hit, IndexQuery};
 use super::stored_terms::TermScan;
@@ -98,7 +99,8 @@ impl Collection {
 /// A search query for one collection.
 #[derive(Debug, Clone, Default)]
 pub struct SearchQuery {
-    pub tenant_id: Uuid,
+    /// Who searches.
+    pub grantee: Grantee,
     pub collection: String,
     pub text: String,
     /// The vector of the query, from the library's model.
@@ -118,6 +120,9 @@ pub struct SearchResult {
     pub building: bool,
     /// Whether the query's vector has another size than the collection's vectors.
     pub wrong_size: bool,
+    /// Whether there is such a collection that the grantee may read.
+    pub exists: bool,
+    pub trust: Trust,
 }
 
 impl SearchResult {
@@ -148,13 +153,19 @@ impl Library {
         &self.shared.store
     }
 
-    /// Searches one collection; a collection that does not exist has no hits.
+    /// Searches one collection; a collection that does not exist or that the grantee may not read has no hits, and its index is not opened.
     pub async fn search(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
-        let (shared, tenant_id) = (&self.shared, query.tenant_id);
-        let key = (tenant_id, query.collection.clone());
-        let Some(newest) = shared.store.newest_change(tenant_id, query.collection.clone()).await? else {
+        let Some(found) = self.shared.store.newest_change(query.grantee.clone(), query.collection.clone()).await? else {
             return Ok(SearchResult::default());
         };
+        let result = self.search_changes(query, found.change).await?;
+        Ok(SearchResult { exists: true, trust: found.trust, ..result })
+    }
+
+    /// Searches one collection whose newest change is this one.
+    async fn search_changes(&self, query: SearchQuery, newest: i64) -> Result<SearchResult, StoreError> {
+        let shared = &self.shared;
+        let key = (query.grantee.tenant_id(), query.collection.clone());
         let collection = shared.collection(&key);
         if !collection.is_built() {
             if !shared.background.load(Ordering::Relaxed) {
@@ -192,7 +203,7 @@ impl Library {
     ) -> Result<T, StoreError> {
         let key = (tenant_id, collection.to_owned());
         let cached = self.shared.collection(&key);
-        if !cached.is_built() && self.shared.store.newest_change(tenant_id, key.1.clone()).await?.is_none() {
+        if !cached.is_built() && self.shared.store.newest_change(Grantee::everything(tenant_id), key.1.clone()).await?.is_none() {
             // The empty index of a collection that does not exist yet is complete.
             cached.built.store(true, Ordering::Release);
         }
@@ -308,7 +319,7 @@ impl Shared {
     /// Searches an index as it is. Also returns whether every hit still has its row.
     async fn search_index(&self, collection: &Collection, query: &Arc<SearchQuery>) -> Result<(SearchResult, bool), StoreError> {
         let guard = Arc::clone(&collection.index).read_owned().await;
-        let (tenant_id, query) = (query.tenant_id, Arc::clone(query));
+        let (tenant_id, query) = (query.grantee.tenant_id(), Arc::clone(query));
         let searching = tokio::task::spawn_blocking(move || {
             let size = guard.index.vectors.dimensions();
             let wrong_size = query.vector.as_ref().is_some_and(|vector| size.is_some_and(|size| vector.len() != size));
@@ -322,14 +333,15 @@ impl Shared {
         let found = hits.len();
         let hits = self.with_rows(tenant_id, hits).await?;
         let is_whole = hits.len() == found;
-        Ok((SearchResult { hits, alpha, building: false, wrong_size }, is_whole))
+        Ok((SearchResult { hits, alpha, wrong_size, ..SearchResult::default() }, is_whole))
     }
 
     /// Searches the stored terms.
     async fn search_terms(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
         let _scan = self.scans.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let scan = self.store.scan_terms(query.tenant_id, query.collection, TermScan::of(&query.text)).await?;
-        let hits = self.with_rows(query.tenant_id, scan.hits(query.top)).await?;
+        let tenant_id = query.grantee.tenant_id();
+        let scan = self.store.scan_terms(tenant_id, query.collection, TermScan::of(&query.text)).await?;
+        let hits = self.with_rows(tenant_id, scan.hits(query.top)).await?;
         Ok(SearchResult { hits, building: true, ..SearchResult::default() })
     }
 

@@ -81,7 +81,13 @@ impl Fixture {
     }
 
     fn query(collection: &str, text: &str) -> SearchQuery {
-        SearchQuery { tenant_id: TENANT, collection: collection.to_owned(), text: text.to_owned(), top: 10, ..SearchQuery::default() }
+        SearchQuery {
+            grantee: Grantee::everything(TENANT),
+            collection: collection.to_owned(),
+            text: text.to_owned(),
+            top: 10,
+            ..SearchQuery::default()
+        }
     }
 
     async fn found(&self, query: SearchQuery) -> Vec<String> {
@@ -104,8 +110,8 @@ async fn an_index_follows_its_rows() {
     assert!(fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
     assert!(!fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
     assert_eq!(fixture.found(Fixture::query("a", "walrus")).await, ["two"]);
-    assert_eq!(fixture.store.document(TENANT, "a".to_owned(), "two".to_owned()).await.unwrap().unwrap().version, 2);
-    let foreign = SearchQuery { tenant_id: Uuid::from_u128(8), ..Fixture::query("a", "walrus") };
+    assert_eq!(fixture.store.document(Grantee::everything(TENANT), "a".to_owned(), "two".to_owned()).await.unwrap().unwrap().version, 2);
+    let foreign = SearchQuery { grantee: Grantee::everything(Uuid::from_u128(8)), ..Fixture::query("a", "walrus") };
     assert!(fixture.found(foreign).await.is_empty(), "another tenant has nothing");
 }
 
@@ -137,7 +143,7 @@ async fn vectors_of_two_models_are_never_mixed() {
     assert_eq!(fixture.store.unembedded("m2".to_owned(), 0, 10).await.unwrap().len(), 2);
     assert_eq!(fixture.store.put_vectors("m2".to_owned(), vectors(1)).await.unwrap(), 2);
     assert_eq!(first(&other).await.as_deref(), Some("one"));
-    let row = fixture.store.collection(TENANT, "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
+    let row = fixture.store.collection(Grantee::everything(TENANT), "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.documents), (2, 2, 0, 2));
 }
 

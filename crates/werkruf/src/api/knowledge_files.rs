@@ -17,12 +17,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_knowledge::Document;
+use werkruf_knowledge::{DEFAULT_COLLECTION, Document};
 
 use super::ApiState;
 use super::body;
 use super::error::ApiError;
 use super::knowledge::{MAX_BODY_BYTES, MAX_NAME_BYTES};
+use super::knowledge_rights::check_write;
 use super::policy::{ApiCaller, Policy};
 use crate::app::App;
 use crate::reader::{Reader, ReaderError};
@@ -32,7 +33,7 @@ const MAX_FILES: usize = 100;
 const AT_ONCE: usize = 2;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(add_files)))
+    OpenApiRouter::default().routes(Policy::WriteDocuments.on(routes!(add_files)))
 }
 
 /// Files, and where they belong.
@@ -97,6 +98,7 @@ async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, b
             .retry_after_ms(2_000));
     };
     let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    check_write(&api, &identity, upload.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }

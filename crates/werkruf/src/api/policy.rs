@@ -30,6 +30,8 @@ pub enum Policy {
     StopCall,
     /// Scope tools or admin: retries a call.
     RetryCall,
+    /// Scope tools and a user, or scope admin: changes documents that the user's roles may change.
+    WriteDocuments,
     /// Scope admin.
     Admin,
 }
@@ -44,7 +46,7 @@ impl Policy {
             Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
             Self::Change => (scopes.chat || scopes.admin, "chat"),
             Self::StopCall => (scopes.chat || scopes.tools || scopes.admin, "chat or tools"),
-            Self::RetryCall => (scopes.tools || scopes.admin, "tools"),
+            Self::RetryCall | Self::WriteDocuments => (scopes.tools || scopes.admin, "tools"),
             Self::Admin => (scopes.admin, "admin"),
         };
         if !allowed {
@@ -52,7 +54,7 @@ impl Policy {
         }
         match self {
             Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
-            Self::Read | Self::Change | Self::StopCall | Self::RetryCall => identity.visibility().map(|_| ()),
+            Self::Read | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => identity.visibility().map(|_| ()),
             Self::ReadTools | Self::Admin => Ok(()),
         }
     }
@@ -119,8 +121,17 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 8] =
-        [Policy::Chat, Policy::Invoke, Policy::Read, Policy::ReadTools, Policy::Change, Policy::StopCall, Policy::RetryCall, Policy::Admin];
+    const ALL: [Policy; 9] = [
+        Policy::Chat,
+        Policy::Invoke,
+        Policy::Read,
+        Policy::ReadTools,
+        Policy::Change,
+        Policy::StopCall,
+        Policy::RetryCall,
+        Policy::WriteDocuments,
+        Policy::Admin,
+    ];
 
     #[test]
     fn a_key_without_scopes_satisfies_no_policy() {

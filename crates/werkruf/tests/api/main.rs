@@ -29,6 +29,8 @@ mod invoke;
 #[cfg(test)]
 mod knowledge_files;
 #[cfg(test)]
+mod knowledge_rights;
+#[cfg(test)]
 mod maintenance;
 #[cfg(test)]
 mod modules;
