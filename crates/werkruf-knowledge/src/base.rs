@@ -9,6 +9,7 @@ use werkruf_contract::{Clock, Models, Uuid};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
+use super::deletion::Deletions;
 use super::document::Document;
 use super::embedder::Embedder;
 
@@ -22,6 +23,7 @@ pub struct KnowledgeBase {
     clock: Clock,
     /// Whether `ask_gpt` is there to be offered when nothing is found.
     offers_ask_gpt: bool,
+    deletions: Deletions,
 }
 
 /// What a search compares.
@@ -66,7 +68,7 @@ impl KnowledgeBase {
     /// A knowledge base over this store. Without an embedder only words are searched.
     pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
         let model = embedder.as_ref().map(|embedder| embedder.model().to_owned());
-        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock, offers_ask_gpt: false }
+        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock, offers_ask_gpt: false, deletions: Deletions::default() }
     }
 
     /// Offers `ask_gpt` when nothing is found. Only for a server that has this tool.
@@ -120,10 +122,26 @@ impl KnowledgeBase {
         Ok((added, ingestion_run_id))
     }
 
-    /// Deletes a document; false if it does not exist. It cannot be found any more when the call returns.
+    /// Deletes a document; false if it does not exist. It cannot be found any more when the call returns, and no file of the database
+    /// contains its text unless [`Self::keeps_deleted_text`].
     pub async fn delete(&self, tenant_id: Uuid, collection: Option<String>, document_id: String) -> Result<bool, StoreError> {
         let collection = named(collection);
-        self.library.write(tenant_id, &collection, self.store().delete_document(tenant_id, collection.clone(), document_id)).await
+        let deleting = self.store().delete_document(tenant_id, collection.clone(), document_id);
+        let removed = self.library.write(tenant_id, &collection, deleting).await?;
+        if removed {
+            self.deletions.purge(self.store()).await;
+        }
+        Ok(removed)
+    }
+
+    /// Whether a file of the database still contains the text of a deleted document, because a reader prevents its removal.
+    pub fn keeps_deleted_text(&self) -> bool {
+        self.deletions.is_pending()
+    }
+
+    /// Removes the text of deletions that had to wait. Never returns; the caller drops the future to stop it.
+    pub async fn purge_in_background(&self) {
+        self.deletions.run(self.store()).await;
     }
 
     /// A collection, its languages, and the weight of its vectors in a search.

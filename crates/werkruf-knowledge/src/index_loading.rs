@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::RwLock;
+use tokio::sync::{OwnedMutexGuard, RwLock};
 
 use super::collection_index::{CollectionIndex, Removed, SharedIndex, add_chunks, compare_parts, put_vectors, remove_chunks};
 use super::library::{Collection, Key, Shared};
@@ -20,10 +20,14 @@ const VECTOR_PAGE: u32 = 500;
 const SMALL: usize = 2_000;
 
 impl Shared {
-    /// Applies every change of a collection.
-    pub(super) async fn spawn_catch_up(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+    /// Applies every change of a collection. The turn is over when the task ends.
+    pub(super) async fn spawn_catch_up(self: &Arc<Self>, key: &Key, turn: Option<OwnedMutexGuard<()>>) -> Result<(), StoreError> {
         let (shared, key) = (Arc::clone(self), key.clone());
-        in_a_task(async move { shared.catch_up(&key).await }).await
+        in_a_task(async move {
+            let _turn = turn;
+            shared.catch_up(&key).await
+        })
+        .await
     }
 
     /// Builds the index of a collection from the rows.

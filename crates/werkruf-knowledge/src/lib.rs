@@ -10,6 +10,7 @@ mod chunks;
 mod collection_index;
 mod collection_languages;
 mod compounds;
+mod deletion;
 mod document;
 mod embedder;
 mod identifiers;

@@ -79,6 +79,8 @@ pub(super) struct Collection {
     writes: AtomicUsize,
     /// Whether applying changes failed, so that the index lacks some of them.
     pub(super) behind: AtomicBool,
+    /// Held while a task applies the changes of other processes for the searches that wait for them.
+    following: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Collection {
@@ -180,14 +182,14 @@ impl Library {
         // While this process writes, each write applies all changes. A failed one leaves them to the next search.
         let is_followed = collection.writes.load(Ordering::Acquire) > 0 && !collection.behind.load(Ordering::Acquire);
         if collection.index.read().await.read != newest && !is_followed {
-            shared.follow(&key).await?;
+            shared.follow(&key, &collection).await?;
         }
         let query = Arc::new(query);
         let (mut result, mut is_whole) = shared.search_index(&collection, &query).await?;
         let mut attempts = 1;
         // A chunk was removed or replaced a moment ago. Where documents change all the time, the last result may lack one of them.
         while !is_whole && attempts < MAX_ATTEMPTS {
-            shared.follow(&key).await?;
+            shared.follow(&key, &collection).await?;
             (result, is_whole) = shared.search_index(&collection, &query).await?;
             attempts += 1;
         }
@@ -203,13 +205,19 @@ impl Library {
     ) -> Result<T, StoreError> {
         let key = (tenant_id, collection.to_owned());
         let cached = self.shared.collection(&key);
-        if !cached.is_built() && self.shared.store.newest_change(Grantee::everything(tenant_id), key.1.clone()).await?.is_none() {
+        let exists = async || self.shared.store.newest_change(Grantee::everything(tenant_id), key.1.clone()).await.map(|row| row.is_some());
+        let is_new = !cached.is_built() && !exists().await?;
+        if is_new {
             // The empty index of a collection that does not exist yet is complete.
             cached.built.store(true, Ordering::Release);
         }
         let _counted = Counted::new(&cached);
-        let done = work.await?;
-        if let Err(error) = self.shared.spawn_catch_up(&key).await {
+        let done = work.await;
+        if is_new && !exists().await? {
+            self.shared.forget(&key, &cached);
+        }
+        let done = done?;
+        if let Err(error) = self.shared.spawn_catch_up(&key, None).await {
             tracing::warn!(%error, "an index does not contain a change yet; the next search reads it");
         }
         Ok(done)
@@ -222,7 +230,7 @@ impl Library {
         let _counted: Vec<Counted<'_>> = collections.iter().map(|collection| Counted::new(collection)).collect();
         let stored = self.shared.store.put_vectors(model, vectors).await?;
         for key in &keys {
-            if let Err(error) = self.shared.spawn_catch_up(key).await {
+            if let Err(error) = self.shared.spawn_catch_up(key, None).await {
                 tracing::warn!(%error, "an index does not contain new vectors yet; the next search reads them");
             }
         }
@@ -293,6 +301,15 @@ impl Shared {
         Arc::clone(&entry.collection)
     }
 
+    /// Drops the entry of a collection that does not exist, unless another write is about to make it.
+    fn forget(&self, key: &Key, collection: &Arc<Collection>) {
+        let mut entries = self.lock();
+        let is_same = entries.by_key.get(key).is_some_and(|entry| Arc::ptr_eq(&entry.collection, collection));
+        if is_same && collection.writes.load(Ordering::Acquire) == 1 {
+            entries.by_key.remove(key);
+        }
+    }
+
     pub(super) fn enqueue(&self, key: &Key) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         self.queued.notify_one();
@@ -307,9 +324,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Waits for changes that other processes made before this one. Changes of this process are in the index before they are answered.
-    async fn follow(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
-        let catching_up = self.spawn_catch_up(key);
+    /// Waits for changes that other processes made before this one. Changes of this process are in the index before they are answered. A
+    /// search that stops waiting leaves its task behind; the next ones wait for this task, so that a collection never has two.
+    async fn follow(self: &Arc<Self>, key: &Key, collection: &Collection) -> Result<(), StoreError> {
+        let catching_up = async {
+            let turn = Arc::clone(&collection.following).lock_owned().await;
+            self.spawn_catch_up(key, Some(turn)).await
+        };
         if !self.background.load(Ordering::Relaxed) {
             return catching_up.await;
         }

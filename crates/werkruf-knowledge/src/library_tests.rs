@@ -166,6 +166,7 @@ async fn a_deleted_document_is_erased_from_the_files() {
     let pending = fixture.store.unembedded("m".to_owned(), 0, 10).await.unwrap();
     fixture.store.put_vectors("m".to_owned(), vec![NewVector { number: pending[0].number, vector: Some(vec![1.0; 4]) }]).await.unwrap();
     assert!(fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
+    assert!(fixture.store.purge_deleted().await.unwrap());
     for entry in std::fs::read_dir(fixture.folder.path()).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
@@ -278,4 +279,39 @@ async fn a_vector_of_another_size_is_not_compared() {
     let found = search(4).await.unwrap();
     assert!(found.alpha == 0.0 && found.wrong_size);
     assert_eq!(found.hits.iter().map(|(row, _)| row.document_id.as_str()).collect::<Vec<_>>(), ["two"]);
+}
+
+#[tokio::test]
+async fn searches_that_stop_waiting_leave_one_task_behind() {
+    let fixture = fixture(usize::MAX);
+    fixture.write(&fixture.library, "one", "A walrus sleeps.").await;
+    fixture.add("a", &[("two", "Another walrus.")]).await;
+    let shared = &fixture.library.shared;
+    shared.background.store(true, Ordering::Relaxed);
+    let collection = shared.collection(&(TENANT, "a".to_owned()));
+    let applying = collection.applying.lock().await;
+    let before = Arc::strong_count(shared);
+    for _ in 0..3 {
+        let found = fixture.library.search(Fixture::query("a", "walrus")).await.unwrap();
+        assert_eq!(found.hits.len(), 1, "the search does not wait for ever");
+    }
+    assert_eq!(Arc::strong_count(shared), before + 1);
+    drop(applying);
+    assert_eq!(fixture.library.search(Fixture::query("a", "walrus")).await.unwrap().hits.len(), 2);
+}
+
+#[tokio::test]
+async fn a_collection_that_does_not_exist_is_not_remembered() {
+    let fixture = fixture(usize::MAX);
+    for name in 0..50 {
+        let name = format!("none-{name}");
+        let deleting = fixture.store.delete_document(TENANT, name.clone(), "x".to_owned());
+        assert!(!fixture.library.write(TENANT, &name, deleting).await.unwrap());
+        let failing = async { Err::<(), _>(StoreError::Unavailable("no disk".to_owned())) };
+        assert!(fixture.library.write(TENANT, &name, failing).await.is_err());
+        assert!(!fixture.library.search(Fixture::query(&name, "walrus")).await.unwrap().exists);
+    }
+    assert_eq!(fixture.library.shared.lock().by_key.len(), 0);
+    fixture.write(&fixture.library, "one", "A walrus sleeps.").await;
+    assert_eq!(fixture.library.shared.lock().by_key.len(), 1);
 }

@@ -172,8 +172,12 @@ pub trait Knowledge: Send + Sync {
     fn documents(&self, grantee: Grantee, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
     /// The chunks of a document, in order.
     fn document_chunks(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
-    /// Deletes a document with its chunks and vectors, also from the database files; false if it does not exist.
+    /// Deletes a document with its chunks and vectors; false if it does not exist.
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
+    /// Removes the text of deleted documents from the database files, where that is up to the server; false if a reader prevents it for now.
+    fn purge_deleted(&self) -> StoreFuture<'_, bool> {
+        Box::pin(async { Ok(true) })
+    }
     fn collections(&self, grantee: Grantee) -> StoreFuture<'_, Vec<String>>;
     /// The collections of all tenants.
     fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>>;

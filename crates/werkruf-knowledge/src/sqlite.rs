@@ -56,14 +56,12 @@ impl Knowledge for SqliteStore {
     }
 
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            let removed = self.write_rows(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
-            if removed {
-                // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
-                self.empty_wal().await?;
-            }
-            Ok(removed)
-        })
+        Box::pin(self.write_rows(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)))
+    }
+
+    fn purge_deleted(&self) -> StoreFuture<'_, bool> {
+        // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
+        Box::pin(self.empty_wal())
     }
 
     fn collections(&self, grantee: Grantee) -> StoreFuture<'_, Vec<String>> {

@@ -93,12 +93,13 @@ struct Upload {
 async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
+    let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    // Before a place is taken: whoever may not write must not keep others from it.
+    check_write(&api, &identity, upload.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
     let Some(place) = api.app.reader.accept_upload() else {
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "Other uploads are being read; try again in a moment.")
             .retry_after_ms(2_000));
     };
-    let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
-    check_write(&api, &identity, upload.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }
