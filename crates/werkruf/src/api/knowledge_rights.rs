@@ -18,15 +18,17 @@ use super::policy::{ApiCaller, Policy};
 use crate::identity::Identity;
 
 const MAX_ROLES: usize = 100;
+const ADMIN_ROLE: &str = "admin";
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Admin.on(routes!(show_rights, put_rights)))
 }
 
-/// Whose rights count for a request. An administrator reads everything, but the operator who names a user reads what this user may read.
+/// Whose rights count for a request. Scope admin reads everything, but the operator who acts for a user reads what this user may read, unless
+/// the user is an administrator too.
 pub(super) fn grantee(identity: &Identity) -> Grantee {
     match &identity.principal {
-        Some(person) if identity.operator || !identity.scopes.admin => Grantee::person(person),
+        Some(person) if !identity.scopes.admin || (identity.operator && !person.has_role(ADMIN_ROLE)) => Grantee::person(person),
         None if !identity.scopes.admin => Grantee::nobody(identity.tenant_id),
         _ => Grantee::everything(identity.tenant_id),
     }

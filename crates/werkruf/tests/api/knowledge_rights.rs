@@ -64,6 +64,8 @@ async fn a_guest_reads_a_hidden_collection_by_no_route() {
     }
     let acted = server.as_user(5, Method::POST, "/api/knowledge/search").json(&json!({"query": "x", "collection": HIDDEN}));
     assert_eq!(refusal(acted.send().await.unwrap()).await, missing, "the operator acts with the rights of the user");
+    let acted = server.as_user(1, Method::POST, "/api/knowledge/search").json(&json!({"query": "xylophonquartett", "collection": HIDDEN}));
+    assert_eq!(body(acted.send().await.unwrap()).await["results"][0]["content"], SECRET, "user 1 is an administrator too");
     assert_eq!(body(get(&server, &guest, "/api/knowledge/collections").await).await["collections"], json!(["default"]));
     assert_eq!(body(get(&server, &lead, "/api/knowledge/collections").await).await["collections"], json!(["default", HIDDEN]));
     assert_eq!(body(search(&server, &lead, HIDDEN).await).await["results"][0]["content"], SECRET);
