@@ -9,6 +9,7 @@ use werkruf_contract::{Clock, Models, Uuid};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
+use super::background::compute;
 use super::deletion::Deletions;
 use super::document::Document;
 use super::embedder::Embedder;
@@ -104,8 +105,7 @@ impl KnowledgeBase {
     pub async fn add(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
         let clock = self.clock.clone();
         // Splitting a few megabytes takes a while, so it does not run on a thread that serves requests.
-        let cutting = tokio::task::spawn_blocking(move || documents.into_iter().map(|document| document.cut(&clock)).collect());
-        let documents = cutting.await.map_err(|error| StoreError::Broken(format!("cutting documents did not end: {error}")))?;
+        let documents = compute(move || documents.into_iter().map(|document| document.cut(&clock)).collect()).await?;
         let ingestion_run_id = format!("ingest_{}", self.clock.new_id());
         let collection = named(collection);
         let batch = NewDocuments {

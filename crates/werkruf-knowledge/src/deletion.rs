@@ -79,6 +79,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[expect(clippy::disallowed_methods, reason = "stands for another program that reads the file")]
     async fn a_reader_delays_the_removal_and_the_server_says_so() {
         let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system(0));
         let path = folder.path().join("w.db");

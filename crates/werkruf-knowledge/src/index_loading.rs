@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{OwnedMutexGuard, RwLock};
 
-use super::collection_index::{CollectionIndex, Removed, SharedIndex, add_chunks, compare_parts, put_vectors, remove_chunks};
+use super::background::compute;
+use super::collection_index::{
+    CollectionIndex, Removed, SharedIndex, add_chunks, analyse, compare_parts, languages_with, put_vectors, remove_chunks,
+};
 use super::library::{Collection, Key, Shared};
 use super::rights::{Grantee, ReadableCollection};
 use super::rows::{ChangeMark, ChangePage, REMEMBERED_CHANGES};
@@ -16,6 +19,8 @@ use werkruf_store::StoreError;
 /// The number of rows per read; bounds the memory used besides the index.
 const PAGE: u32 = 2_000;
 const VECTOR_PAGE: u32 = 500;
+/// The number of chunks that are analysed before they are added.
+const ANALYSED: usize = 250;
 /// The index of so many chunks is built and maintained in a moment, so a write waits for it.
 const SMALL: usize = 2_000;
 
@@ -169,9 +174,15 @@ impl Shared {
             let page = self.store.changed_chunks(key.0, key.1.clone(), ChangePage { after: mark, until: newest, limit: PAGE }).await?;
             let Some(last) = page.last() else { return Ok(removed) };
             mark = last.mark;
-            let (is_last, target) = (page.len() < PAGE as usize, Arc::clone(target));
-            let fits;
-            (fits, removed) = blocking(move || (add_chunks(&target, page, &mut removed), removed)).await?;
+            let is_last = page.len() < PAGE as usize;
+            let languages = Arc::new(languages_with(target, &page).await);
+            let (mut page, mut fits) = (page, true);
+            while fits && !page.is_empty() {
+                let rest = page.split_off(page.len().min(ANALYSED));
+                let (part, languages, target) = (std::mem::replace(&mut page, rest), Arc::clone(&languages), Arc::clone(target));
+                let analysed = compute(move || analyse(part, &languages)).await?;
+                (fits, removed) = blocking(move || (add_chunks(&target, analysed, &mut removed), removed)).await?;
+            }
             if !fits {
                 tracing::error!("a collection has more chunks than an index can hold; the newest cannot be found");
             }

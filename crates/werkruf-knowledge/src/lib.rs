@@ -5,6 +5,7 @@
 
 mod analysis;
 mod answerable;
+mod background;
 mod base;
 mod chunks;
 mod collection_index;

@@ -8,6 +8,7 @@ use werkruf_contract::Uuid;
 use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_json, clean_or_null, first, only, p};
 use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 
+use crate::background::compute;
 use crate::postgres_write::{batch, claim_unembedded, put_rights, put_vectors, renew_claims, unembedded};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
@@ -20,8 +21,7 @@ impl Knowledge for PostgresStore {
     fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
             let tenant_id = documents.tenant_id;
-            let analysing = tokio::task::spawn_blocking(move || batch(&documents));
-            let batch = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
+            let batch = compute(move || batch(&documents)).await?;
             let batch = batch.as_str();
             let values = [p(&batch), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT * FROM add_documents($1::jsonb, $2)";

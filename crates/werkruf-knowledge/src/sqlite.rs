@@ -6,6 +6,7 @@ use werkruf_contract::Uuid;
 use werkruf_store::sqlite::{Columns, Id, all, first};
 use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 
+use crate::background::compute;
 use crate::sqlite_write::{add, put, put_rights, remove};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
@@ -18,8 +19,7 @@ impl Knowledge for SqliteStore {
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
             // Takes about as long as the writes, so it does not run on the writer's thread.
-            let analysing = tokio::task::spawn_blocking(move || (stored_terms(&batch), batch));
-            let (terms, batch) = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
+            let (terms, batch) = compute(move || (stored_terms(&batch), batch)).await?;
             self.write_rows(move |c| add(c, &batch, &terms)).await
         })
     }
