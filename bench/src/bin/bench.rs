@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 use werkruf_bench::load::Comparison;
 use werkruf_bench::scenario::{Findings, NAMES, Plan, SearchReport, run};
 
-const USAGE: &str = "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--million] [--postgres URL] [--json]
+const USAGE: &str =
+    "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--chunks N] [--million] [--postgres URL] [--json]
   --only      one-call, ten-calls, history, thousand, stored, search, postgres, replicas; all by default
+  --chunks    searches only in a collection of this size: 10000 or 100000
   --million   measures with a million stored calls too, which takes some minutes to write
   --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards";
 
 fn options() -> Option<(Plan, bool)> {
-    let mut plan = Plan { rounds: 5, seconds: 4, chats: 16, only: Vec::new(), million: false, postgres: None };
+    let mut plan = Plan { rounds: 5, seconds: 4, chats: 16, only: Vec::new(), chunks: None, million: false, postgres: None };
     let mut as_json = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -26,6 +28,7 @@ fn options() -> Option<(Plan, bool)> {
             "--seconds" => plan.seconds = number()?,
             "--chats" => plan.chats = usize::try_from(number()?).ok()?,
             "--only" => plan.only.push(arguments.next().filter(|name| NAMES.contains(&name.as_str()))?),
+            "--chunks" => plan.chunks = Some(usize::try_from(number()?).ok()?),
             "--million" => plan.million = true,
             "--postgres" => plan.postgres = Some(arguments.next()?),
             "--json" => as_json = true,

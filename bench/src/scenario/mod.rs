@@ -22,6 +22,8 @@ pub struct Plan {
     pub chats: usize,
     /// The names of the scenarios to run; empty for all.
     pub only: Vec<String>,
+    /// The size of the collection to search in; all sizes without it.
+    pub chunks: Option<usize>,
     /// Also run with a million stored calls.
     pub million: bool,
     /// Also run on this PostgreSQL.

@@ -110,7 +110,7 @@ BEGIN
     SELECT chunks.number, chunks.tenant_id, chunks.collection, the_model, given.vector, new_change
     FROM unnest(numbers, vectors) AS given (number, vector) JOIN chunks ON chunks.number = given.number
     WHERE chunks.tenant_id = target.tenant_id AND chunks.collection = target.collection
-    ON CONFLICT (chunk) DO UPDATE SET model = excluded.model, vector = excluded.vector, change = excluded.change;
+    ON CONFLICT (chunk, model) DO UPDATE SET vector = excluded.vector, change = excluded.change;
     GET DIAGNOSTICS stored = ROW_COUNT;
     total := total + stored;
   END LOOP;

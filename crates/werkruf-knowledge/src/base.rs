@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::{Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Knowledge, Library, NewDocuments, SearchQuery, SearchResult};
+use crate::{
+    Added, CollectionLanguages, CollectionRow, DEFAULT_COLLECTION, Grantee, Knowledge, Library, NewDocuments, SearchQuery, SearchResult,
+};
 use werkruf_contract::{Clock, Models, Uuid};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
+use super::background::compute;
+use super::deletion::Deletions;
 use super::document::Document;
 use super::embedder::Embedder;
 
@@ -20,6 +24,7 @@ pub struct KnowledgeBase {
     clock: Clock,
     /// Whether `ask_gpt` is there to be offered when nothing is found.
     offers_ask_gpt: bool,
+    deletions: Deletions,
 }
 
 /// What a search compares.
@@ -36,7 +41,8 @@ pub enum SearchMode {
 /// A search request.
 #[derive(Debug, Clone, Default)]
 pub struct SearchRequest {
-    pub tenant_id: Uuid,
+    /// Who searches.
+    pub grantee: Grantee,
     /// The user of the usage row for the query's vector.
     pub user_id: String,
     pub collection: Option<String>,
@@ -63,7 +69,7 @@ impl KnowledgeBase {
     /// A knowledge base over this store. Without an embedder only words are searched.
     pub fn new(store: Arc<dyn Knowledge>, embedder: Option<Arc<Embedder>>, clock: Clock) -> Self {
         let model = embedder.as_ref().map(|embedder| embedder.model().to_owned());
-        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock, offers_ask_gpt: false }
+        Self { library: Library::new(store, model, MOST_BYTES), embedder, clock, offers_ask_gpt: false, deletions: Deletions::default() }
     }
 
     /// Offers `ask_gpt` when nothing is found. Only for a server that has this tool.
@@ -99,8 +105,7 @@ impl KnowledgeBase {
     pub async fn add(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
         let clock = self.clock.clone();
         // Splitting a few megabytes takes a while, so it does not run on a thread that serves requests.
-        let cutting = tokio::task::spawn_blocking(move || documents.into_iter().map(|document| document.cut(&clock)).collect());
-        let documents = cutting.await.map_err(|error| StoreError::Broken(format!("cutting documents did not end: {error}")))?;
+        let documents = compute(move || documents.into_iter().map(|document| document.cut(&clock)).collect()).await?;
         let ingestion_run_id = format!("ingest_{}", self.clock.new_id());
         let collection = named(collection);
         let batch = NewDocuments {
@@ -117,16 +122,32 @@ impl KnowledgeBase {
         Ok((added, ingestion_run_id))
     }
 
-    /// Deletes a document; false if it does not exist. It cannot be found any more when the call returns.
+    /// Deletes a document; false if it does not exist. It cannot be found any more when the call returns, and no file of the database
+    /// contains its text unless [`Self::keeps_deleted_text`].
     pub async fn delete(&self, tenant_id: Uuid, collection: Option<String>, document_id: String) -> Result<bool, StoreError> {
         let collection = named(collection);
-        self.library.write(tenant_id, &collection, self.store().delete_document(tenant_id, collection.clone(), document_id)).await
+        let deleting = self.store().delete_document(tenant_id, collection.clone(), document_id);
+        let removed = self.library.write(tenant_id, &collection, deleting).await?;
+        if removed {
+            self.deletions.purge(self.store()).await;
+        }
+        Ok(removed)
+    }
+
+    /// Whether a file of the database still contains the text of a deleted document, because a reader prevents its removal.
+    pub fn keeps_deleted_text(&self) -> bool {
+        self.deletions.is_pending()
+    }
+
+    /// Removes the text of deletions that had to wait. Never returns; the caller drops the future to stop it.
+    pub async fn purge_in_background(&self) {
+        self.deletions.run(self.store()).await;
     }
 
     /// A collection, its languages, and the weight of its vectors in a search.
-    pub async fn collection(&self, tenant_id: Uuid, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
+    pub async fn collection(&self, grantee: Grantee, name: &str) -> Result<Option<(CollectionRow, CollectionLanguages, f32)>, StoreError> {
         let model = self.embedder.as_ref().map(|embedder| embedder.model().to_owned());
-        let Some(row) = self.store().collection(tenant_id, name.to_owned(), model).await? else { return Ok(None) };
+        let Some(row) = self.store().collection(grantee, name.to_owned(), model).await? else { return Ok(None) };
         let languages = CollectionLanguages::of(&row.languages);
         let alpha = self.embedder.as_ref().filter(|_| row.embedded > 0).map_or(0.0, |embedder| languages.alpha(embedder.languages()));
         Ok(Some((row, languages, alpha)))
@@ -134,9 +155,10 @@ impl KnowledgeBase {
 
     /// Searches. If the embedder does not answer in time, the search uses words only.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
-        let SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models } = request;
+        let SearchRequest { grantee, user_id, collection, query, top_k, mode, models } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
-        let mut search = SearchQuery { tenant_id, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
+        let tenant_id = grantee.tenant_id();
+        let mut search = SearchQuery { grantee, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
         let mut degraded = None;
         if let Some(embedder) = embedder {
             let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));

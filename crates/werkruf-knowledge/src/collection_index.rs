@@ -113,21 +113,21 @@ impl CollectionIndex {
     }
 }
 
-struct NewChunk {
+/// An analysed chunk.
+pub(super) struct NewChunk {
     analysis: Analysis,
     code: Option<String>,
     guessed: bool,
 }
 
-/// Adds chunks. False if the index is full.
-pub(super) fn add_chunks(target: &SharedIndex, page: Vec<ChangedChunk>, removed: &mut Removed) -> bool {
-    let languages = target.blocking_read().languages_with(&page);
-    let (mut slice, mut bytes) = (Vec::new(), 0);
-    let mut put = |slice: &mut Vec<NewChunk>| {
-        let mut index = target.blocking_write();
-        slice.drain(..).all(|chunk| index.insert(&chunk, removed))
-    };
-    for chunk in page {
+/// The languages of the collection once it also has these chunks.
+pub(super) async fn languages_with(target: &SharedIndex, page: &[ChangedChunk]) -> CollectionLanguages {
+    target.read().await.languages_with(page)
+}
+
+/// Analyses chunks. Needs no lock.
+pub(super) fn analyse(page: Vec<ChangedChunk>, languages: &CollectionLanguages) -> Vec<NewChunk> {
+    let analysed = page.into_iter().map(|chunk| {
         let indexed = IndexedChunk {
             number: chunk.mark.chunk,
             language: Some(languages.of_chunk(chunk.language.as_deref())),
@@ -135,17 +135,24 @@ pub(super) fn add_chunks(target: &SharedIndex, page: Vec<ChangedChunk>, removed:
             document_id: chunk.document_id,
             ordinal: chunk.position,
         };
-        let analysis = Analysis::of(&indexed);
-        bytes += analysis.bytes();
-        slice.push(NewChunk { analysis, code: chunk.language, guessed: chunk.guessed });
-        if bytes >= SLICE_BYTES {
-            bytes = 0;
-            if !put(&mut slice) {
+        NewChunk { analysis: Analysis::of(&indexed), code: chunk.language, guessed: chunk.guessed }
+    });
+    analysed.collect()
+}
+
+/// Adds chunks. False if the index is full.
+pub(super) fn add_chunks(target: &SharedIndex, chunks: Vec<NewChunk>, removed: &mut Removed) -> bool {
+    let mut rest = chunks.into_iter().peekable();
+    while rest.peek().is_some() {
+        let (mut index, mut bytes) = (target.blocking_write(), 0);
+        while let Some(chunk) = rest.next_if(|_| bytes < SLICE_BYTES) {
+            bytes += chunk.analysis.bytes();
+            if !index.insert(&chunk, removed) {
                 return false;
             }
         }
     }
-    put(&mut slice)
+    true
 }
 
 /// Removes chunks.

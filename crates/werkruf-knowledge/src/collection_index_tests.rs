@@ -4,6 +4,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::{ChangeMark, Hit, IndexQuery};
 
+/// Analyses and adds chunks.
+fn add_rows(target: &SharedIndex, rows: Vec<ChangedChunk>, removed: &mut Removed) -> bool {
+    let languages = target.blocking_read().languages_with(&rows);
+    add_chunks(target, analyse(rows, &languages), removed)
+}
+
 const WORDS: [&str; 16] = [
     "prämie",
     "meilen",
@@ -122,7 +128,7 @@ fn apply(target: &SharedIndex, rows: &mut Rows, change: &Change, number: i64) {
         Change::Put { document, language, chunks } => {
             let (new, removed) = rows.put(*document, *language, chunks);
             let mut removed = target.blocking_read().by_document(removed);
-            assert!(add_chunks(target, new, &mut removed));
+            assert!(add_rows(target, new, &mut removed));
             remove_chunks(target, removed);
         }
         Change::Delete { document } => {
@@ -138,7 +144,7 @@ fn apply(target: &SharedIndex, rows: &mut Rows, change: &Change, number: i64) {
 /// An index that is built from the rows.
 fn built(rows: &Rows) -> SharedIndex {
     let target: SharedIndex = Arc::new(RwLock::new(CollectionIndex::of(&rows.languages())));
-    assert!(add_chunks(&target, rows.chunks.clone(), &mut Removed::new()));
+    assert!(add_rows(&target, rows.chunks.clone(), &mut Removed::new()));
     put_vectors(&target, &rows.vectors);
     target.blocking_write().index.update_compounds();
     target.blocking_write().finish(1);
@@ -188,7 +194,7 @@ fn chunks_of_a_language_that_became_frequent_are_analysed_again() {
     };
     let target = SharedIndex::default();
     let put = |rows: Vec<ChangedChunk>| {
-        assert!(add_chunks(&target, rows, &mut Removed::new()));
+        assert!(add_rows(&target, rows, &mut Removed::new()));
         target.blocking_write().finish(1);
     };
     put((0..60).map(|number| row(number, "en")).collect());

@@ -5,24 +5,34 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::RwLock;
+use tokio::sync::{OwnedMutexGuard, RwLock};
 
-use super::collection_index::{CollectionIndex, Removed, SharedIndex, add_chunks, compare_parts, put_vectors, remove_chunks};
+use super::background::compute;
+use super::collection_index::{
+    CollectionIndex, Removed, SharedIndex, add_chunks, analyse, compare_parts, languages_with, put_vectors, remove_chunks,
+};
 use super::library::{Collection, Key, Shared};
+use super::rights::{Grantee, ReadableCollection};
 use super::rows::{ChangeMark, ChangePage, REMEMBERED_CHANGES};
 use werkruf_store::StoreError;
 
 /// The number of rows per read; bounds the memory used besides the index.
 const PAGE: u32 = 2_000;
 const VECTOR_PAGE: u32 = 500;
+/// The number of chunks that are analysed before they are added.
+const ANALYSED: usize = 250;
 /// The index of so many chunks is built and maintained in a moment, so a write waits for it.
 const SMALL: usize = 2_000;
 
 impl Shared {
-    /// Applies every change of a collection.
-    pub(super) async fn spawn_catch_up(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+    /// Applies every change of a collection. The turn is over when the task ends.
+    pub(super) async fn spawn_catch_up(self: &Arc<Self>, key: &Key, turn: Option<OwnedMutexGuard<()>>) -> Result<(), StoreError> {
         let (shared, key) = (Arc::clone(self), key.clone());
-        in_a_task(async move { shared.catch_up(&key).await }).await
+        in_a_task(async move {
+            let _turn = turn;
+            shared.catch_up(&key).await
+        })
+        .await
     }
 
     /// Builds the index of a collection from the rows.
@@ -123,7 +133,8 @@ impl Shared {
     /// Applies the changes that an index does not contain. False if the log does not reach back far enough.
     async fn apply(&self, key: &Key, target: &SharedIndex) -> Result<bool, StoreError> {
         let (tenant_id, name) = key.clone();
-        let Some(newest) = self.store.newest_change(tenant_id, name.clone()).await? else { return Ok(true) };
+        let found = self.store.newest_change(Grantee::everything(tenant_id), name.clone()).await?;
+        let Some(ReadableCollection { change: newest, .. }) = found else { return Ok(true) };
         let (read, is_empty) = {
             let target = target.read().await;
             (target.read, target.index.is_empty())
@@ -163,9 +174,15 @@ impl Shared {
             let page = self.store.changed_chunks(key.0, key.1.clone(), ChangePage { after: mark, until: newest, limit: PAGE }).await?;
             let Some(last) = page.last() else { return Ok(removed) };
             mark = last.mark;
-            let (is_last, target) = (page.len() < PAGE as usize, Arc::clone(target));
-            let fits;
-            (fits, removed) = blocking(move || (add_chunks(&target, page, &mut removed), removed)).await?;
+            let is_last = page.len() < PAGE as usize;
+            let languages = Arc::new(languages_with(target, &page).await);
+            let (mut page, mut fits) = (page, true);
+            while fits && !page.is_empty() {
+                let rest = page.split_off(page.len().min(ANALYSED));
+                let (part, languages, target) = (std::mem::replace(&mut page, rest), Arc::clone(&languages), Arc::clone(target));
+                let analysed = compute(move || analyse(part, &languages)).await?;
+                (fits, removed) = blocking(move || (add_chunks(&target, analysed, &mut removed), removed)).await?;
+            }
             if !fits {
                 tracing::error!("a collection has more chunks than an index can hold; the newest cannot be found");
             }

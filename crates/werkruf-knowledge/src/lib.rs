@@ -5,11 +5,13 @@
 
 mod analysis;
 mod answerable;
+mod background;
 mod base;
 mod chunks;
 mod collection_index;
 mod collection_languages;
 mod compounds;
+mod deletion;
 mod document;
 mod embedder;
 mod identifiers;
@@ -21,6 +23,7 @@ mod parts;
 mod postgres;
 mod postgres_write;
 mod reading;
+mod rights;
 mod rows;
 mod schema;
 mod search;
@@ -46,6 +49,7 @@ pub use embedder::Embedder;
 pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
+pub use rights::{CollectionRights, EVERYBODY, Grantee, ReadableCollection, Trust};
 pub use rows::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
     LanguageCount, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use werkruf_contract::Uuid;
 
 use super::collection_index::SharedIndex;
+use super::rights::{Grantee, Trust};
 use super::rows::{ChunkRow, Knowledge, NewVector, UnembeddedChunk};
 use super::search::{Hit, IndexQuery};
 use super::stored_terms::TermScan;
@@ -78,6 +79,8 @@ pub(super) struct Collection {
     writes: AtomicUsize,
     /// Whether applying changes failed, so that the index lacks some of them.
     pub(super) behind: AtomicBool,
+    /// Held while a task applies the changes of other processes for the searches that wait for them.
+    following: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Collection {
@@ -98,7 +101,8 @@ impl Collection {
 /// A search query for one collection.
 #[derive(Debug, Clone, Default)]
 pub struct SearchQuery {
-    pub tenant_id: Uuid,
+    /// Who searches.
+    pub grantee: Grantee,
     pub collection: String,
     pub text: String,
     /// The vector of the query, from the library's model.
@@ -118,6 +122,9 @@ pub struct SearchResult {
     pub building: bool,
     /// Whether the query's vector has another size than the collection's vectors.
     pub wrong_size: bool,
+    /// Whether there is such a collection that the grantee may read.
+    pub exists: bool,
+    pub trust: Trust,
 }
 
 impl SearchResult {
@@ -148,13 +155,19 @@ impl Library {
         &self.shared.store
     }
 
-    /// Searches one collection; a collection that does not exist has no hits.
+    /// Searches one collection; a collection that does not exist or that the grantee may not read has no hits, and its index is not opened.
     pub async fn search(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
-        let (shared, tenant_id) = (&self.shared, query.tenant_id);
-        let key = (tenant_id, query.collection.clone());
-        let Some(newest) = shared.store.newest_change(tenant_id, query.collection.clone()).await? else {
+        let Some(found) = self.shared.store.newest_change(query.grantee.clone(), query.collection.clone()).await? else {
             return Ok(SearchResult::default());
         };
+        let result = self.search_changes(query, found.change).await?;
+        Ok(SearchResult { exists: true, trust: found.trust, ..result })
+    }
+
+    /// Searches one collection whose newest change is this one.
+    async fn search_changes(&self, query: SearchQuery, newest: i64) -> Result<SearchResult, StoreError> {
+        let shared = &self.shared;
+        let key = (query.grantee.tenant_id(), query.collection.clone());
         let collection = shared.collection(&key);
         if !collection.is_built() {
             if !shared.background.load(Ordering::Relaxed) {
@@ -169,14 +182,14 @@ impl Library {
         // While this process writes, each write applies all changes. A failed one leaves them to the next search.
         let is_followed = collection.writes.load(Ordering::Acquire) > 0 && !collection.behind.load(Ordering::Acquire);
         if collection.index.read().await.read != newest && !is_followed {
-            shared.follow(&key).await?;
+            shared.follow(&key, &collection).await?;
         }
         let query = Arc::new(query);
         let (mut result, mut is_whole) = shared.search_index(&collection, &query).await?;
         let mut attempts = 1;
         // A chunk was removed or replaced a moment ago. Where documents change all the time, the last result may lack one of them.
         while !is_whole && attempts < MAX_ATTEMPTS {
-            shared.follow(&key).await?;
+            shared.follow(&key, &collection).await?;
             (result, is_whole) = shared.search_index(&collection, &query).await?;
             attempts += 1;
         }
@@ -192,13 +205,19 @@ impl Library {
     ) -> Result<T, StoreError> {
         let key = (tenant_id, collection.to_owned());
         let cached = self.shared.collection(&key);
-        if !cached.is_built() && self.shared.store.newest_change(tenant_id, key.1.clone()).await?.is_none() {
+        let exists = async || self.shared.store.newest_change(Grantee::everything(tenant_id), key.1.clone()).await.map(|row| row.is_some());
+        let is_new = !cached.is_built() && !exists().await?;
+        if is_new {
             // The empty index of a collection that does not exist yet is complete.
             cached.built.store(true, Ordering::Release);
         }
         let _counted = Counted::new(&cached);
-        let done = work.await?;
-        if let Err(error) = self.shared.spawn_catch_up(&key).await {
+        let done = work.await;
+        if is_new && !exists().await? {
+            self.shared.forget(&key, &cached);
+        }
+        let done = done?;
+        if let Err(error) = self.shared.spawn_catch_up(&key, None).await {
             tracing::warn!(%error, "an index does not contain a change yet; the next search reads it");
         }
         Ok(done)
@@ -211,7 +230,7 @@ impl Library {
         let _counted: Vec<Counted<'_>> = collections.iter().map(|collection| Counted::new(collection)).collect();
         let stored = self.shared.store.put_vectors(model, vectors).await?;
         for key in &keys {
-            if let Err(error) = self.shared.spawn_catch_up(key).await {
+            if let Err(error) = self.shared.spawn_catch_up(key, None).await {
                 tracing::warn!(%error, "an index does not contain new vectors yet; the next search reads them");
             }
         }
@@ -282,6 +301,15 @@ impl Shared {
         Arc::clone(&entry.collection)
     }
 
+    /// Drops the entry of a collection that does not exist, unless another write is about to make it.
+    fn forget(&self, key: &Key, collection: &Arc<Collection>) {
+        let mut entries = self.lock();
+        let is_same = entries.by_key.get(key).is_some_and(|entry| Arc::ptr_eq(&entry.collection, collection));
+        if is_same && collection.writes.load(Ordering::Acquire) == 1 {
+            entries.by_key.remove(key);
+        }
+    }
+
     pub(super) fn enqueue(&self, key: &Key) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         self.queued.notify_one();
@@ -296,9 +324,13 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Waits for changes that other processes made before this one. Changes of this process are in the index before they are answered.
-    async fn follow(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
-        let catching_up = self.spawn_catch_up(key);
+    /// Waits for changes that other processes made before this one. Changes of this process are in the index before they are answered. A
+    /// search that stops waiting leaves its task behind; the next ones wait for this task, so that a collection never has two.
+    async fn follow(self: &Arc<Self>, key: &Key, collection: &Collection) -> Result<(), StoreError> {
+        let catching_up = async {
+            let turn = Arc::clone(&collection.following).lock_owned().await;
+            self.spawn_catch_up(key, Some(turn)).await
+        };
         if !self.background.load(Ordering::Relaxed) {
             return catching_up.await;
         }
@@ -308,7 +340,7 @@ impl Shared {
     /// Searches an index as it is. Also returns whether every hit still has its row.
     async fn search_index(&self, collection: &Collection, query: &Arc<SearchQuery>) -> Result<(SearchResult, bool), StoreError> {
         let guard = Arc::clone(&collection.index).read_owned().await;
-        let (tenant_id, query) = (query.tenant_id, Arc::clone(query));
+        let (tenant_id, query) = (query.grantee.tenant_id(), Arc::clone(query));
         let searching = tokio::task::spawn_blocking(move || {
             let size = guard.index.vectors.dimensions();
             let wrong_size = query.vector.as_ref().is_some_and(|vector| size.is_some_and(|size| vector.len() != size));
@@ -322,14 +354,15 @@ impl Shared {
         let found = hits.len();
         let hits = self.with_rows(tenant_id, hits).await?;
         let is_whole = hits.len() == found;
-        Ok((SearchResult { hits, alpha, building: false, wrong_size }, is_whole))
+        Ok((SearchResult { hits, alpha, wrong_size, ..SearchResult::default() }, is_whole))
     }
 
     /// Searches the stored terms.
     async fn search_terms(&self, query: SearchQuery) -> Result<SearchResult, StoreError> {
         let _scan = self.scans.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let scan = self.store.scan_terms(query.tenant_id, query.collection, TermScan::of(&query.text)).await?;
-        let hits = self.with_rows(query.tenant_id, scan.hits(query.top)).await?;
+        let tenant_id = query.grantee.tenant_id();
+        let scan = self.store.scan_terms(tenant_id, query.collection, TermScan::of(&query.text)).await?;
+        let hits = self.with_rows(tenant_id, scan.hits(query.top)).await?;
         Ok(SearchResult { hits, building: true, ..SearchResult::default() })
     }
 

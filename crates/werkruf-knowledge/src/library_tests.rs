@@ -81,7 +81,13 @@ impl Fixture {
     }
 
     fn query(collection: &str, text: &str) -> SearchQuery {
-        SearchQuery { tenant_id: TENANT, collection: collection.to_owned(), text: text.to_owned(), top: 10, ..SearchQuery::default() }
+        SearchQuery {
+            grantee: Grantee::everything(TENANT),
+            collection: collection.to_owned(),
+            text: text.to_owned(),
+            top: 10,
+            ..SearchQuery::default()
+        }
     }
 
     async fn found(&self, query: SearchQuery) -> Vec<String> {
@@ -104,8 +110,8 @@ async fn an_index_follows_its_rows() {
     assert!(fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
     assert!(!fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
     assert_eq!(fixture.found(Fixture::query("a", "walrus")).await, ["two"]);
-    assert_eq!(fixture.store.document(TENANT, "a".to_owned(), "two".to_owned()).await.unwrap().unwrap().version, 2);
-    let foreign = SearchQuery { tenant_id: Uuid::from_u128(8), ..Fixture::query("a", "walrus") };
+    assert_eq!(fixture.store.document(Grantee::everything(TENANT), "a".to_owned(), "two".to_owned()).await.unwrap().unwrap().version, 2);
+    let foreign = SearchQuery { grantee: Grantee::everything(Uuid::from_u128(8)), ..Fixture::query("a", "walrus") };
     assert!(fixture.found(foreign).await.is_empty(), "another tenant has nothing");
 }
 
@@ -137,7 +143,7 @@ async fn vectors_of_two_models_are_never_mixed() {
     assert_eq!(fixture.store.unembedded("m2".to_owned(), 0, 10).await.unwrap().len(), 2);
     assert_eq!(fixture.store.put_vectors("m2".to_owned(), vectors(1)).await.unwrap(), 2);
     assert_eq!(first(&other).await.as_deref(), Some("one"));
-    let row = fixture.store.collection(TENANT, "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
+    let row = fixture.store.collection(Grantee::everything(TENANT), "a".to_owned(), Some("m2".to_owned())).await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.documents), (2, 2, 0, 2));
 }
 
@@ -160,6 +166,7 @@ async fn a_deleted_document_is_erased_from_the_files() {
     let pending = fixture.store.unembedded("m".to_owned(), 0, 10).await.unwrap();
     fixture.store.put_vectors("m".to_owned(), vec![NewVector { number: pending[0].number, vector: Some(vec![1.0; 4]) }]).await.unwrap();
     assert!(fixture.store.delete_document(TENANT, "a".to_owned(), "one".to_owned()).await.unwrap());
+    assert!(fixture.store.purge_deleted().await.unwrap());
     for entry in std::fs::read_dir(fixture.folder.path()).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
@@ -272,4 +279,39 @@ async fn a_vector_of_another_size_is_not_compared() {
     let found = search(4).await.unwrap();
     assert!(found.alpha == 0.0 && found.wrong_size);
     assert_eq!(found.hits.iter().map(|(row, _)| row.document_id.as_str()).collect::<Vec<_>>(), ["two"]);
+}
+
+#[tokio::test]
+async fn searches_that_stop_waiting_leave_one_task_behind() {
+    let fixture = fixture(usize::MAX);
+    fixture.write(&fixture.library, "one", "A walrus sleeps.").await;
+    fixture.add("a", &[("two", "Another walrus.")]).await;
+    let shared = &fixture.library.shared;
+    shared.background.store(true, Ordering::Relaxed);
+    let collection = shared.collection(&(TENANT, "a".to_owned()));
+    let applying = collection.applying.lock().await;
+    let before = Arc::strong_count(shared);
+    for _ in 0..3 {
+        let found = fixture.library.search(Fixture::query("a", "walrus")).await.unwrap();
+        assert_eq!(found.hits.len(), 1, "the search does not wait for ever");
+    }
+    assert_eq!(Arc::strong_count(shared), before + 1);
+    drop(applying);
+    assert_eq!(fixture.library.search(Fixture::query("a", "walrus")).await.unwrap().hits.len(), 2);
+}
+
+#[tokio::test]
+async fn a_collection_that_does_not_exist_is_not_remembered() {
+    let fixture = fixture(usize::MAX);
+    for name in 0..50 {
+        let name = format!("none-{name}");
+        let deleting = fixture.store.delete_document(TENANT, name.clone(), "x".to_owned());
+        assert!(!fixture.library.write(TENANT, &name, deleting).await.unwrap());
+        let failing = async { Err::<(), _>(StoreError::Unavailable("no disk".to_owned())) };
+        assert!(fixture.library.write(TENANT, &name, failing).await.is_err());
+        assert!(!fixture.library.search(Fixture::query(&name, "walrus")).await.unwrap().exists);
+    }
+    assert_eq!(fixture.library.shared.lock().by_key.len(), 0);
+    fixture.write(&fixture.library, "one", "A walrus sleeps.").await;
+    assert_eq!(fixture.library.shared.lock().by_key.len(), 1);
 }

@@ -1,15 +1,18 @@
 //! [`Knowledge`] on PostgreSQL: rows and numbered changes, from which every process keeps its own index up to date.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use werkruf_contract::Uuid;
-use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_or_null, first, only, p};
+use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_json, clean_or_null, first, only, p};
 use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 
-use crate::postgres_write::{batch, claim_unembedded, put_vectors, renew_claims, unembedded};
+use crate::background::compute;
+use crate::postgres_write::{batch, claim_unembedded, put_rights, put_vectors, renew_claims, unembedded};
 use crate::{
-    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount,
-    NewDocuments, NewVector, REMEMBERED_CHANGES, TermScan, UnembeddedChunk,
+    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
+    LanguageCount, NewDocuments, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, UnembeddedChunk,
 };
 
 crate::reading::readings!();
@@ -18,8 +21,7 @@ impl Knowledge for PostgresStore {
     fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
             let tenant_id = documents.tenant_id;
-            let analysing = tokio::task::spawn_blocking(move || batch(&documents));
-            let batch = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
+            let batch = compute(move || batch(&documents)).await?;
             let batch = batch.as_str();
             let values = [p(&batch), p(&REMEMBERED_CHANGES)];
             let sql = "SELECT * FROM add_documents($1::jsonb, $2)";
@@ -27,30 +29,37 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
-        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3");
+    fn document(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
+        let sql = format!("{DOCUMENT} WHERE {READABLE} AND d.tenant_id = $1 AND d.collection = $3 AND d.document_id = $4");
         Box::pin(async move {
+            let (tenant_id, roles) = asker(&grantee);
             let (collection, document_id) = (clean(&collection), clean(&document_id));
-            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            let values = [p(&tenant_id), p(&roles), p(&collection), p(&document_id)];
             first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
         })
     }
 
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
-        let sql = format!("{DOCUMENT} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id > $3 ORDER BY d.document_id LIMIT $4");
+    fn documents(&self, grantee: Grantee, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+        let sql = format!(
+            "{DOCUMENT} WHERE {READABLE} AND d.tenant_id = $1 AND d.collection = $3 AND d.document_id > $4 ORDER BY d.document_id LIMIT $5"
+        );
         Box::pin(async move {
-            let after = after.unwrap_or_default();
+            let ((tenant_id, roles), after) = (asker(&grantee), after.unwrap_or_default());
             let (collection, after, limit) = (clean(&collection), clean(&after), i64::from(limit));
-            let values = [p(&tenant_id), p(&collection), p(&after), p(&limit)];
+            let values = [p(&tenant_id), p(&roles), p(&collection), p(&after), p(&limit)];
             all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, document)
         })
     }
 
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
-        let sql = format!("{CHUNK} WHERE d.tenant_id = $1 AND d.collection = $2 AND d.document_id = $3 ORDER BY c.position");
+    fn document_chunks(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+        let sql = format!(
+            "{CHUNK} JOIN collections AS o ON o.tenant_id = d.tenant_id AND o.name = d.collection
+            WHERE {READABLE} AND d.tenant_id = $1 AND d.collection = $3 AND d.document_id = $4 ORDER BY c.position"
+        );
         Box::pin(async move {
+            let (tenant_id, roles) = asker(&grantee);
             let (collection, document_id) = (clean(&collection), clean(&document_id));
-            let values = [p(&tenant_id), p(&collection), p(&document_id)];
+            let values = [p(&tenant_id), p(&roles), p(&collection), p(&document_id)];
             all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, chunk)
         })
     }
@@ -64,9 +73,12 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
-        let sql = "SELECT name FROM collections WHERE tenant_id = $1 ORDER BY name";
-        Box::pin(async move { all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id)]).await?, |columns| columns.text()) })
+    fn collections(&self, grantee: Grantee) -> StoreFuture<'_, Vec<String>> {
+        let sql = format!("SELECT name FROM collections AS o WHERE {READABLE} AND tenant_id = $1 ORDER BY name");
+        Box::pin(async move {
+            let (tenant_id, roles) = asker(&grantee);
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&roles)]).await?, |columns| columns.text())
+        })
     }
 
     fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>> {
@@ -103,16 +115,29 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
-        Box::pin(async move { count_collection(self, tenant_id, &name, model.as_deref()).await })
+    fn collection(&self, grantee: Grantee, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+        Box::pin(async move { count_collection(self, &grantee, &name, model.as_deref()).await })
     }
 
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
+    fn newest_change(&self, grantee: Grantee, collection: String) -> StoreFuture<'_, Option<ReadableCollection>> {
+        let sql = newest();
+        Box::pin(async move {
+            let ((tenant_id, roles), collection) = (asker(&grantee), clean(&collection));
+            let values = [p(&tenant_id), p(&roles), p(&collection)];
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, readable_collection)
+        })
+    }
+
+    fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>> {
+        let sql = "SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = $1 AND name = $2";
         Box::pin(async move {
             let collection = clean(&collection);
-            let values = [p(&tenant_id), p(&collection)];
-            first(&self.query(DbRole::Tenant(tenant_id), NEWEST, &values).await?, |columns| columns.int())
+            first(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&collection)]).await?, rights)
         })
+    }
+
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
+        Box::pin(async move { put_rights(self, tenant_id, &collection, &rights, now).await })
     }
 
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {
@@ -182,10 +207,12 @@ impl Knowledge for PostgresStore {
 
 const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,
     (SELECT count(*) FROM chunks c WHERE c.tenant_id = d.tenant_id AND c.document = d.id), d.ingestion_run_id, d.created_at, d.updated_at
-    FROM documents d";
+    FROM documents d JOIN collections AS o ON o.tenant_id = d.tenant_id AND o.name = d.collection";
+/// Whether the roles `$2` (a JSON array; NULL: all of the tenant) may read the collection `o`.
+const READABLE: &str = "($2::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(o.read_roles) AS named
+    WHERE named = '*' OR named IN (SELECT json_array_elements_text($2::json))))";
 const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
-const NEWEST: &str = "SELECT change FROM collections WHERE tenant_id = $1 AND name = $2";
 const LANGUAGES: &str = "SELECT language, guessed, count(*) FROM documents WHERE tenant_id = $1 AND collection = $2
     GROUP BY language, guessed ORDER BY language, guessed";
 const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.guessed, d.title, c.heading, c.content
@@ -196,14 +223,23 @@ const CHANGED_VECTORS: &str = "SELECT change, chunk, vector FROM chunk_vectors
     WHERE tenant_id = $1 AND collection = $2 AND (change, chunk) > ($3, $4) AND change <= $5 AND model = $7 AND vector IS NOT NULL
     ORDER BY change, chunk LIMIT $6";
 
+fn newest() -> String {
+    format!("SELECT change, trust FROM collections AS o WHERE {READABLE} AND tenant_id = $1 AND name = $3")
+}
+
+/// The tenant of a grantee, and the roles as [`READABLE`] wants them.
+fn asker(grantee: &Grantee) -> (Uuid, Option<Cow<'static, str>>) {
+    (grantee.tenant_id(), grantee.roles_json().map(|roles| Cow::Owned(clean_json(&roles).into_owned())))
+}
+
 async fn count_collection(
     store: &PostgresStore,
-    tenant_id: Uuid,
+    grantee: &Grantee,
     name: &str,
     model: Option<&str>,
 ) -> Result<Option<CollectionRow>, StoreError> {
-    let (clean_name, model) = (clean(name), clean_or_null(model));
-    let values = [p(&tenant_id), p(&clean_name), p(&model)];
+    let ((tenant_id, roles), clean_name, model) = (asker(grantee), clean(name), clean_or_null(model));
+    let (values, newest, of_grantee) = ([p(&tenant_id), p(&clean_name), p(&model)], newest(), [p(&tenant_id), p(&roles), p(&clean_name)]);
     let of = |sql| Statement { sql, params: &values[..2] };
     let vectors = "SELECT count(vector), count(*) - count(vector) FROM chunk_vectors
         WHERE tenant_id = $1 AND collection = $2 AND model = $3";
@@ -211,7 +247,7 @@ async fn count_collection(
         .run(
             DbRole::Tenant(tenant_id),
             &[
-                of(NEWEST),
+                Statement { sql: &newest, params: &of_grantee },
                 of(LANGUAGES),
                 of("SELECT count(*) FROM chunks WHERE tenant_id = $1 AND collection = $2"),
                 Statement { sql: vectors, params: &values },
@@ -219,7 +255,7 @@ async fn count_collection(
         )
         .await?;
     let [newest, languages, chunks, vectors] = &found[..] else { return Ok(None) };
-    let Some(change) = first(newest, |columns| columns.int())? else { return Ok(None) };
+    let Some(ReadableCollection { change, .. }) = first(newest, readable_collection)? else { return Ok(None) };
     let languages = all(languages, language)?;
     let (embedded, failed) = only(vectors, |columns| Ok((columns.int()?, columns.int()?)))?;
     Ok(Some(CollectionRow {

@@ -4,7 +4,7 @@ use werkruf_contract::Clock;
 use werkruf_store::SqliteStore;
 
 use crate::story_tests::{MODULES, World, fresh};
-use crate::{ChangeMark, ChangePage, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
+use crate::{ChangeMark, ChangePage, Grantee, Knowledge, NewDocument, NewDocuments, NewVector, chunks};
 
 async fn add(world: &World, ids: &[&str]) {
     let document = |id: &&str| NewDocument {
@@ -56,11 +56,11 @@ async fn a_batch_that_is_sent_twice_is_written_once() {
         NewDocuments { tenant_id: world.tenant, collection: "a".to_owned(), ingestion_run_id: "r".to_owned(), documents, now: world.now };
     let first = world.store.add_documents(batch.clone()).await.unwrap();
     assert_eq!((first.accepted, first.replaced, first.unchanged, first.chunks), (0, 1, 0, 1));
-    let change = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap();
+    let change = world.store.newest_change(Grantee::everything(world.tenant), "a".to_owned()).await.unwrap();
     // As a retry sends it: the very same batch, with the same ids.
     assert_eq!(world.store.add_documents(batch).await.unwrap(), first);
-    assert_eq!(world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap(), change);
-    let row = world.store.document(world.tenant, "a".to_owned(), "stays".to_owned()).await.unwrap().unwrap();
+    assert_eq!(world.store.newest_change(Grantee::everything(world.tenant), "a".to_owned()).await.unwrap(), change);
+    let row = world.store.document(Grantee::everything(world.tenant), "a".to_owned(), "stays".to_owned()).await.unwrap().unwrap();
     assert_eq!((row.version, row.chunks), (2, 1));
 }
 
@@ -72,7 +72,7 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
     let from = World::new(SqliteStore::open(&file, &clock, MODULES).unwrap(), clock.clone());
     add_documents(&from).await;
     let (tenant, of_a) = (from.tenant, || "a".to_owned());
-    let counted = from.store.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap();
+    let counted = from.store.collection(Grantee::everything(tenant), of_a(), Some("m".to_owned())).await.unwrap().unwrap();
     let vectors = from
         .store
         .changed_vectors(tenant, of_a(), "m".to_owned(), ChangePage { after: ChangeMark::default(), until: i64::MAX, limit: 10 })
@@ -87,17 +87,17 @@ async fn knowledge_moves_and_new_chunks_get_new_numbers() {
     for table in ["collections", "documents", "chunks", "chunk_terms", "chunk_vectors", "removed_chunks"] {
         assert_eq!(moved.tables[table].rows, 1, "{table}");
     }
-    assert_eq!(target.collection(tenant, of_a(), Some("m".to_owned())).await.unwrap().unwrap(), counted);
+    assert_eq!(target.collection(Grantee::everything(tenant), of_a(), Some("m".to_owned())).await.unwrap().unwrap(), counted);
     let arrived = target
         .changed_vectors(tenant, of_a(), "m".to_owned(), ChangePage { after: ChangeMark::default(), until: i64::MAX, limit: 10 })
         .await
         .unwrap();
     assert_eq!(arrived, vectors);
-    let parts = target.document_chunks(tenant, of_a(), "stays".to_owned()).await.unwrap();
+    let parts = target.document_chunks(Grantee::everything(tenant), of_a(), "stays".to_owned()).await.unwrap();
     assert_eq!(parts[0].content, "A walrus with a \u{fffd} in it.");
     // A new chunk gets a number that was never given.
     let world = World { tenant, ..World::new(target, clock) };
     add(&world, &["next"]).await;
-    let number = world.store.document_chunks(tenant, of_a(), "next".to_owned()).await.unwrap()[0].number;
+    let number = world.store.document_chunks(Grantee::everything(tenant), of_a(), "next".to_owned()).await.unwrap()[0].number;
     assert!(number > removed[0] && number > parts[0].number, "{number} after {removed:?} and {}", parts[0].number);
 }

@@ -1,5 +1,6 @@
 //! Writes of documents and vectors on PostgreSQL. Vectors are written for every tenant, and therefore as `werkruf_system`.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
 use werkruf_contract::{Uuid, hex};
@@ -7,7 +8,8 @@ use werkruf_store::postgres::{DbRole, all, clean, clean_json, ms, only, p};
 use werkruf_store::{PostgresStore, StoreError};
 
 use crate::postgres::unembedded_chunk;
-use crate::{Chunk, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
+use crate::rights::json as role_list;
+use crate::{Chunk, CollectionRights, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(crate) fn batch(batch: &NewDocuments) -> String {
@@ -24,6 +26,22 @@ pub(crate) fn batch(batch: &NewDocuments) -> String {
     let whole = json!({"tenant_id": batch.tenant_id, "collection": batch.collection, "ingestion_run_id": batch.ingestion_run_id,
         "now": ms(batch.now), "documents": Value::from_iter(documents)});
     clean_json(&whole.to_string()).into_owned()
+}
+
+pub(crate) async fn put_rights(
+    store: &PostgresStore,
+    tenant_id: Uuid,
+    collection: &str,
+    rights: &CollectionRights,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust)
+        VALUES ($1, $2, 0, $3, $4::json, $5::json, $6) ON CONFLICT (tenant_id, name)
+        DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust";
+    let (read, write) = (role_list(&rights.read), role_list(&rights.write));
+    let (collection, now, read, write, trust) = (clean(collection), ms(now), clean_json(&read), clean_json(&write), rights.trust.name());
+    store.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&collection), p(&now), p(&read), p(&write), p(&trust)]).await?;
+    Ok(())
 }
 
 const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c.heading, c.content

@@ -21,6 +21,18 @@ macro_rules! readings {
             })
         }
 
+        pub(crate) fn rights(c: &mut Columns<'_>) -> Result<$crate::CollectionRights, werkruf_store::StoreError> {
+            Ok($crate::CollectionRights {
+                read: c.parsed(|text| serde_json::from_str(text).ok())?,
+                write: c.parsed(|text| serde_json::from_str(text).ok())?,
+                trust: c.parsed($crate::Trust::parse)?,
+            })
+        }
+
+        pub(crate) fn readable_collection(c: &mut Columns<'_>) -> Result<$crate::ReadableCollection, werkruf_store::StoreError> {
+            Ok($crate::ReadableCollection { change: c.int()?, trust: c.parsed($crate::Trust::parse)? })
+        }
+
         pub(crate) fn chunk(c: &mut Columns<'_>) -> Result<$crate::ChunkRow, werkruf_store::StoreError> {
             Ok($crate::ChunkRow {
                 number: c.int()?,

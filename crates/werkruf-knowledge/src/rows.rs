@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use super::chunks::Chunk;
+use super::rights::{CollectionRights, Grantee, ReadableCollection};
 use super::stored_terms::TermScan;
 use werkruf_store::{JsonText, StoreFuture};
 
@@ -161,26 +162,35 @@ pub struct NewVector {
     pub vector: Option<Vec<f32>>,
 }
 
-/// Documents, their chunks and vectors. Every method is restricted to one tenant, except those that the embedder uses.
+/// Documents, their chunks and vectors. Every method is restricted to one tenant, except those that the embedder uses. A method with a
+/// [`Grantee`] finds a collection that the grantee may not read as little as one that does not exist.
 pub trait Knowledge: Send + Sync {
     /// Adds new documents and replaces changed ones in one transaction; unchanged ones are not written.
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added>;
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>>;
+    fn document(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>>;
     /// The documents after this id, ordered by id.
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
+    fn documents(&self, grantee: Grantee, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>>;
     /// The chunks of a document, in order.
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
-    /// Deletes a document with its chunks and vectors, also from the database files; false if it does not exist.
+    fn document_chunks(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>>;
+    /// Deletes a document with its chunks and vectors; false if it does not exist.
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool>;
-    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>>;
+    /// Removes the text of deleted documents from the database files, where that is up to the server; false if a reader prevents it for now.
+    fn purge_deleted(&self) -> StoreFuture<'_, bool> {
+        Box::pin(async { Ok(true) })
+    }
+    fn collections(&self, grantee: Grantee) -> StoreFuture<'_, Vec<String>>;
     /// The collections of all tenants.
     fn all_collections(&self) -> StoreFuture<'_, Vec<(Uuid, String)>>;
     /// The number of documents per language.
     fn collection_languages(&self, tenant_id: Uuid, name: String) -> StoreFuture<'_, Vec<LanguageCount>>;
     /// A collection with its counts; vectors are counted for this model.
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
+    fn collection(&self, grantee: Grantee, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>>;
     /// The newest change of a collection; `None` if the collection does not exist. Called before every search.
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>>;
+    fn newest_change(&self, grantee: Grantee, collection: String) -> StoreFuture<'_, Option<ReadableCollection>>;
+    /// The rights of a collection; `None` if it does not exist.
+    fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>>;
+    /// Sets the rights of a collection. A collection that does not exist is created, so that its rights count before its first document.
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Chunks of a page of the log, in its order.
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>>;
     /// Vectors of a model of a page of the log, in its order.

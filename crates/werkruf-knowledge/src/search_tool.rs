@@ -11,6 +11,7 @@ use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
+use super::rights::{Grantee, Trust};
 
 /// The session state field of an offer that waits for the user's "yes".
 const DEFAULT_TOP_K: i64 = 6;
@@ -75,7 +76,7 @@ impl Tool for SearchKnowledgeBase {
         let (mut sources, mut routing) = (Vec::new(), Map::new());
         for collection in collections(&invocation)? {
             let request = SearchRequest {
-                tenant_id: invocation.principal.tenant_id,
+                grantee: Grantee::person(&invocation.principal),
                 user_id: invocation.principal.user_id.clone(),
                 collection,
                 query: query.clone(),
@@ -157,6 +158,9 @@ fn how(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
     routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
+    if answer.found.trust == Trust::Untrusted {
+        routing.insert("untrusted".to_owned(), json!(true));
+    }
     if let Some(degraded) = answer.degraded {
         routing.insert("degraded".to_owned(), json!(degraded));
     }

@@ -1,14 +1,16 @@
 //! [`Knowledge`] on SQLite: rows and a log of changes.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 use werkruf_store::sqlite::{Columns, Id, all, first};
 use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 
-use crate::sqlite_write::{add, put, remove};
+use crate::background::compute;
+use crate::sqlite_write::{add, put, put_rights, remove};
 use crate::{
-    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount,
-    NewDocuments, NewVector, TermScan, UnembeddedChunk, stored_terms,
+    Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
+    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk, stored_terms,
 };
 
 crate::reading::readings!();
@@ -17,53 +19,56 @@ impl Knowledge for SqliteStore {
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
         Box::pin(async move {
             // Takes about as long as the writes, so it does not run on the writer's thread.
-            let analysing = tokio::task::spawn_blocking(move || (stored_terms(&batch), batch));
-            let (terms, batch) = analysing.await.map_err(|error| StoreError::Broken(format!("an analysis did not end: {error}")))?;
+            let (terms, batch) = compute(move || (stored_terms(&batch), batch)).await?;
             self.write_rows(move |c| add(c, &batch, &terms)).await
         })
     }
 
-    fn document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
+    fn document(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Option<DocumentRow>> {
         Box::pin(self.look_up(move |c| {
-            let sql = format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3");
+            let sql = format!("{DOCUMENT} WHERE {READABLE} AND d.tenant_id = ?1 AND d.collection = ?3 AND d.document_id = ?4");
             let mut statement = c.prepare_cached(&sql)?;
-            first(&mut statement, params![Id::from(tenant_id), collection, document_id], document)
+            first(&mut statement, params![Id::from(grantee.tenant_id()), grantee.roles_json(), collection, document_id], document)
         }))
     }
 
-    fn documents(&self, tenant_id: Uuid, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+    fn documents(&self, grantee: Grantee, collection: String, after: Option<String>, limit: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
         Box::pin(self.read_rows(move |c| {
-            let sql =
-                format!("{DOCUMENT} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id > ?3 ORDER BY d.document_id LIMIT ?4");
+            let sql = format!(
+                "{DOCUMENT} WHERE {READABLE} AND d.tenant_id = ?1 AND d.collection = ?3 AND d.document_id > ?4
+                ORDER BY d.document_id LIMIT ?5"
+            );
             let after = after.unwrap_or_default();
             let mut statement = c.prepare_cached(&sql)?;
-            all(&mut statement, params![Id::from(tenant_id), collection, after, limit], document)
+            all(&mut statement, params![Id::from(grantee.tenant_id()), grantee.roles_json(), collection, after, limit], document)
         }))
     }
 
-    fn document_chunks(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+    fn document_chunks(&self, grantee: Grantee, collection: String, document_id: String) -> StoreFuture<'_, Vec<ChunkRow>> {
         Box::pin(self.read_rows(move |c| {
-            let sql = format!("{CHUNK} WHERE d.tenant_id = ?1 AND d.collection = ?2 AND d.document_id = ?3 ORDER BY c.position");
+            let sql = format!(
+                "{CHUNK} JOIN collections AS o ON o.tenant_id = d.tenant_id AND o.name = d.collection
+                WHERE {READABLE} AND d.tenant_id = ?1 AND d.collection = ?3 AND d.document_id = ?4 ORDER BY c.position"
+            );
             let mut statement = c.prepare_cached(&sql)?;
-            all(&mut statement, params![Id::from(tenant_id), collection, document_id], chunk)
+            all(&mut statement, params![Id::from(grantee.tenant_id()), grantee.roles_json(), collection, document_id], chunk)
         }))
     }
 
     fn delete_document(&self, tenant_id: Uuid, collection: String, document_id: String) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            let removed = self.write_rows(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)).await?;
-            if removed {
-                // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
-                self.empty_wal().await?;
-            }
-            Ok(removed)
-        })
+        Box::pin(self.write_rows(move |c| remove(c, &Id::from(tenant_id), &collection, &document_id)))
     }
 
-    fn collections(&self, tenant_id: Uuid) -> StoreFuture<'_, Vec<String>> {
+    fn purge_deleted(&self) -> StoreFuture<'_, bool> {
+        // Deleted rows are overwritten with zeros in their pages, but the WAL still has the old pages.
+        Box::pin(self.empty_wal())
+    }
+
+    fn collections(&self, grantee: Grantee) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.read_rows(move |c| {
-            let mut statement = c.prepare_cached("SELECT name FROM collections WHERE tenant_id = ?1 ORDER BY name")?;
-            all(&mut statement, params![Id::from(tenant_id)], |columns| columns.text())
+            let sql = format!("SELECT name FROM collections AS o WHERE {READABLE} AND tenant_id = ?1 ORDER BY name");
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![Id::from(grantee.tenant_id()), grantee.roles_json()], |columns| columns.text())
         }))
     }
 
@@ -97,12 +102,24 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn collection(&self, tenant_id: Uuid, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
-        Box::pin(self.read_rows(move |c| collection(c, &Id::from(tenant_id), &name, model.as_deref())))
+    fn collection(&self, grantee: Grantee, name: String, model: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+        Box::pin(self.read_rows(move |c| collection(c, &grantee, &name, model.as_deref())))
     }
 
-    fn newest_change(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<i64>> {
-        Box::pin(self.look_up(move |c| newest(c, &Id::from(tenant_id), &collection)))
+    fn newest_change(&self, grantee: Grantee, collection: String) -> StoreFuture<'_, Option<ReadableCollection>> {
+        Box::pin(self.look_up(move |c| newest(c, &grantee, &collection)))
+    }
+
+    fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>> {
+        Box::pin(self.look_up(move |c| {
+            let mut statement =
+                c.prepare_cached("SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = ?1 AND name = ?2")?;
+            first(&mut statement, params![Id::from(tenant_id), collection], rights)
+        }))
+    }
+
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
+        Box::pin(self.write_rows(move |c| put_rights(c, &Id::from(tenant_id), &collection, &rights, now)))
     }
 
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {
@@ -162,7 +179,10 @@ impl Knowledge for SqliteStore {
 
 const DOCUMENT: &str = "SELECT d.document_id, d.collection, d.title, d.language, d.metadata, d.digest, d.version,
     (SELECT count(*) FROM chunks c WHERE c.tenant_id = d.tenant_id AND c.document = d.id), d.ingestion_run_id, d.created_at, d.updated_at
-    FROM documents d";
+    FROM documents d JOIN collections AS o ON o.tenant_id = d.tenant_id AND o.name = d.collection";
+/// Whether the roles `?2` (a JSON array; NULL: all of the tenant) may read the collection `o`.
+const READABLE: &str = "(?2 IS NULL OR EXISTS (SELECT 1 FROM json_each(o.read_roles) AS named
+    WHERE named.value = '*' OR named.value IN (SELECT value FROM json_each(?2))))";
 const CHUNK: &str = "SELECT c.number, c.id, d.document_id, d.title, c.heading, c.content
     FROM chunks c JOIN documents d ON d.tenant_id = c.tenant_id AND d.id = c.document";
 const CHANGED_CHUNKS: &str = "SELECT c.change, c.number, d.document_id, c.position, d.language, d.guessed, d.title, c.heading, c.content
@@ -177,9 +197,10 @@ const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c
     WHERE c.number > ?2 AND NOT EXISTS (SELECT 1 FROM chunk_vectors v WHERE v.chunk = c.number AND v.model = ?1)
     ORDER BY c.number LIMIT ?3";
 
-pub(super) fn newest(c: &Connection, tenant: &Id, collection: &str) -> Result<Option<i64>, StoreError> {
-    let mut statement = c.prepare_cached("SELECT change FROM collections WHERE tenant_id = ?1 AND name = ?2")?;
-    Ok(statement.query_row(params![tenant, collection], |row| row.get(0)).optional()?)
+fn newest(c: &Connection, grantee: &Grantee, collection: &str) -> Result<Option<ReadableCollection>, StoreError> {
+    let sql = format!("SELECT change, trust FROM collections AS o WHERE {READABLE} AND tenant_id = ?1 AND name = ?3");
+    let mut statement = c.prepare_cached(&sql)?;
+    first(&mut statement, params![Id::from(grantee.tenant_id()), grantee.roles_json(), collection], readable_collection)
 }
 
 fn languages(c: &Connection, tenant: &Id, name: &str) -> Result<Vec<LanguageCount>, StoreError> {
@@ -191,8 +212,9 @@ fn languages(c: &Connection, tenant: &Id, name: &str) -> Result<Vec<LanguageCoun
     })
 }
 
-fn collection(c: &Connection, tenant: &Id, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
-    let Some(change) = newest(c, tenant, name)? else { return Ok(None) };
+fn collection(c: &Connection, grantee: &Grantee, name: &str, model: Option<&str>) -> Result<Option<CollectionRow>, StoreError> {
+    let Some(ReadableCollection { change, .. }) = newest(c, grantee, name)? else { return Ok(None) };
+    let tenant = &Id::from(grantee.tenant_id());
     let mut row = CollectionRow { name: name.to_owned(), change, ..CollectionRow::default() };
     row.languages = languages(c, tenant, name)?;
     row.documents = row.languages.iter().map(|language| language.documents).sum();

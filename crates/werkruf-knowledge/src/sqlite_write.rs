@@ -1,10 +1,12 @@
 //! Writes of documents and vectors on SQLite. Each function runs inside the writer's transaction.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_store::StoreError;
 use werkruf_store::sqlite::{Id, Stamp, all};
 
-use crate::{Added, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
+use crate::rights::json;
+use crate::{Added, CollectionRights, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
 
 /// `terms`: the stored terms of every chunk, in order.
 pub(crate) fn add(c: &Connection, batch: &NewDocuments, terms: &[Vec<u8>]) -> Result<Added, StoreError> {
@@ -133,6 +135,21 @@ fn next_change(c: &Connection, tenant: &Id, collection: &str) -> Result<i64, Sto
     Ok(change)
 }
 
+pub(crate) fn put_rights(
+    c: &Connection,
+    tenant: &Id,
+    collection: &str,
+    rights: &CollectionRights,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    c.prepare_cached(
+        "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
+         ON CONFLICT DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust",
+    )?
+    .execute(params![tenant, collection, Stamp::from(now), json(&rights.read), json(&rights.write), rights.trust.name()])?;
+    Ok(())
+}
+
 pub(crate) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<u64, StoreError> {
     let mut changes: Vec<((String, String), i64)> = Vec::new();
     let mut stored = 0;
@@ -152,7 +169,7 @@ pub(crate) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<
         let bytes = new.vector.as_ref().map(|vector| vector.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>());
         c.prepare_cached(
             "INSERT INTO chunk_vectors (chunk, tenant_id, collection, model, vector, change) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (chunk) DO UPDATE SET model = excluded.model, vector = excluded.vector, change = excluded.change",
+             ON CONFLICT (chunk, model) DO UPDATE SET vector = excluded.vector, change = excluded.change",
         )?
         .execute(params![new.number, tenant, collection, model, bytes, change])?;
         stored += 1;

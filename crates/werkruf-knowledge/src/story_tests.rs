@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use werkruf_contract::{Clock, Uuid};
+use werkruf_contract::{Clock, Principal, Role, Uuid};
 use werkruf_store::{Modules, PostgresOptions, PostgresStore, SqliteStore};
 
 use crate::testbed::fresh_database;
-use crate::{Added, ChangeMark, ChangePage, Knowledge, Library, NewDocument, NewDocuments, NewVector, SCHEMA, SearchQuery, chunks};
+use crate::{
+    Added, ChangeMark, ChangePage, CollectionRights, Grantee, Knowledge, Library, NewDocument, NewDocuments, NewVector, SCHEMA,
+    SearchQuery, Trust, chunks,
+};
 
 pub(crate) const MODULES: Modules = &[SCHEMA];
 
@@ -73,8 +76,13 @@ impl World {
     }
 
     async fn found(&self, library: &Library, text: &str) -> BTreeSet<String> {
-        let query =
-            SearchQuery { tenant_id: self.tenant, collection: "a".to_owned(), text: text.to_owned(), top: 200, ..SearchQuery::default() };
+        let query = SearchQuery {
+            grantee: Grantee::everything(self.tenant),
+            collection: "a".to_owned(),
+            text: text.to_owned(),
+            top: 200,
+            ..SearchQuery::default()
+        };
         library.search(query).await.unwrap().hits.into_iter().map(|(row, _)| row.document_id).collect()
     }
 }
@@ -90,33 +98,33 @@ async fn documents_are_added_replaced_and_deleted(mut world: World) {
     world.later(1000);
     let added = world.add(&[("b", "A walrus sleeps."), ("B", "# Birds\n\nAnother heron."), ("c", "New.")]).await;
     assert_eq!(added, Added { accepted: 1, replaced: 1, unchanged: 1, chunks: 2 });
-    let row = world.store.document(tenant, of_a(), "B".to_owned()).await.unwrap().unwrap();
+    let row = world.store.document(Grantee::everything(tenant), of_a(), "B".to_owned()).await.unwrap().unwrap();
     assert_eq!((row.version, row.chunks, row.title.as_str(), row.collection.as_str()), (2, 1, "About B", "a"));
     assert_eq!((row.created_at, row.updated_at), (first_time, world.now));
     assert_eq!((row.metadata.as_str(), row.ingestion_run_id.as_str()), (r#"{"z": 1, "a":[]}"#, "ingest_1"));
-    let parts = world.store.document_chunks(tenant, of_a(), "B".to_owned()).await.unwrap();
+    let parts = world.store.document_chunks(Grantee::everything(tenant), of_a(), "B".to_owned()).await.unwrap();
     assert_eq!((parts.len(), parts[0].heading.as_str(), parts[0].content.as_str()), (1, "Birds", "Another heron."));
     assert_eq!(world.store.chunks(tenant, vec![i64::MAX, parts[0].number]).await.unwrap(), parts);
 
     // Ordered by bytes, whatever the locale of the database.
-    let page = world.store.documents(tenant, of_a(), None, 3).await.unwrap();
+    let page = world.store.documents(Grantee::everything(tenant), of_a(), None, 3).await.unwrap();
     assert_eq!(page.iter().map(|row| row.document_id.as_str()).collect::<Vec<_>>(), ["B", "b", "c"]);
-    let page = world.store.documents(tenant, of_a(), Some("c".to_owned()), 3).await.unwrap();
+    let page = world.store.documents(Grantee::everything(tenant), of_a(), Some("c".to_owned()), 3).await.unwrap();
     assert_eq!(page.iter().map(|row| row.document_id.as_str()).collect::<Vec<_>>(), ["ä"]);
 
     assert!(world.delete("b").await);
     assert!(!world.delete("b").await);
-    assert!(world.store.document_chunks(tenant, of_a(), "b".to_owned()).await.unwrap().is_empty());
-    let row = world.store.collection(tenant, of_a(), None).await.unwrap().unwrap();
+    assert!(world.store.document_chunks(Grantee::everything(tenant), of_a(), "b".to_owned()).await.unwrap().is_empty());
+    let row = world.store.collection(Grantee::everything(tenant), of_a(), None).await.unwrap().unwrap();
     assert_eq!((row.change, row.documents, row.chunks, row.languages.len()), (3, 3, 3, 1));
-    assert_eq!(world.store.collections(tenant).await.unwrap(), ["a"]);
+    assert_eq!(world.store.collections(Grantee::everything(tenant)).await.unwrap(), ["a"]);
 
     let stranger = world.id();
-    assert!(world.store.collections(stranger).await.unwrap().is_empty());
-    assert!(world.store.document(stranger, of_a(), "B".to_owned()).await.unwrap().is_none());
+    assert!(world.store.collections(Grantee::everything(stranger)).await.unwrap().is_empty());
+    assert!(world.store.document(Grantee::everything(stranger), of_a(), "B".to_owned()).await.unwrap().is_none());
     assert!(world.store.chunks(stranger, vec![parts[0].number]).await.unwrap().is_empty());
     assert!(!world.store.delete_document(stranger, of_a(), "B".to_owned()).await.unwrap());
-    assert_eq!(world.store.newest_change(stranger, of_a()).await.unwrap(), None);
+    assert_eq!(world.store.newest_change(Grantee::everything(stranger), of_a()).await.unwrap(), None);
 }
 
 /// Two libraries over one database stand for two servers.
@@ -181,7 +189,7 @@ async fn concurrent_writers_make_one_log(world: World) {
     let reading = async {
         let (mut read, mut mark) = (Vec::new(), ChangeMark::default());
         while mark.change < all {
-            let newest = world.store.newest_change(world.tenant, "a".to_owned()).await.unwrap().unwrap();
+            let newest = world.store.newest_change(Grantee::everything(world.tenant), "a".to_owned()).await.unwrap().unwrap().change;
             let some = world
                 .store
                 .changed_chunks(world.tenant, "a".to_owned(), ChangePage { after: mark, until: newest, limit: 1000 })
@@ -201,12 +209,12 @@ async fn concurrent_writers_make_one_log(world: World) {
         async move { world.add(&[("first", &format!("Heron {writer}."))]).await }
     }))
     .await;
-    let row = world.store.document(world.tenant, "a".to_owned(), "first".to_owned()).await.unwrap().unwrap();
+    let row = world.store.document(Grantee::everything(world.tenant), "a".to_owned(), "first".to_owned()).await.unwrap().unwrap();
     assert_eq!((row.version, row.chunks), (1 + i64::try_from(WRITERS).unwrap(), 1));
     assert_eq!(world.found(&world.library(), "heron").await, names(&["first"]));
 }
 
-async fn a_chunk_has_one_vector_of_one_model(world: World) {
+async fn a_chunk_has_one_vector_of_each_model(world: World) {
     world.add(&[("one", "First."), ("two", "Second."), ("three", "Third.")]).await;
     let numbers = |model: &str| {
         let (store, model) = (Arc::clone(&world.store), model.to_owned());
@@ -223,7 +231,7 @@ async fn a_chunk_has_one_vector_of_one_model(world: World) {
     };
     assert_eq!(world.store.put_vectors("m1".to_owned(), vectors(true)).await.unwrap(), 2, "one chunk was deleted");
     assert!(numbers("m1").await.is_empty(), "a refused chunk is not sent again");
-    let count = |model: &str| world.store.collection(world.tenant, "a".to_owned(), Some(model.to_owned()));
+    let count = |model: &str| world.store.collection(Grantee::everything(world.tenant), "a".to_owned(), Some(model.to_owned()));
     let row = count("m1").await.unwrap().unwrap();
     assert_eq!((row.chunks, row.embedded, row.failed, row.change), (2, 1, 1, 3));
     let changed = |model: &str| {
@@ -238,14 +246,75 @@ async fn a_chunk_has_one_vector_of_one_model(world: World) {
     assert_eq!((read.len(), read[0].mark, &read[0].vector[..]), (1, ChangeMark { change: 3, chunk: pending[0] }, &[1.5, -0.25, 1e-9][..]));
     assert_eq!(numbers("m2").await.len(), 2);
     assert_eq!(world.store.put_vectors("m2".to_owned(), vectors(false)).await.unwrap(), 2);
-    assert!(changed("m1").await.unwrap().is_empty());
     assert_eq!(changed("m2").await.unwrap().len(), 2);
+    assert_eq!(changed("m1").await.unwrap(), read, "two servers with different models keep each other's vectors");
+    assert!(numbers("m1").await.is_empty() && numbers("m2").await.is_empty());
     assert_eq!(world.store.removed_chunks(world.tenant, "a".to_owned(), 1, 2).await.unwrap(), [pending[2]]);
     assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 2, i64::MAX).await.unwrap().is_empty());
     assert!(world.store.removed_chunks(world.tenant, "a".to_owned(), 0, 1).await.unwrap().is_empty());
     // A vector is deleted with its chunk.
     assert!(world.delete("one").await);
     assert_eq!(count("m2").await.unwrap().unwrap().embedded, 1);
+}
+
+/// A collection that a person may not read is as good as not there, from the commit that changed the rights.
+async fn rights_count_in_every_read(world: World) {
+    let person = |roles: &[&str]| Principal {
+        tenant_id: world.tenant,
+        tenant_slug: "t".to_owned(),
+        user_id: "1".to_owned(),
+        name: String::new(),
+        roles: (1..).zip(roles).map(|(id, name)| Role { id, name: (*name).to_owned() }).collect(),
+        branch_id: None,
+        locale: "de".to_owned(),
+        time_zone: "UTC".to_owned(),
+        permissions: Vec::new(),
+    };
+    let of_a = || "a".to_owned();
+    let (guest, hr) = (Grantee::person(&person(&["guest", "gu\"est'"])), Grantee::person(&person(&["guest", "hr"])));
+    let (key, admin) = (Grantee::nobody(world.tenant), Grantee::everything(world.tenant));
+    let library = world.library();
+    let sees = async |grantee: &Grantee| {
+        let query =
+            SearchQuery { grantee: grantee.clone(), collection: of_a(), text: "walrus".to_owned(), top: 5, ..SearchQuery::default() };
+        let found = library.search(query).await.unwrap();
+        let all = [
+            found.exists,
+            !found.hits.is_empty(),
+            world.store.newest_change(grantee.clone(), of_a()).await.unwrap().is_some(),
+            world.store.collections(grantee.clone()).await.unwrap() == ["a"],
+            world.store.collection(grantee.clone(), of_a(), None).await.unwrap().is_some(),
+            !world.store.documents(grantee.clone(), of_a(), None, 10).await.unwrap().is_empty(),
+            world.store.document(grantee.clone(), of_a(), "one".to_owned()).await.unwrap().is_some(),
+            !world.store.document_chunks(grantee.clone(), of_a(), "one".to_owned()).await.unwrap().is_empty(),
+        ];
+        assert!(all.iter().all(|one| *one == all[0]), "{grantee:?}: {all:?}");
+        all[0]
+    };
+    assert_eq!(world.store.rights(world.tenant, of_a()).await.unwrap(), None);
+    world.add(&[("one", "A walrus sleeps.")]).await;
+    assert_eq!(world.store.rights(world.tenant, of_a()).await.unwrap(), Some(CollectionRights::default()));
+    for grantee in [&guest, &hr, &key, &admin] {
+        assert!(sees(grantee).await);
+    }
+    let put = async |rights: &CollectionRights| world.store.put_rights(world.tenant, of_a(), rights.clone(), world.now).await.unwrap();
+    let only_hr = CollectionRights { read: vec!["hr".to_owned()], write: vec!["lead".to_owned()], trust: Trust::Untrusted };
+    put(&only_hr).await;
+    assert_eq!(world.store.rights(world.tenant, of_a()).await.unwrap(), Some(only_hr.clone()));
+    assert_eq!((sees(&guest).await, sees(&hr).await, sees(&key).await, sees(&admin).await), (false, true, false, true));
+    let readable = world.store.newest_change(hr.clone(), of_a()).await.unwrap().unwrap();
+    assert_eq!((readable.change, readable.trust), (1, Trust::Untrusted), "rights are no change of the documents");
+    assert!(only_hr.may_read(&hr) && !only_hr.may_read(&guest) && !only_hr.may_write(&hr) && only_hr.may_write(&admin));
+    put(&CollectionRights { read: vec!["gu\"est'".to_owned()], ..only_hr.clone() }).await;
+    assert_eq!((sees(&guest).await, sees(&hr).await, sees(&key).await), (true, false, false));
+    put(&CollectionRights { read: Vec::new(), ..only_hr.clone() }).await;
+    assert_eq!((sees(&guest).await, sees(&hr).await, sees(&admin).await), (false, false, true));
+    // Rights can be set before the first document.
+    world.store.put_rights(world.tenant, "b".to_owned(), only_hr.clone(), world.now).await.unwrap();
+    world.store.add_documents(world.batch("b", &[("two", "A heron.")])).await.unwrap();
+    assert_eq!(world.store.rights(world.tenant, "b".to_owned()).await.unwrap(), Some(only_hr));
+    assert_eq!(world.store.collections(guest).await.unwrap(), Vec::<String>::new());
+    assert_eq!(world.store.collections(hr).await.unwrap(), ["b"]);
 }
 
 /// A new store on PostgreSQL.
@@ -281,5 +350,6 @@ on_both_databases! {
     every_index_follows_its_rows,
     servers_follow_each_other,
     concurrent_writers_make_one_log,
-    a_chunk_has_one_vector_of_one_model,
+    a_chunk_has_one_vector_of_each_model,
+    rights_count_in_every_read,
 }

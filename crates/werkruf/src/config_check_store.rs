@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{
-    Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DocumentRow, Knowledge, LanguageCount, NewDocuments,
-    NewVector, TermScan, UnembeddedChunk,
+    Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
+    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk,
 };
 #[cfg(feature = "flights")]
 use werkruf_store::{ProviderAccount, SealedToken};
@@ -57,15 +57,15 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn document(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<DocumentRow>> {
+    fn document(&self, _: Grantee, _: String, _: String) -> StoreFuture<'_, Option<DocumentRow>> {
         closed()
     }
 
-    fn documents(&self, _: Uuid, _: String, _: Option<String>, _: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
+    fn documents(&self, _: Grantee, _: String, _: Option<String>, _: u32) -> StoreFuture<'_, Vec<DocumentRow>> {
         closed()
     }
 
-    fn document_chunks(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Vec<ChunkRow>> {
+    fn document_chunks(&self, _: Grantee, _: String, _: String) -> StoreFuture<'_, Vec<ChunkRow>> {
         closed()
     }
 
@@ -73,7 +73,7 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn collections(&self, _: Uuid) -> StoreFuture<'_, Vec<String>> {
+    fn collections(&self, _: Grantee) -> StoreFuture<'_, Vec<String>> {
         closed()
     }
 
@@ -93,11 +93,19 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn collection(&self, _: Uuid, _: String, _: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
+    fn collection(&self, _: Grantee, _: String, _: Option<String>) -> StoreFuture<'_, Option<CollectionRow>> {
         closed()
     }
 
-    fn newest_change(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<i64>> {
+    fn newest_change(&self, _: Grantee, _: String) -> StoreFuture<'_, Option<ReadableCollection>> {
+        closed()
+    }
+
+    fn rights(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<CollectionRights>> {
+        closed()
+    }
+
+    fn put_rights(&self, _: Uuid, _: String, _: CollectionRights, _: Timestamp) -> StoreFuture<'_, ()> {
         closed()
     }
 

@@ -26,7 +26,7 @@ const MAX_OUTPUT_BYTES: u64 = 6 * MAX_TEXT_BYTES as u64 + 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Each process may use 1 GiB.
 const MAX_PROCESSES: usize = 4;
-/// The most uploads that are held in memory and read at once.
+/// The most uploads that are read at once.
 const MAX_UPLOADS: usize = 8;
 /// The signal for a process that has used its processor time.
 const SIGXCPU: i32 = 24;
@@ -103,7 +103,7 @@ impl Reader {
         }
     }
 
-    /// A place for one upload until it is dropped; `None` where too many uploads are being read. Uploads are held in memory.
+    /// A place for one upload until it is dropped; `None` where too many uploads are being read.
     pub(crate) fn accept_upload(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.uploads).try_acquire_owned().ok()
     }
@@ -229,15 +229,19 @@ fn no_answer(status: ExitStatus) -> ReaderError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
+    use std::process::Command as Program;
 
     use super::*;
 
-    /// A reader whose program is this script.
+    /// A reader whose program is this script. Another process writes the script: a process that another test starts meanwhile would inherit
+    /// a descriptor of this one, and a file that is open for writing cannot be executed.
     fn scripted(folder: &Path, script: &str) -> Reader {
         let program = folder.join("reader");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let write = r#"/bin/rm -f "$0" && /bin/cat > "$0" && /bin/chmod 700 "$0""#;
+        let mut writer = Program::new("/bin/sh").args(["-c", write]).arg(&program).stdin(Stdio::piped()).spawn().unwrap();
+        writer.stdin.take().unwrap().write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
+        assert!(writer.wait().unwrap().success());
         // Long enough for a busy machine; only the sleeping script uses the whole time.
         let timeout = Duration::from_secs(if script.contains("sleep") { 1 } else { 60 });
         Reader { timeout, ..Reader::new(&ReaderConfig { program: Some(program), sandbox: false }) }

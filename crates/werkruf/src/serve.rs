@@ -43,6 +43,9 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     announce(&app, address, key.as_deref(), json);
 
+    let stop = CancellationToken::new();
+    // Before the first turn: a search of a resumed turn must not build an index itself.
+    watch_knowledge(&app, &stop);
     // Turns that an earlier process left unfinished resume before new requests are accepted.
     app.runtime.recover().await?;
     let runtime = app.runtime.clone();
@@ -50,7 +53,6 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let runtime = app.runtime.clone();
     app.tasks.spawn(async move { runtime.save_partial_text().await });
 
-    let stop = CancellationToken::new();
     if app.config.database.file().is_none() {
         let (watched, stopped) = (Arc::clone(&app), stop.clone());
         app.tasks.spawn(async move {
@@ -74,7 +76,6 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             () = stopped.cancelled() => {}
         }
     });
-    watch_indexes(&app, &stop);
     watch_embedder(&app, &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
@@ -98,8 +99,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     Ok(code)
 }
 
-/// Builds and maintains the indexes of the knowledge base in the background for as long as the server runs.
-fn watch_indexes(app: &Arc<App>, stop: &CancellationToken) {
+/// Builds and maintains the indexes of the knowledge base, and removes deleted text, in the background for as long as the server runs.
+fn watch_knowledge(app: &Arc<App>, stop: &CancellationToken) {
     if !app.config.modules.knowledge {
         return;
     }
@@ -107,6 +108,7 @@ fn watch_indexes(app: &Arc<App>, stop: &CancellationToken) {
     app.tasks.spawn(async move {
         tokio::select! {
             () = knowledge.library().run() => {}
+            () = knowledge.purge_in_background() => {}
             () = stopped.cancelled() => {}
         }
     });

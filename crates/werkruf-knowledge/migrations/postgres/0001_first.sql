@@ -2,11 +2,15 @@
 
 -- change: number of the collection's newest commit, counted under the lock of this row, so that a smaller number never appears after a
 -- greater one. An index in memory reads the rows with a greater change than the one it knows.
+-- read_roles, write_roles: names of roles; "*" in read_roles is everybody of the tenant. trust: trusted or untrusted.
 CREATE TABLE collections (
-  tenant_id  uuid NOT NULL,
-  name       text COLLATE "C" NOT NULL,
-  change     bigint NOT NULL,
-  created_at timestamptz NOT NULL,
+  tenant_id   uuid NOT NULL,
+  name        text COLLATE "C" NOT NULL,
+  change      bigint NOT NULL,
+  created_at  timestamptz NOT NULL,
+  read_roles  json NOT NULL DEFAULT '["*"]',
+  write_roles json NOT NULL DEFAULT '[]',
+  trust       text NOT NULL DEFAULT 'trusted',
   PRIMARY KEY (tenant_id, name)
 );
 
@@ -74,15 +78,17 @@ CREATE FUNCTION floats_of(vector bytea) RETURNS real[] LANGUAGE sql IMMUTABLE PA
       (get_byte(vector, at * 4 + 3) & 127) * 2 + (get_byte(vector, at * 4 + 2) >> 7) AS exponent,
       (get_byte(vector, at * 4 + 2) & 127) * 65536 + get_byte(vector, at * 4 + 1) * 256 + get_byte(vector, at * 4) AS fraction) AS raw);
 
--- vector: little-endian floats; null: the model refused this text. A chunk has one vector, of one model.
+-- vector: little-endian floats; null: the model refused this text. A chunk has one vector of each model, so that two servers with
+-- different models do not replace each other's.
 CREATE TABLE chunk_vectors (
-  chunk      bigint NOT NULL PRIMARY KEY,
+  chunk      bigint NOT NULL,
   tenant_id  uuid NOT NULL,
   collection text COLLATE "C" NOT NULL,
   model      text NOT NULL,
   vector     bytea,
   change     bigint NOT NULL,
   floats     real[] GENERATED ALWAYS AS (floats_of(vector)) STORED,
+  PRIMARY KEY (chunk, model),
   FOREIGN KEY (tenant_id, chunk) REFERENCES chunks (tenant_id, number) ON DELETE CASCADE
 );
 CREATE INDEX chunk_vectors_by_change ON chunk_vectors (tenant_id, collection, change, chunk);

@@ -1,11 +1,15 @@
 -- The first schema of the knowledge search. A document is stored as its chunks.
 
 -- change: counts the commits of a collection; a process with an index of the collection reads the rows after the change it has.
+-- read_roles, write_roles: names of roles; "*" in read_roles is everybody of the tenant. trust: trusted or untrusted.
 CREATE TABLE collections (
-  tenant_id  TEXT NOT NULL,
-  name       TEXT NOT NULL,
-  change     INTEGER NOT NULL,
-  created_at TEXT NOT NULL,
+  tenant_id   TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  change      INTEGER NOT NULL,
+  created_at  TEXT NOT NULL,
+  read_roles  TEXT NOT NULL DEFAULT '["*"]',
+  write_roles TEXT NOT NULL DEFAULT '[]',
+  trust       TEXT NOT NULL DEFAULT 'trusted',
   PRIMARY KEY (tenant_id, name)
 ) STRICT;
 
@@ -56,14 +60,15 @@ CREATE TABLE chunk_terms (
   PRIMARY KEY (tenant_id, collection, chunk)
 ) STRICT, WITHOUT ROWID;
 
--- vector: little-endian floats; NULL: the model refused this text. A chunk has one vector, of one model.
+-- vector: little-endian floats; NULL: the model refused this text. A chunk has one vector of each model.
 CREATE TABLE chunk_vectors (
-  chunk      INTEGER PRIMARY KEY REFERENCES chunks (number) ON DELETE CASCADE,
+  chunk      INTEGER NOT NULL REFERENCES chunks (number) ON DELETE CASCADE,
   tenant_id  TEXT NOT NULL,
   collection TEXT NOT NULL,
   model      TEXT NOT NULL,
   vector     BLOB,
-  change     INTEGER NOT NULL
+  change     INTEGER NOT NULL,
+  PRIMARY KEY (chunk, model)
 ) STRICT;
 
 CREATE INDEX chunk_vectors_by_change ON chunk_vectors (tenant_id, collection, change, chunk);

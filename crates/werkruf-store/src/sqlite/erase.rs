@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -224,6 +225,14 @@ pub(super) fn compact(c: &Connection) -> Result<bool, StoreError> {
 pub(super) fn checkpoint(c: &Connection) -> Result<bool, StoreError> {
     let busy: i64 = c.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     Ok(busy == 0)
+}
+
+/// Like [`checkpoint`], but waits for a reader only for a moment, because all writes wait meanwhile.
+pub(super) fn brief_checkpoint(c: &Connection) -> Result<bool, StoreError> {
+    c.busy_timeout(Duration::from_millis(50))?;
+    let complete = checkpoint(c);
+    c.busy_timeout(Duration::from_secs(5))?;
+    complete
 }
 
 /// Copies that migrations and restores left beside the database.

@@ -115,9 +115,10 @@ impl SqliteStore {
         self.writer.submit(write).await
     }
 
-    /// Copies the WAL into the file and empties it, so that deleted text is in no file any more. False when a reader prevented it.
+    /// Copies the WAL into the file and empties it, so that deleted text is in no file any more. False when a reader prevents it; the writer
+    /// waits for readers only for a moment.
     pub async fn empty_wal(&self) -> Result<bool, StoreError> {
-        self.writer.submit_alone(erase::checkpoint).await
+        self.writer.submit_alone(erase::brief_checkpoint).await
     }
 
     /// The clock of the process.

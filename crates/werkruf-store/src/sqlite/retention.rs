@@ -1,7 +1,6 @@
 //! [`Retention`] on SQLite: readers find rows that may be deleted, and the writer checks them again and deletes a few hundred at a time.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -89,10 +88,7 @@ impl SqliteStore {
 /// Deleted rows are overwritten with zeros in their pages; after a checkpoint the WAL has no older copy of these pages either. It does not
 /// wait for a reader, because the next run does another checkpoint.
 fn checkpoint(c: &Connection) -> Result<(), StoreError> {
-    c.busy_timeout(Duration::from_millis(50))?;
-    let complete = erase::checkpoint(c);
-    c.busy_timeout(Duration::from_secs(5))?;
-    if !complete? {
+    if !erase::brief_checkpoint(c)? {
         tracing::debug!("a reader still uses older pages of the WAL");
     }
     Ok(())

@@ -86,6 +86,10 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     if building > 0 {
         warnings.push(format!("knowledge_index: building {building} of the indexes; searches of these collections use words only"));
     }
+    if api.app.knowledge.keeps_deleted_text() {
+        warnings
+            .push("deleted_text: another program reads the database file, so its WAL still has the text of a deleted document".to_owned());
+    }
     let progress_ms = api.writer_progress_ms.load(Ordering::Relaxed);
     let writer = Loop { last_progress_ms: (progress_ms > 0).then(|| (now - progress_ms).max(0)), ok };
     let embedder = api.app.knowledge.embedder().map(|embedder| {

@@ -6,17 +6,19 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use http::StatusCode;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest};
+use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest, Trust};
 
 use super::ApiState;
 use super::body;
 use super::error::ApiError;
+use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
 
 pub(super) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -28,10 +30,10 @@ const DEFAULT_RESULTS: usize = 10;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
-        .routes(Policy::Admin.on(routes!(add)))
+        .routes(Policy::WriteDocuments.on(routes!(add)))
         .routes(Policy::ReadTools.on(routes!(list)))
         .routes(Policy::ReadTools.on(routes!(show)))
-        .routes(Policy::Admin.on(routes!(delete)))
+        .routes(Policy::WriteDocuments.on(routes!(delete)))
         .routes(Policy::ReadTools.on(routes!(collections)))
         .routes(Policy::ReadTools.on(routes!(collection)))
         .routes(Policy::ReadTools.on(routes!(search)))
@@ -155,6 +157,9 @@ struct Routing {
     embedding_model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     degraded: Option<&'static str>,
+    /// Whether the texts of the collection are untrusted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    untrusted: bool,
 }
 
 /// A chunk with its scores.
@@ -182,8 +187,10 @@ async fn add(
     body: Body,
 ) -> Result<Json<AddedDocuments>, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
-    let (collection, documents) = read(&raw)?;
-    let collection = identity.collection_for(collection)?;
+    let mut shape: Shape = body::json(&raw)?;
+    shape.collection = identity.collection_for(shape.collection)?;
+    check_write(&api, &identity, shape.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
+    let (collection, documents) = read(&raw, shape)?;
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
     let (added, ingestion_run_id) = api.run_detached(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
     Ok(Json(AddedDocuments {
@@ -195,21 +202,20 @@ async fn add(
     }))
 }
 
-fn read(raw: &[u8]) -> Result<(Option<String>, Vec<Document>), ApiError> {
+/// What must be known of a body before its documents are read: nothing of them is kept.
+#[derive(Deserialize)]
+struct Shape {
+    collection: Option<String>,
+    documents: Option<IgnoredAny>,
+}
+
+fn read(raw: &[u8], shape: Shape) -> Result<(Option<String>, Vec<Document>), ApiError> {
     #[derive(Deserialize)]
     struct Many {
-        collection: Option<String>,
         documents: Vec<Document>,
     }
-    let value: Value = body::json(raw)?;
-    let invalid = |error: serde_json::Error| ApiError::invalid(format!("The body does not have the right fields: {error}."));
-    let many = if value.get("documents").is_some() {
-        serde_json::from_value(value).map_err(invalid)?
-    } else {
-        let collection = value.get("collection").and_then(Value::as_str).map(str::to_owned);
-        Many { collection, documents: vec![serde_json::from_value(value).map_err(invalid)?] }
-    };
-    let Many { collection, documents } = many;
+    let Shape { collection, documents } = shape;
+    let documents = if documents.is_some() { body::json::<Many>(raw)?.documents } else { vec![body::json(raw)?] };
     if documents.len() > MAX_DOCUMENTS {
         return Err(ApiError::invalid(format!("There are more than {MAX_DOCUMENTS} documents; send them in several requests.")));
     }
@@ -229,8 +235,11 @@ async fn list(
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentList>, ApiError> {
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
-    let collection = collection_or_default(identity.collection_for(query.collection)?);
-    let rows = api.app.database.knowledge().documents(identity.tenant_id, collection, query.after, limit).await?;
+    let (grantee, collection) = (grantee(&identity), collection_or_default(identity.collection_for(query.collection)?));
+    let rows = api.app.database.knowledge().documents(grantee.clone(), collection.clone(), query.after, limit).await?;
+    if rows.is_empty() && api.app.database.knowledge().newest_change(grantee.clone(), collection.clone()).await?.is_none() {
+        check_missing(&api, &grantee, &collection).await?;
+    }
     let more = rows.len() >= limit as usize;
     let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
     Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
@@ -246,10 +255,10 @@ async fn show(
     Path(id): Path<String>,
     Query(query): Query<CollectionQuery>,
 ) -> Result<Json<DocumentView>, ApiError> {
-    let collection = collection_or_default(identity.collection_for(query.collection)?);
-    let row = api.app.database.knowledge().document(identity.tenant_id, collection.clone(), id.clone()).await?;
+    let (grantee, collection) = (grantee(&identity), collection_or_default(identity.collection_for(query.collection)?));
+    let row = api.app.database.knowledge().document(grantee.clone(), collection.clone(), id.clone()).await?;
     let row = row.ok_or_else(|| ApiError::not_found("document"))?;
-    let chunks = api.app.database.knowledge().document_chunks(identity.tenant_id, collection, id).await?;
+    let chunks = api.app.database.knowledge().document_chunks(grantee, collection, id).await?;
     let content = chunks.into_iter().map(|chunk| ChunkView { id: chunk.id, heading: chunk.heading, content: chunk.content }).collect();
     Ok(Json(DocumentView { content: Some(content), ..view(row) }))
 }
@@ -264,16 +273,18 @@ async fn delete(
     Path(id): Path<String>,
     Query(query): Query<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
-    let (app, tenant_id, collection) = (Arc::clone(&api.app), identity.tenant_id, identity.collection_for(query.collection)?);
-    let removed = api.run_detached(async move { app.knowledge.delete(tenant_id, collection, id).await }).await??;
+    let collection = collection_or_default(identity.collection_for(query.collection)?);
+    check_write(&api, &identity, &collection).await?;
+    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let removed = api.run_detached(async move { app.knowledge.delete(tenant_id, Some(collection), id).await }).await??;
     if removed { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("document")) }
 }
 
-/// The names of all collections.
+/// The names of the collections that the caller may read.
 #[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
     responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<CollectionList>, ApiError> {
-    let mut collections = api.app.database.knowledge().collections(identity.tenant_id).await?;
+    let mut collections = api.app.database.knowledge().collections(grantee(&identity)).await?;
     collections.retain(|name| identity.collection_for(Some(name.clone())).is_ok());
     Ok(Json(CollectionList { collections, next_after: None }))
 }
@@ -288,7 +299,7 @@ async fn collection(
     Path(name): Path<String>,
 ) -> Result<Json<CollectionView>, ApiError> {
     identity.collection_for(Some(name.clone()))?;
-    let found = api.app.knowledge.collection(identity.tenant_id, &name).await?;
+    let found = api.app.knowledge.collection(grantee(&identity), &name).await?;
     let (row, languages, alpha) = found.ok_or_else(|| ApiError::not_found("collection"))?;
     let embedder = api.app.knowledge.embedder();
     Ok(Json(CollectionView {
@@ -315,9 +326,15 @@ async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
     }
     let top_k = top_k.map_or(DEFAULT_RESULTS, |top_k| usize::try_from(top_k).unwrap_or(1).clamp(1, MAX_RESULTS));
     let user_id = identity.principal.as_ref().map(|person| person.user_id.clone()).unwrap_or_default();
-    let (tenant_id, collection, mode) = (identity.tenant_id, identity.collection_for(collection)?, mode.unwrap_or_default());
-    let request = SearchRequest { tenant_id, user_id, collection, query, top_k, mode, models: None };
+    let (grantee, mode) = (grantee(&identity), mode.unwrap_or_default());
+    let collection = collection_or_default(identity.collection_for(collection)?);
+    let searched = Some(collection.clone());
+    let request = SearchRequest { grantee: grantee.clone(), user_id, collection: searched, query, top_k, mode, models: None };
     let answer = api.app.knowledge.search(request).await?;
+    if !answer.found.exists {
+        check_missing(&api, &grantee, &collection).await?;
+    }
+    let untrusted = answer.found.trust == Trust::Untrusted;
     let results = answer.found.hits.into_iter().map(|(row, hit)| ResultView {
         id: row.id,
         document_id: row.document_id,
@@ -330,7 +347,7 @@ async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authe
         rank_bm25: hit.rank_bm25,
         rank_vector: hit.rank_vector,
     });
-    let routing = Routing { mode: answer.mode, embedding_model: answer.embedding_model, degraded: answer.degraded };
+    let routing = Routing { mode: answer.mode, embedding_model: answer.embedding_model, degraded: answer.degraded, untrusted };
     Ok(Json(Results { results: results.collect(), nothing_found: answer.nothing_found, routing }))
 }
 

@@ -17,12 +17,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_knowledge::Document;
+use werkruf_knowledge::{DEFAULT_COLLECTION, Document};
 
 use super::ApiState;
 use super::body;
 use super::error::ApiError;
 use super::knowledge::{MAX_BODY_BYTES, MAX_NAME_BYTES};
+use super::knowledge_rights::check_write;
 use super::policy::{ApiCaller, Policy};
 use crate::app::App;
 use crate::reader::{Reader, ReaderError};
@@ -32,7 +33,7 @@ const MAX_FILES: usize = 100;
 const AT_ONCE: usize = 2;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(add_files)))
+    OpenApiRouter::default().routes(Policy::WriteDocuments.on(routes!(add_files)))
 }
 
 /// Files, and where they belong.
@@ -92,12 +93,14 @@ struct Upload {
 async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
+    let mut upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    upload.collection = identity.collection_for(upload.collection)?;
+    // Before a place is taken: whoever may not write must not keep others from it.
+    check_write(&api, &identity, upload.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
     let Some(place) = api.app.reader.accept_upload() else {
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "Other uploads are being read; try again in a moment.")
             .retry_after_ms(2_000));
     };
-    let mut upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
-    upload.collection = identity.collection_for(upload.collection)?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }

@@ -31,6 +31,7 @@ mod invoke;
 mod keys;
 mod knowledge;
 mod knowledge_files;
+mod knowledge_rights;
 mod legacy;
 pub(crate) mod lookup;
 mod openapi;
@@ -99,7 +100,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(tools::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
-        .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes())))
+        .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())

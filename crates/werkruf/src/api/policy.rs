@@ -36,6 +36,8 @@ pub enum Policy {
     StopCall,
     /// Scope tools or admin: retries a call.
     RetryCall,
+    /// Scope tools and a user, or scope admin: changes documents that the user's roles may change.
+    WriteDocuments,
     /// Scope admin.
     Admin,
     /// The operator: no key and no token, whatever its scopes.
@@ -54,7 +56,7 @@ impl Policy {
             Self::Decide => (scopes.approve || scopes.chat || scopes.admin, "approve or chat"),
             Self::Change => (scopes.chat || scopes.admin, "chat"),
             Self::StopCall => (scopes.chat || scopes.tools || scopes.admin, "chat or tools"),
-            Self::RetryCall => (scopes.tools || scopes.admin, "tools"),
+            Self::RetryCall | Self::WriteDocuments => (scopes.tools || scopes.admin, "tools"),
             Self::Admin => (scopes.admin, "admin"),
             Self::Operator if identity.is_operator() => return Ok(()),
             Self::Operator => return Err(ApiError::forbidden("forbidden", "This changes the whole server; it needs the operator's key.")),
@@ -64,9 +66,13 @@ impl Policy {
         }
         match self {
             Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
-            Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall => {
-                identity.visibility().map(|_| ())
-            }
+            Self::Read
+            | Self::ReadApprovals
+            | Self::Decide
+            | Self::Change
+            | Self::StopCall
+            | Self::RetryCall
+            | Self::WriteDocuments => identity.visibility().map(|_| ()),
             Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
@@ -135,7 +141,7 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 11] = [
+    const ALL: [Policy; 12] = [
         Policy::Chat,
         Policy::Invoke,
         Policy::Read,
@@ -145,6 +151,7 @@ mod tests {
         Policy::Change,
         Policy::StopCall,
         Policy::RetryCall,
+        Policy::WriteDocuments,
         Policy::Admin,
         Policy::Operator,
     ];

@@ -179,6 +179,10 @@ impl Backend {
         self.send(Method::POST, path, Some(body)).await
     }
 
+    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Value, CliError> {
+        self.send(Method::PUT, path, Some(body)).await
+    }
+
     pub(super) async fn delete(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::DELETE, path, None).await
     }

@@ -2,6 +2,7 @@
 
 mod eval;
 mod files;
+mod rights;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -67,6 +68,12 @@ pub(super) enum Command {
         #[arg(long, default_value = "default", value_name = "NAME")]
         collection: String,
     },
+    /// Show or change who may read and write a collection
+    #[command(
+        after_help = "Examples:\n  werkruf knowledge rights handbook\n  werkruf knowledge rights hr --read hr,lead --write hr\n  werkruf knowledge rights mails --trust untrusted\n\n\
+        What is not named stays as it is. A collection that does not exist is created."
+    )]
+    Rights(rights::Rights),
     /// Measure search on documents, questions and judgements of your own
     #[command(
         after_help = "Examples:\n  werkruf knowledge eval my-questions --json\n\nThe folder holds corpus.jsonl {id, title, text}, queries.jsonl {id, text} and qrels.tsv (query-id, corpus-id, score, with a \
@@ -98,6 +105,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             let path = format!("/api/knowledge/documents/{}?collection={}", encode(&document), encode(&collection));
             backend.delete(&path).await.map(|_| ())
         }
+        Command::Rights(rights) => rights.run(&backend, as_json).await,
         Command::Eval(eval) => eval.run(&backend, as_json).await,
     };
     backend.close().await;

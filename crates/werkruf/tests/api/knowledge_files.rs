@@ -1,7 +1,8 @@
 //! Files over HTTP. A script takes the place of `werkruf-reader`; `tests/outside/check_files.py` uses the real program.
 
-use std::fmt::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use reqwest::{Method, Response};
 use serde_json::json;
@@ -22,8 +23,12 @@ const WITHOUT_LANDLOCK: &str = "#!/bin/sh\nprintf '{\"error\":{\"code\":\"reader
 async fn server(reader: &str) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("reader");
-    std::fs::write(&program, reader).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    // Another process writes the script: a process that another test starts meanwhile would inherit a descriptor of this one, and a file
+    // that is open for writing cannot be executed.
+    let write = r#"/bin/cat > "$0" && /bin/chmod 700 "$0""#;
+    let mut writer = Command::new("/bin/sh").args(["-c", write]).arg(&program).stdin(Stdio::piped()).spawn().unwrap();
+    writer.stdin.take().unwrap().write_all(reader.as_bytes()).unwrap();
+    assert!(writer.wait().unwrap().success());
     let path = program.to_str().unwrap().to_owned();
     TestServer::open_in_folder("", &[("WERKRUF_READER", &path)], folder).await
 }
@@ -89,8 +94,9 @@ async fn a_request_without_files_or_with_too_many_is_refused() {
     let large = vec![b'x'; (16 << 20) + 1];
     assert_eq!(refusal(send(&server, &[], &[("a.md", &large)]).await).await, (413, "body_too_large".to_owned()));
     let key = server.key(Some(1), &["chat", "tools", "read"]).await;
-    let other = server.with_key(&key, Method::POST, "/api/knowledge/files").body("x").send().await.unwrap();
-    assert_eq!(refusal(other).await, (403, "forbidden".to_owned()));
+    let other = server.with_key(&key, Method::POST, "/api/knowledge/files").header("content-type", "multipart/form-data; boundary=cut");
+    let file = "--cut\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.md\"\r\n\r\nA\r\n--cut--\r\n";
+    assert_eq!(refusal(other.body(file).send().await.unwrap()).await, (403, "forbidden".to_owned()));
 }
 
 #[tokio::test]

@@ -37,6 +37,8 @@ mod keys;
 #[cfg(test)]
 mod knowledge_files;
 #[cfg(test)]
+mod knowledge_rights;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod maintenance;
