@@ -148,12 +148,24 @@ impl Engine {
 
     /// Whether the process has capacity, and whether this caller may start another turn.
     pub(crate) fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
-        if self.running.len() >= self.limits.queue || self.is_draining() {
-            return Err(Refusal::Busy { retry_after_ms: 1000 });
-        }
+        self.check_place()?;
         let principal = &caller.principal;
         self.rate_limits
             .admit(&self.limits, principal.tenant_id, &principal.user_id, caller.key_id, self.store.clock.now())
+            .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
+    }
+
+    /// Whether the process has a place for another turn.
+    pub(crate) fn check_place(&self) -> Result<(), Refusal> {
+        let full = self.running.len() >= self.limits.queue || self.is_draining();
+        if full { Err(Refusal::Busy { retry_after_ms: 1000 }) } else { Ok(()) }
+    }
+
+    /// Whether the limits let this caller start a turn now, without counting one.
+    pub(crate) fn check_turn_limits(&self, caller: &Caller) -> Result<(), Refusal> {
+        let principal = &caller.principal;
+        self.rate_limits
+            .check(&self.limits, principal.tenant_id, &principal.user_id, caller.key_id, self.store.clock.now())
             .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
     }
 

@@ -1,5 +1,6 @@
 //! How many turns a user and a key may start: a leaky bucket each, refilled evenly over the minute.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +21,20 @@ struct Buckets<K> {
 impl<K: Hash + Eq> Buckets<K> {
     fn new() -> Self {
         Self { full_at: Mutex::new(HashMap::new()) }
+    }
+
+    /// Whether one can be taken; the error is how long to wait.
+    fn check<Q: Hash + Eq + ?Sized>(&self, key: &Q, per_minute: u32, now: Timestamp) -> Result<(), u64>
+    where
+        K: Borrow<Q>,
+    {
+        if per_minute == 0 {
+            return Ok(());
+        }
+        let buckets = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = buckets.get(key).map_or(0, |full_at| *full_at - now.as_millisecond());
+        let over = left.max(0) + (60_000 / i64::from(per_minute)).max(1) - 60_000;
+        if over > 0 { Err(u64::try_from(over).unwrap_or(0)) } else { Ok(()) }
     }
 
     /// Takes one; the error is how long to wait.
@@ -61,6 +76,12 @@ impl RateLimits {
         self.users.take((tenant, user.to_owned()), limits.turns_per_minute_user, now)?;
         key.map_or(Ok(()), |key| self.keys.take(key, limits.turns_per_minute_key, now))
     }
+
+    /// What [`Self::admit`] would answer, without counting a turn.
+    pub(crate) fn check(&self, limits: &Limits, tenant: Uuid, user: &str, key: Option<Uuid>, now: Timestamp) -> Result<(), u64> {
+        self.users.check(&(tenant, user.to_owned()), limits.turns_per_minute_user, now)?;
+        key.map_or(Ok(()), |key| self.keys.check(&key, limits.turns_per_minute_key, now))
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +100,10 @@ mod tests {
         let at = |now| limits_in_force.admit(&limits, Uuid::nil(), "1", None, now);
         assert_eq!([at(now), at(now), at(now)], [Ok(()), Ok(()), Ok(())]);
         assert_eq!(at(now), Err(20_000));
+        assert_eq!(limits_in_force.check(&limits, Uuid::nil(), "1", None, now), Err(20_000));
+        for _ in 0..4 {
+            assert_eq!(limits_in_force.check(&limits, Uuid::nil(), "2", None, now), Ok(()), "a check counts nothing");
+        }
         assert_eq!(limits_in_force.admit(&limits, Uuid::nil(), "2", None, now), Ok(()), "another user has a bucket of their own");
         assert_eq!(at(now + SignedDuration::from_secs(20)), Ok(()));
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -144,7 +143,7 @@ struct DecisionRequest {
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
-async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
+async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
     let id = lookup::approval_id(&api, &identity, &id).await?;

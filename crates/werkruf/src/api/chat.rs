@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
@@ -88,19 +87,36 @@ pub(crate) enum ResponseMode {
         (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
     ))]
-async fn chat(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn chat(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
 }
 
 /// The same as `POST /api/chat`, at the path that older clients use.
 #[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn chat_rag(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn chat_rag(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
 }
 
-async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn start_turn(
+    api: &ApiState,
+    Authenticated(identity): Authenticated,
+    headers: &HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
+    api.app.runtime.check_place()?;
+    api.app.runtime.check_turn_limits(&caller)?;
     let raw = body::bytes(body).await?;
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -236,10 +235,10 @@ async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam)
 async fn patch_state(
     ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
-    body: Body,
+    body: body::RequestBody,
 ) -> Result<Json<werkruf_contract::State>, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
-    let patch: werkruf_contract::State = body::json(&body::bytes(body).await?)?;
+    let patch: werkruf_contract::State = body::json_with_values(&body::bytes(body).await?)?;
     let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, api.app.clock.now()).await?;
     merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
 }

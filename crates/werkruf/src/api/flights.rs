@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -28,7 +27,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn seats_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
     let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {
@@ -41,7 +40,7 @@ async fn seats_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn amadeus_search(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     let (request, caller) = read(&api, &identity, &headers, body).await?;
     let flights = Arc::clone(&api.app.modules.flights);
     Ok(respond(match request {
@@ -54,7 +53,7 @@ async fn read(
     api: &ApiState,
     identity: &crate::identity::Identity,
     headers: &HeaderMap,
-    body: Body,
+    body: body::RequestBody,
 ) -> Result<(Result<Value, Failure>, Caller), ApiError> {
     let principal = identity.caller()?.principal;
     let locale = context::language(headers).unwrap_or_else(|| principal.locale.clone());
@@ -62,7 +61,7 @@ async fn read(
     let today = api.app.clock.now().to_zoned(zone).date();
     let caller = Caller { tenant_id: principal.tenant_id, today, texts: Texts::of(&locale) };
     let request = match body::bytes(body).await {
-        Ok(raw) => body::json::<Value>(&raw),
+        Ok(raw) => body::json_with_values::<Value>(&raw),
         Err(error) => Err(error),
     };
     Ok((request.map_err(|error| Failure::validation("invalid_request", error.message().to_owned())), caller))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CACHE_CONTROL;
@@ -99,7 +98,7 @@ impl<'a> From<&'a KeyRow> for KeyView<'a> {
 /// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn create(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
+async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let request: KeyRequest = body::json(&body::bytes(body).await?)?;
     let tenant_id = tenant_of(&api, &identity, request.tenant.as_deref()).await?;
     let scopes = scopes(&request.scopes)?;

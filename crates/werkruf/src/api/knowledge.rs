@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -179,7 +178,7 @@ struct ResultView {
 async fn add(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    body: Body,
+    body: body::RequestBody,
 ) -> Result<Json<AddedDocuments>, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     let (collection, documents) = read(&raw)?;
@@ -194,13 +193,13 @@ async fn add(
     }))
 }
 
-fn read(raw: &[u8]) -> Result<(Option<String>, Vec<Document>), ApiError> {
+fn read(raw: &body::RawBody) -> Result<(Option<String>, Vec<Document>), ApiError> {
     #[derive(Deserialize)]
     struct Many {
         collection: Option<String>,
         documents: Vec<Document>,
     }
-    let value: Value = body::json(raw)?;
+    let value: Value = body::json_with_values(raw)?;
     let invalid = |error: serde_json::Error| ApiError::invalid(format!("The body does not have the right fields: {error}."));
     let many = if value.get("documents").is_some() {
         serde_json::from_value(value).map_err(invalid)?
@@ -303,7 +302,11 @@ async fn collection(
 /// Searches one collection. Every candidate is returned with all its scores.
 #[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
     responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Json<Results>, ApiError> {
+async fn search(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: body::RequestBody,
+) -> Result<Json<Results>, ApiError> {
     let raw = body::bytes(body).await?;
     let Search { query, top_k, collection, mode } = body::json(&raw)?;
     if query.trim().is_empty() || query.len() > MAX_QUERY_BYTES {

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{iter, once};
@@ -89,14 +88,19 @@ struct Upload {
     request_body(content = NewFiles, content_type = "multipart/form-data"),
     responses((status = 200, body = AddedFiles), (status = "4XX", body = ref("#/components/schemas/Error")),
         (status = "5XX", body = ref("#/components/schemas/Error"))))]
-async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
+async fn add_files(
+    ApiCaller { api, identity }: ApiCaller,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
     let Some(place) = api.app.reader.accept_upload() else {
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "Other uploads are being read; try again in a moment.")
             .retry_after_ms(2_000));
     };
-    let upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
+    let upload = read(raw.bytes(), boundary).await?;
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -46,7 +45,7 @@ struct ImportReport {
 /// do not exist here get the user in `X-User-Id`.
 #[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<ImportReport>, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<ImportReport>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "An import reads a file of the server; it needs the operator's key."));
     }

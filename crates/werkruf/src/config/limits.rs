@@ -1,5 +1,5 @@
-//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; two limit the
-//! listener.
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; the others
+//! limit connections and the memory of requests.
 
 use werkruf_runtime::Limits;
 
@@ -33,15 +33,25 @@ impl Connections {
 }
 
 /// Everything under `[limits]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AllLimits {
     pub(super) turns: Limits,
     pub(super) connections: Connections,
+    pub(super) bytes_in_flight: u64,
+}
+
+/// The default of `bytes_in_flight`.
+const BYTES_IN_FLIGHT: u64 = 256 * 1024 * 1024;
+
+impl Default for AllLimits {
+    fn default() -> Self {
+        Self { turns: Limits::default(), connections: Connections::default(), bytes_in_flight: BYTES_IN_FLIGHT }
+    }
 }
 
 /// The names of all limits.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    Limits::NAMES.into_iter().chain(Connections::NAMES)
+    Limits::NAMES.into_iter().chain(Connections::NAMES).chain(["bytes_in_flight"])
 }
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> AllLimits {
@@ -65,7 +75,7 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
     if value == 0 && !MAY_BE_ZERO.contains(&name) && names().any(|known| known == name) {
         return Err("must be at least 1; leave it out for the default".to_owned());
     }
-    let AllLimits { turns: limits, connections } = all;
+    let AllLimits { turns: limits, connections, bytes_in_flight } = all;
     let connection_count =
         || u32::try_from(value).ok().filter(|value| *value <= Connections::MAX).ok_or_else(|| format!("{value} is too large"));
     let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
@@ -85,6 +95,8 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         "model_concurrency" => limits.model_concurrency = count()?,
         "queue" => limits.queue = count()?,
         "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
+        "state_bytes" => limits.state_bytes = count()?,
+        "bytes_in_flight" => *bytes_in_flight = value,
         "connections" => connections.all = connection_count()?,
         "connections_per_address" => connections.per_address = connection_count()?,
         _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),

@@ -73,6 +73,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
         limits: limits.turns,
         connections: limits.connections,
+        bytes_in_flight: limits.bytes_in_flight,
         auth: auth(document, violations),
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),

@@ -115,6 +115,8 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     pub limits: Limits,
     pub connections: Connections,
+    /// What the requests in progress may take of the memory, in bytes.
+    pub bytes_in_flight: u64,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
     /// The issuers whose tokens are accepted.

@@ -1,0 +1,120 @@
+//! Reads the JSON of requests without building what is not used. A value that is kept is counted before it is built: a list of
+//! zeros takes two bytes per element in a body, and eighty in memory.
+
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// The most values in the parts of a body that are kept. A thousand messages with tool calls have about ten thousand.
+pub(crate) const MAX_VALUES: u64 = 100_000;
+
+/// Texts of which a message or item with the result of a tool has one, quotes included.
+const RESULT_MARKS: [&str; 4] = ["\"tool\"", "\"function\"", "function_call_output\"", "custom_tool_call_output\""];
+
+/// The number of values in a valid JSON text: lists, objects, their elements and their fields. Commas in strings do not count.
+pub(crate) fn count_values(text: &[u8]) -> u64 {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// The fields of an object that have one of these names, as text. All others are skipped. A name that comes twice has its last value.
+pub(crate) struct RawFields<'a>(Vec<(&'static str, &'a RawValue)>);
+
+impl<'a> RawFields<'a> {
+    /// Reads an object.
+    pub(crate) fn read(raw: &'a [u8], names: &'static [&'static str]) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(raw);
+        let fields = deserializer.deserialize_map(FieldVisitor(names))?;
+        deserializer.end()?;
+        Ok(Self(fields))
+    }
+
+    /// The text of a field.
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, raw)| raw.get())
+    }
+
+    /// Whether the messages or items may contain the result of a tool. A text that quotes one also counts.
+    pub(crate) fn may_have_results(&self) -> bool {
+        let mentions = |text: &str| RESULT_MARKS.iter().any(|mark| text.contains(mark));
+        ["messages", "input"].into_iter().filter_map(|name| self.text(name)).any(mentions)
+    }
+
+    /// The number of values in all fields.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|(_, raw)| count_values(raw.get().as_bytes())).sum()
+    }
+
+    /// The fields as values.
+    pub(crate) fn build(self) -> Result<Map<String, Value>, serde_json::Error> {
+        self.0.into_iter().map(|(name, raw)| Ok((name.to_owned(), serde_json::from_str(raw.get())?))).collect()
+    }
+}
+
+struct FieldVisitor(&'static [&'static str]);
+
+impl<'de> Visitor<'de> for FieldVisitor {
+    type Value = Vec<(&'static str, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found: Self::Value = Vec::new();
+        while let Some(name) = map.next_key::<FieldName<'de>>()? {
+            let Some(known) = self.0.iter().find(|known| **known == name.0) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let raw = map.next_value()?;
+            match found.iter_mut().find(|(earlier, _)| earlier == known) {
+                Some((_, value)) => *value = raw,
+                None => found.push((known, raw)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The name of a field, borrowed from the body where it has no escapes.
+#[derive(serde::Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{RawFields, count_values};
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, count) in [("5", 1), ("\"a,[{\"", 1), (r#""\",\"""#, 1), ("[0,0,0]", 4), (r#"{"a": [1, {"b": "x, y"}], "c": null}"#, 5)]
+        {
+            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_named_fields_are_read() {
+        let body = br#"{"a": 1, "unknown": [[{"deep": 1}]], "\u0062": [2, 3], "a": {"x": 4}}"#;
+        let fields = RawFields::read(body, &["a", "b", "c"]).unwrap();
+        assert_eq!((fields.text("b"), fields.text("c"), fields.count()), (Some("[2, 3]"), None, 5));
+        assert_eq!(serde_json::Value::Object(fields.build().unwrap()), json!({"a": {"x": 4}, "b": [2, 3]}));
+        for bad in ["", "[]", "{", "5", r#"{"a": 1} x"#, r#"{"unknown": [}"#] {
+            assert!(RawFields::read(bad.as_bytes(), &["a"]).is_err(), "{bad}");
+        }
+    }
+}
