@@ -214,6 +214,11 @@ fn is_operator(app: &App, credential: &str) -> bool {
     admin | same(app.operator_token.expose_secret())
 }
 
+/// Whether the headers of a request have the operator's credential.
+pub fn has_operator_credential(app: &App, headers: &HeaderMap) -> bool {
+    credential(headers).is_ok_and(|credential| is_operator(app, credential))
+}
+
 async fn find_key(app: &App, credential: &str) -> Result<KeyRow, ApiError> {
     let refused = || ApiError::unauthorized("This key is unknown, deleted or expired.");
     if !credential.starts_with(KEY_PREFIX) {

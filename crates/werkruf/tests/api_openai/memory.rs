@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use werkruf_llm::{HttpLimits, http_client};
 
 use crate::client::user;
 use crate::support::refusal;
@@ -36,7 +37,7 @@ impl Server {
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let printed: Value = serde_json::from_str(&line).unwrap();
         let text = |name: &str| printed[name].as_str().unwrap().to_owned();
-        Self { process, address: text("address"), key: text("key"), client: Client::new(), _folder: folder }
+        Self { process, address: text("address"), key: text("key"), client: http_client(&HttpLimits::default()).unwrap(), _folder: folder }
     }
 
     async fn post(&self, path: &str, body: String) -> Response {
@@ -104,7 +105,7 @@ async fn values_that_are_kept_are_counted_before_they_are_built() {
 #[tokio::test]
 async fn bodies_above_the_budget_are_refused_and_the_others_answered() {
     let server = Server::start(&[("WERKRUF_LIMIT_BYTES_IN_FLIGHT", "8388608")]);
-    let request = |bytes: usize| json!({"messages": [user(&"a".repeat(bytes))]}).to_string();
+    let request = |bytes: usize| json!({"messages": [user("hi")], "unknown": "a".repeat(bytes)}).to_string();
     let refused = server.post("/v1/chat/completions", request(4 * MIB)).await;
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(refusal(refused).await, (503, "memory_busy".to_owned()));
