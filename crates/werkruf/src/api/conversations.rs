@@ -141,7 +141,7 @@ async fn list(
     };
     let rows = api.app.records().conversations(identity.tenant_id, user_id, page).await?;
     let conversations = rows.iter().map(ConversationView::from).collect();
-    Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One conversation.
@@ -196,7 +196,7 @@ async fn messages(
     let conversation = lookup::conversation(&api, &identity, &id).await?;
     let rows = api.app.records().messages(identity.tenant_id, conversation.id, page).await?;
     check_retained(&api, &conversation, page, &rows).await?;
-    let next_after = page::next_after(&rows, page.limit, |row| row.id);
+    let next_after = page::next_after(&rows, &page, |row| row.id);
     if let Some(format) = format {
         return Ok(Json(json!({"messages": history::format_rows(format, &rows, page.order), "next_after": next_after})).into_response());
     }
@@ -209,7 +209,7 @@ async fn messages(
 async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
     let Some(after) = page.after.filter(|_| rows.is_empty() && page.order == Order::OldestFirst) else { return Ok(()) };
     let end = async |order| {
-        let page = Page { after: None, limit: 1, order };
+        let page = Page::of(1, order);
         let rows = api.app.records().messages(conversation.tenant_id, conversation.id, page).await?;
         Ok::<_, ApiError>(rows.into_iter().next())
     };
@@ -231,7 +231,8 @@ async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam)
 /// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
 #[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = Object,
-    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
+    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`state_too_large`")))]
 async fn patch_state(
     ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
@@ -239,6 +240,9 @@ async fn patch_state(
 ) -> Result<Json<werkruf_contract::State>, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
     let patch: werkruf_contract::State = body::json_with_values(&body::bytes(body).await?)?;
-    let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, api.app.clock.now()).await?;
+    let merged = {
+        let (turns, max_bytes) = (api.app.turns(), api.app.config.limits.state_bytes);
+        turns.patch_state(identity.tenant_id, row.id, patch, max_bytes, api.app.clock.now()).await?
+    };
     merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
 }
