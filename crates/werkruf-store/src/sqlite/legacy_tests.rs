@@ -146,7 +146,8 @@ async fn call_ids_of_the_provider_are_kept_and_invented_ones_are_not() {
     assert!(calls.iter().all(|call| call.finished_at.is_some()));
     let mine = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap();
     assert_eq!((mine.len(), mine[0].title.as_str()), (1, "First"));
-    assert_eq!(mine[0].state["imported"]["plan"], "gold", "a column without a counterpart is kept");
+    let whole = fixture.store.conversation(fixture.tenant, mine[0].id).await.unwrap().unwrap();
+    assert_eq!(whole.state["imported"]["plan"], "gold", "a column without a counterpart is kept");
 }
 
 #[tokio::test]
@@ -323,8 +324,12 @@ async fn a_file_cannot_claim_more_rows_than_it_has() {
 async fn a_state_that_is_too_large_is_left_out() {
     let fixture = Fixture::open().await;
     let states = format!(r#"('a', '{{"kept": 1}}'), ('b', '{{"large": "{}"}}')"#, "x".repeat(1000));
-    let source =
-        fixture.source("old.db", &format!("CREATE TABLE conversations (id TEXT, state TEXT); INSERT INTO conversations VALUES {states};"));
+    let source = fixture.source(
+        "old.db",
+        &format!(
+            "CREATE TABLE messages (id TEXT); CREATE TABLE conversations (id TEXT, state TEXT); INSERT INTO conversations VALUES {states};"
+        ),
+    );
     let report = fixture.import(&source, false).await.unwrap();
     assert_eq!(written(&report, "conversations"), 2);
     let skipped: Vec<_> = report.skipped.iter().map(|row| (row.table.as_str(), row.id.clone(), &row.reason[..15])).collect();

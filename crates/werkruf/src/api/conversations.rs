@@ -41,8 +41,10 @@ struct ConversationView<'a> {
     channel: &'a str,
     assistant: &'a str,
     title: &'a str,
-    #[schema(value_type = Object)]
-    state: &'a werkruf_contract::State,
+    /// Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    state: Option<&'a werkruf_contract::State>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
     #[schema(value_type = String, format = DateTime)]
@@ -58,7 +60,7 @@ impl<'a> From<&'a ConversationRow> for ConversationView<'a> {
             channel: &row.channel,
             assistant: &row.assistant,
             title: &row.title,
-            state: &row.state,
+            state: None,
             created_at: Iso(row.created_at),
             updated_at: Iso(row.updated_at),
         }
@@ -149,7 +151,7 @@ async fn list(
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
-    Ok(Json(ConversationView::from(&row)).into_response())
+    Ok(Json(ConversationView { state: Some(&row.state), ..ConversationView::from(&row) }).into_response())
 }
 
 /// Deletes a conversation with its messages, turns, calls and events.
@@ -240,9 +242,7 @@ async fn patch_state(
 ) -> Result<Json<werkruf_contract::State>, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
     let patch: werkruf_contract::State = body::json_with_values(&body::bytes(body).await?)?;
-    let merged = {
-        let (turns, max_bytes) = (api.app.turns(), api.app.config.limits.state_bytes);
-        turns.patch_state(identity.tenant_id, row.id, patch, max_bytes, api.app.clock.now()).await?
-    };
+    let max_bytes = api.app.config.limits.state_bytes;
+    let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, max_bytes, api.app.clock.now()).await?;
     merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
 }
