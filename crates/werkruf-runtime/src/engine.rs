@@ -65,10 +65,13 @@ impl TurnCount {
 
     /// A message that starts a turn. An OpenAI client may serve many people with one key, so there the key counts; the operator's
     /// credential is no key.
-    fn of(message: &InboundMessage) -> Self {
-        let Caller { key_id, admin, .. } = message.caller;
-        Self { user: message.channel != OPENAI || (key_id.is_none() && !admin), key: true }
+    fn of(caller: &Caller, channel: &str) -> Self {
+        Self { user: channel != OPENAI || (caller.key_id.is_none() && !caller.admin), key: true }
     }
+}
+
+const fn too_many(retry_after_ms: u64) -> Refusal {
+    Refusal::TooMany { retry_after_ms }
 }
 
 /// The channel of OpenAI clients.
@@ -176,31 +179,40 @@ impl Engine {
             let call_ids = message.results.iter().map(|result| result.call_id.clone()).collect();
             let awaiting = self.store.clients.conversation_awaiting(principal.tenant_id, principal.user_id.clone(), call_ids).await?;
             if awaiting.is_some_and(|found| Some(found.conversation_id) == message.conversation_id) {
-                return self.has_capacity();
+                return self.check_place();
             }
         }
-        self.admit(&message.caller, TurnCount::of(message)).await
-    }
-
-    fn has_capacity(&self) -> Result<(), Refusal> {
-        let full = self.running.len() >= self.limits.queue || self.is_draining();
-        if full { Err(Refusal::Busy { retry_after_ms: 1000 }) } else { Ok(()) }
+        self.admit(&message.caller, TurnCount::of(&message.caller, &message.channel)).await
     }
 
     /// Whether the process has capacity, and whether this caller may start another turn.
     pub(crate) async fn admit(&self, caller: &Caller, counted: TurnCount) -> Result<(), Refusal> {
-        self.has_capacity()?;
-        let (tenant_id, too_many) = (caller.principal.tenant_id, |retry_after_ms| Refusal::TooMany { retry_after_ms });
-        // The user first: what one user is refused must not use up the key that users share.
-        if counted.user {
-            let (user, rate) = (RateSubject::User(caller.principal.user_id.clone()), Rate::of_turns(self.limits.turns_per_minute_user));
-            self.turn_rates.take(tenant_id, user, rate).await.map_err(too_many)?;
-        }
-        if let Some(key_id) = caller.key_id.filter(|_| counted.key) {
-            let rate = Rate::of_turns(self.limits.turns_per_minute_key);
-            self.turn_rates.take(tenant_id, RateSubject::Key(key_id), rate).await.map_err(too_many)?;
+        self.check_place()?;
+        for (subject, rate) in self.counted(caller, counted) {
+            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await.map_err(too_many)?;
         }
         Ok(())
+    }
+
+    /// Whether the process has a place for another turn.
+    pub(crate) fn check_place(&self) -> Result<(), Refusal> {
+        let full = self.running.len() >= self.limits.queue || self.is_draining();
+        if full { Err(Refusal::Busy { retry_after_ms: 1000 }) } else { Ok(()) }
+    }
+
+    /// Whether the limits let this caller start a turn on a channel now, without counting one.
+    pub(crate) fn check_turn_limits(&self, caller: &Caller, channel: &str) -> Result<(), Refusal> {
+        let mut counted = self.counted(caller, TurnCount::of(caller, channel));
+        counted.try_for_each(|(subject, rate)| self.turn_rates.check(caller.principal.tenant_id, subject, rate)).map_err(too_many)
+    }
+
+    /// The subjects whose turns are counted. The user first: what one user is refused must not use up the key that users share.
+    fn counted(&self, caller: &Caller, counted: TurnCount) -> impl Iterator<Item = (RateSubject, Rate)> {
+        let user = counted.user.then(|| RateSubject::User(caller.principal.user_id.clone()));
+        let key = caller.key_id.filter(|_| counted.key).map(RateSubject::Key);
+        let Limits { turns_per_minute_user, turns_per_minute_key, .. } = *self.limits;
+        let user = user.map(|user| (user, Rate::of_turns(turns_per_minute_user)));
+        user.into_iter().chain(key.map(|key| (key, Rate::of_turns(turns_per_minute_key))))
     }
 
     pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a Assistant, Refusal> {

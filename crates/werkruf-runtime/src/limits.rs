@@ -31,6 +31,8 @@ pub struct Limits {
     pub queue: usize,
     /// How long an approval may stay undecided.
     pub approval_ttl_s: u32,
+    /// The size of a conversation's session state as JSON.
+    pub state_bytes: usize,
 }
 
 impl Default for Limits {
@@ -50,13 +52,14 @@ impl Default for Limits {
             model_concurrency: 0,
             queue: 10_000,
             approval_ttl_s: 86_400,
+            state_bytes: 262_144,
         }
     }
 }
 
 impl Limits {
     /// The names, for the environment and for errors.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         "steps",
         "turn_ms",
         "tool_ms",
@@ -71,6 +74,7 @@ impl Limits {
         "model_concurrency",
         "queue",
         "approval_ttl_s",
+        "state_bytes",
     ];
 
     pub(crate) const fn turn(&self) -> Duration {

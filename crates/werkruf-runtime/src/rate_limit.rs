@@ -106,6 +106,15 @@ impl RateLimiter {
         }
     }
 
+    /// What the bucket of this process says about one more, without counting it.
+    pub fn check(&self, tenant_id: Uuid, subject: RateSubject, rate: Rate) -> Result<(), u64> {
+        if rate.per_minute == 0 {
+            return Ok(());
+        }
+        let buckets = self.lock();
+        buckets.by_subject.get(&(tenant_id, subject)).map_or(Ok(()), |bucket| bucket.next(rate, timer::now()).map(|_| ()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Buckets> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -44,6 +44,16 @@ impl Runtime {
         turn::accept(&self.engine, message).await
     }
 
+    /// Whether the process has a place for another turn. Asked before the request is read.
+    pub fn check_place(&self) -> Result<(), Refusal> {
+        self.engine.check_place()
+    }
+
+    /// Whether the limits let this caller start a turn now. Nothing is counted: [`Self::chat`] does that.
+    pub fn check_turn_limits(&self, caller: &Caller, channel: &str) -> Result<(), Refusal> {
+        self.engine.check_turn_limits(caller, channel)
+    }
+
     /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
     pub async fn invoke(&self, invoke: Invoke) -> Result<InvokeResult, Refusal> {
         turn::invoke(&self.engine, invoke).await

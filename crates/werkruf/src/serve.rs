@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, StartError};
 use crate::cli::print;
 use crate::config::{Config, Connections};
-use crate::listen::{Bounds, Listener, Proxies};
+use crate::listen::{Bounds, IsOperator, Listener, Proxies};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, identity, provider, retention, telemetry};
 
@@ -36,7 +36,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let bounds = Bounds { connections, per_address, ..Bounds::default() };
     let listener = Listener::bind(app.config.listen, bounds, app.tasks.clone())
         .await
-        .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)))
+        .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)).reserving_for(operator_check(&app)))
         .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
     let lock = write_lock_file(&app, address)?;
@@ -97,6 +97,11 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     };
     drop(lock);
     Ok(code)
+}
+
+fn operator_check(app: &Arc<App>) -> IsOperator {
+    let app = Arc::clone(app);
+    Arc::new(move |headers| identity::has_operator_credential(&app, headers))
 }
 
 /// Builds and maintains the indexes of the knowledge base, and removes deleted text, in the background for as long as the server runs.

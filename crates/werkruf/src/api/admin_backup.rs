@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -44,7 +43,7 @@ struct BackupView {
 /// Writes a backup while turns run. A backup contains every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
     responses((status = 200, body = BackupView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn back_up(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<BackupView>, ApiError> {
+async fn back_up(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<BackupView>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "A backup contains every tenant; it needs the operator's key."));
     }

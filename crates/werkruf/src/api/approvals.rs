@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -117,7 +116,7 @@ async fn list(
     let credential = identity.credential();
     let rows = api.app.runtime.approvals(decider(&identity, &credential), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
-    Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One approval, for callers who may decide it.
@@ -152,7 +151,7 @@ struct DecisionRequest {
         (status = 403, body = ref("#/components/schemas/Error"), description = "`forbidden`, or `four_eyes` for whoever asked"),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_decided`")))]
-async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
+async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
     let id = lookup::approval_id(&api, &identity, &id).await?;

@@ -1,16 +1,25 @@
 //! Reads requests: bodies, query and path parameters, and the idempotency key.
 
-use axum::body::Body;
-use axum::extract::{FromRequestParts, Path, Query};
+use std::convert::Infallible;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use werkruf_contract::{MAX_JSON_VALUES, count_json_values};
 use werkruf_runtime::Idempotency;
 
+use super::ApiState;
+use super::byte_budget::Reservation;
 use super::error::ApiError;
+use super::json_values::RawFields;
 use crate::listen::SlowBody;
 
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -18,13 +27,58 @@ const BODY_LIMIT: usize = 1024 * 1024;
 const DRAIN_LIMIT: usize = 16 * 1024 * 1024;
 const KEY_LIMIT: usize = 255;
 
+/// The body of a request that was not read yet, with the request's reservation of memory.
+pub(crate) struct RequestBody {
+    body: Body,
+    reservation: Arc<Reservation>,
+}
+
+impl FromRequest<Arc<ApiState>> for RequestBody {
+    type Rejection = Infallible;
+
+    async fn from_request(mut request: Request, api: &Arc<ApiState>) -> Result<Self, Infallible> {
+        let reservation = request.extensions_mut().remove::<Arc<Reservation>>();
+        let reservation = reservation.unwrap_or_else(|| Arc::new(Reservation::new(Arc::clone(&api.bytes))));
+        Ok(Self { body: request.into_body(), reservation })
+    }
+}
+
+/// The bytes of a body, with the request's reservation of memory.
+pub(crate) struct RawBody {
+    bytes: Bytes,
+    reservation: Arc<Reservation>,
+}
+
+impl RawBody {
+    /// The bytes, which share their memory with this body.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
+    /// Reserves the memory of values that are parsed from this body.
+    fn reserve_values(&self, count: u64) -> Result<(), ApiError> {
+        if count > MAX_JSON_VALUES {
+            return Err(ApiError::invalid(format!("The body has more than {MAX_JSON_VALUES} values; send it in parts.")));
+        }
+        self.reservation.values(count)
+    }
+}
+
+impl Deref for RawBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Reads the whole body, up to 1 MiB.
-pub(crate) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn bytes(body: RequestBody) -> Result<RawBody, ApiError> {
     read_up_to(body, BODY_LIMIT).await?.ok_or_else(|| ApiError::invalid("The body is larger than 1 MiB; send less."))
 }
 
 /// Reads the whole body, up to this many bytes.
-pub(crate) async fn bytes_up_to(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn bytes_up_to(body: RequestBody, limit: usize) -> Result<RawBody, ApiError> {
     let too_large = || {
         let message = format!("The body is larger than {} MiB; send less.", limit >> 20);
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
@@ -32,8 +86,14 @@ pub(crate) async fn bytes_up_to(body: Body, limit: usize) -> Result<Bytes, ApiEr
     read_up_to(body, limit).await?.ok_or_else(too_large)
 }
 
-/// Reads the body; `None` if it is larger than the limit.
-async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError> {
+/// Reads the body; `None` if it is larger than the limit. What it takes is reserved before it is read: by its declared length, or
+/// chunk by chunk. A body without a reservation is read and dropped, so that the client can read the error response.
+async fn read_up_to(RequestBody { body, reservation }: RequestBody, limit: usize) -> Result<Option<RawBody>, ApiError> {
+    let declared = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let mut reserved = match declared {
+        Some(bytes) if bytes <= limit => reservation.body(u64::try_from(bytes).unwrap_or(u64::MAX)),
+        Some(_) | None => Ok(()),
+    };
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
@@ -44,13 +104,18 @@ async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError>
         if received > limit.saturating_add(DRAIN_LIMIT) {
             break;
         }
-        if received > limit {
+        if declared.is_none() && reserved.is_ok() && received <= limit {
+            reserved = reservation.body(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+        }
+        if received > limit || reserved.is_err() {
+            (first, rest) = (None, BytesMut::new());
             continue;
         }
         match &first {
             None => first = Some(chunk),
             Some(start) => {
                 if rest.is_empty() {
+                    rest.reserve(declared.unwrap_or(received));
                     rest.extend_from_slice(start);
                 }
                 rest.extend_from_slice(&chunk);
@@ -60,7 +125,9 @@ async fn read_up_to(body: Body, limit: usize) -> Result<Option<Bytes>, ApiError>
     if received > limit {
         return Ok(None);
     }
-    Ok(Some(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() }))
+    reserved?;
+    let bytes = if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() };
+    Ok(Some(RawBody { bytes, reservation }))
 }
 
 fn read_error(error: &axum::Error) -> ApiError {
@@ -70,19 +137,42 @@ fn read_error(error: &axum::Error) -> ApiError {
     ApiError::invalid("The body ended early; send it again.")
 }
 
-/// Parses a body as JSON.
+/// Parses a body as JSON. Fields that the type does not have are skipped.
 pub(crate) fn json<T: DeserializeOwned>(raw: &[u8]) -> Result<T, ApiError> {
     if raw.is_empty() {
         return Err(ApiError::invalid("The body is empty; send a JSON object."));
     }
-    serde_json::from_slice(raw).map_err(|error| {
-        let message = if error.is_data() {
-            format!("The body does not have the right fields: {error}.")
-        } else {
-            format!("The body is not JSON: {error}.")
-        };
-        ApiError::invalid(message)
-    })
+    serde_json::from_slice(raw).map_err(|error| not_json(&error))
+}
+
+/// Parses a body as JSON into a type that keeps values as the client sent them.
+pub(crate) fn json_with_values<T: DeserializeOwned>(raw: &RawBody) -> Result<T, ApiError> {
+    raw.reserve_values(count_json_values(raw))?;
+    json(raw)
+}
+
+/// The fields of a body that have one of these names. `admitted` is asked before values are built.
+pub(crate) fn json_fields(
+    raw: &RawBody,
+    names: &'static [&'static str],
+    admitted: impl FnOnce(&RawFields<'_>) -> Result<(), ApiError>,
+) -> Result<Map<String, Value>, ApiError> {
+    if raw.is_empty() {
+        return Err(ApiError::invalid("The body is empty; send a JSON object."));
+    }
+    let fields = RawFields::read(raw, names).map_err(|error| not_json(&error))?;
+    admitted(&fields)?;
+    raw.reserve_values(fields.count())?;
+    fields.build().map_err(|error| not_json(&error))
+}
+
+fn not_json(error: &serde_json::Error) -> ApiError {
+    let message = if error.is_data() {
+        format!("The body does not have the right fields: {error}.")
+    } else {
+        format!("The body is not JSON: {error}.")
+    };
+    ApiError::invalid(message)
 }
 
 /// Query parameters. Unlike axum's `Query`, it rejects with an [`ApiError`].
@@ -137,10 +227,21 @@ pub(crate) fn accepts(headers: &HeaderMap, mime: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::body::Body;
     use http::{HeaderMap, HeaderValue};
 
-    use super::{accepts, bytes, idempotency};
+    use super::{ApiError, RawBody, RequestBody, accepts, idempotency};
+    use crate::api::byte_budget::{ByteBudget, Reservation};
+
+    fn unread(body: Body, budget: u64) -> RequestBody {
+        RequestBody { body, reservation: Arc::new(Reservation::new(Arc::new(ByteBudget::new(budget)))) }
+    }
+
+    async fn bytes(body: Body) -> Result<RawBody, ApiError> {
+        super::bytes(unread(body, u64::MAX)).await
+    }
 
     #[tokio::test]
     async fn a_body_in_chunks_is_joined_and_bounded() {
@@ -150,6 +251,16 @@ mod tests {
         assert_eq!(bytes(Body::empty()).await.ok().as_deref(), Some(&b""[..]));
         assert!(bytes(Body::from(vec![b'x'; 1024 * 1024])).await.is_ok());
         assert!(bytes(Body::from(vec![b'x'; 1024 * 1024 + 1])).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_body_without_a_reservation_is_refused() {
+        let chunks = || futures_util::stream::iter([b"abc", b"def"].map(|chunk| Ok::<_, std::io::Error>(&chunk[..])));
+        for body in [Body::from("abcdef"), Body::from_stream(chunks())] {
+            let error = super::bytes(unread(body, 12)).await.err().unwrap();
+            assert_eq!((error.status().as_u16(), error.code()), (503, "memory_busy"));
+        }
+        assert!(super::bytes(unread(Body::from_stream(chunks()), 24)).await.is_ok());
     }
 
     #[test]

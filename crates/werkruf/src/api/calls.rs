@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -84,7 +83,7 @@ async fn list(
     let filter = query.filter(identity.visibility()?)?;
     let rows = api.app.records().calls(identity.tenant_id, filter, page).await?;
     let tool_calls = rows.iter().map(|row| CallView::new(row, identity.scopes.admin)).collect();
-    Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One attempt of a call.
@@ -196,7 +195,7 @@ struct RetryRequest {
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"))))]
-async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
+async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let raw = body::bytes(body).await?;
     let RetryRequest { force } = if raw.is_empty() { RetryRequest::default() } else { body::json(&raw)? };

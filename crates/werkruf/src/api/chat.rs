@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
@@ -89,19 +88,39 @@ pub(crate) enum ResponseMode {
         (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
     ))]
-async fn chat(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn chat(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
 }
+
+/// The channel of the chat routes.
+const CHANNEL: &str = "web";
 
 /// The same as `POST /api/chat`, at the path that older clients use.
 #[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn chat_rag(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn chat_rag(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     start_turn(&api, identity, &headers, body).await
 }
 
-async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn start_turn(
+    api: &ApiState,
+    Authenticated(identity): Authenticated,
+    headers: &HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
+    api.app.runtime.check_place()?;
+    api.app.runtime.check_turn_limits(&caller, CHANNEL)?;
     let raw = body::bytes(body).await?;
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {
@@ -125,7 +144,7 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
         conversation_id,
         message: request.message,
         assistant: request.assistant,
-        channel: "web".to_owned(),
+        channel: CHANNEL.to_owned(),
         locale: request.locale,
         idempotency: body::idempotency(headers, "", &raw)?,
         context: context::requested(api, headers, context::trace_id(headers, None, None)?)?,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -60,7 +59,11 @@ struct ErasedView {
     params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")), request_body = Option<EraseRequest>,
     responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
-async fn erase(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Json<ErasedView>, ApiError> {
+async fn erase(
+    ApiCaller { api, identity }: ApiCaller,
+    PathParam(id): PathParam,
+    body: body::RequestBody,
+) -> Result<Json<ErasedView>, ApiError> {
     let raw = body::bytes(body).await?;
     let request: EraseRequest = if raw.is_empty() { EraseRequest::default() } else { body::json(&raw)? };
     let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -30,7 +29,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     search(caller, SEATSAERO_FUNCTION, &headers, body).await
 }
 
@@ -38,14 +37,14 @@ async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: Body) -> Resu
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     search(caller, AMADEUS_FUNCTION, &headers, body).await
 }
 
-async fn search(ApiCaller { api, identity }: ApiCaller, tool: &str, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
+async fn search(ApiCaller { api, identity }: ApiCaller, tool: &str, headers: &HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     let raw = body::bytes(body).await;
-    let (raw, input) = match raw.and_then(|raw| body::json::<Value>(&raw).map(|input| (raw, input))) {
+    let (raw, input) = match raw.and_then(|raw| body::json_with_values::<Value>(&raw).map(|input| (raw, input))) {
         Ok(read) => read,
         Err(error) => return Ok(failed(StatusCode::BAD_REQUEST, ToolErrorType::Validation, "invalid_request", error.message())),
     };

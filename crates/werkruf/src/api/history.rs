@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -21,6 +20,8 @@ use super::body;
 use super::chat::set_conversation_header;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use crate::openai::media_urls;
+use crate::openai::start::refused_address;
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -93,15 +94,18 @@ struct HistoryImported {
 /// Imports a conversation of another program. `POST /api/chat` can continue it.
 #[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", request_body = HistoryImport,
     responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
-    let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| ApiError::invalid("The body ended early or is larger than 16 MiB."))?;
-    let request: HistoryImport = body::json(&raw)?;
+    let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
+    let request: HistoryImport = body::json_with_values(&raw)?;
     let Some(format) = format(Some(&request.format))? else {
         return Err(ApiError::invalid("format takes openai, responses or langchain; native messages are created by turns only."));
     };
     if request.messages.len() > MAX_MESSAGES {
         return Err(ApiError::invalid(format!("A conversation has at most {MAX_MESSAGES} messages.")));
+    }
+    if let Some(address) = media_urls::refused(&request.messages) {
+        return Err(refused_address(address));
     }
     let clock = api.app.clock.clone();
     let messages = read(format, &request.messages, &mut || format!("call_{}", clock.new_id())).map_err(|fault| {

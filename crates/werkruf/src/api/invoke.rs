@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -60,14 +59,14 @@ async fn invoke(
     PathParam(tool): PathParam,
     Params(query): Params<TraceQuery>,
     headers: HeaderMap,
-    body: Body,
+    body: body::RequestBody,
 ) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     if api.app.runtime.setup().registry.find_for(caller.principal.tenant(), &tool).is_none() {
         return Err(ApiError::unknown_tool(&tool));
     }
     let raw = body::bytes(body).await?;
-    let request: InvokeRequest = body::json(&raw)?;
+    let request: InvokeRequest = body::json_with_values(&raw)?;
     let conversation_id =
         request.conversation_id.map(|id| Uuid::parse_str(&id).map_err(|_| ApiError::not_found("conversation"))).transpose()?;
     let trace_id = context::trace_id(&headers, query.trace_id.as_deref(), request.trace_id.as_deref())?;

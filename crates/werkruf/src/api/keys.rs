@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CACHE_CONTROL;
@@ -141,7 +140,7 @@ impl<'a> KeyView<'a> {
 /// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn create(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
+async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let request: KeyRequest = body::json(&body::bytes(body).await?)?;
     let tenant_id = tenant_of(&api, &identity, request.tenant.as_deref()).await?;
     let scopes = scopes(&request.scopes)?;
@@ -178,7 +177,7 @@ fn created(answer: &impl Serialize) -> Response {
 #[utoipa::path(post, path = "/api/keys/{id}/rotate", operation_id = "rotate_key", tag = "keys", params(("id" = String, Path)),
     request_body = RotateRequest,
     responses((status = 201, body = RotatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: Body) -> Result<Response, ApiError> {
+async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let unknown = || ApiError::not_found("key");
     let raw = body::bytes(body).await?;
     let request: RotateRequest = if raw.is_empty() { RotateRequest::default() } else { body::json(&raw)? };
@@ -282,7 +281,7 @@ async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<Page
     api.app.access.key_uses.store(api.app.store.as_ref()).await?;
     let rows = api.app.people().keys(identity.tenant_id, page).await?;
     let keys = rows.iter().map(|row| KeyView::of(row, &api.app.config.auth)).collect();
-    Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(KeyList { keys, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// Deletes a key. The next request with it is rejected, and its open event streams end within five seconds.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use http::StatusCode;
 use serde::de::IgnoredAny;
@@ -184,7 +183,7 @@ struct ResultView {
 async fn add(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    body: Body,
+    body: body::RequestBody,
 ) -> Result<Json<AddedDocuments>, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     let mut shape: Shape = body::json(&raw)?;
@@ -209,13 +208,13 @@ struct Shape {
     documents: Option<IgnoredAny>,
 }
 
-fn read(raw: &[u8], shape: Shape) -> Result<(Option<String>, Vec<Document>), ApiError> {
+fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>, Vec<Document>), ApiError> {
     #[derive(Deserialize)]
     struct Many {
         documents: Vec<Document>,
     }
     let Shape { collection, documents } = shape;
-    let documents = if documents.is_some() { body::json::<Many>(raw)?.documents } else { vec![body::json(raw)?] };
+    let documents = if documents.is_some() { body::json_with_values::<Many>(raw)?.documents } else { vec![body::json_with_values(raw)?] };
     if documents.len() > MAX_DOCUMENTS {
         return Err(ApiError::invalid(format!("There are more than {MAX_DOCUMENTS} documents; send them in several requests.")));
     }
@@ -318,7 +317,11 @@ async fn collection(
 /// Searches one collection. Every candidate is returned with all its scores.
 #[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
     responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn search(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated, body: Body) -> Result<Json<Results>, ApiError> {
+async fn search(
+    State(api): State<Arc<ApiState>>,
+    Authenticated(identity): Authenticated,
+    body: body::RequestBody,
+) -> Result<Json<Results>, ApiError> {
     let raw = body::bytes(body).await?;
     let Search { query, top_k, collection, mode } = body::json(&raw)?;
     if query.trim().is_empty() || query.len() > MAX_QUERY_BYTES {

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{iter, once};
@@ -90,10 +89,15 @@ struct Upload {
     request_body(content = NewFiles, content_type = "multipart/form-data"),
     responses((status = 200, body = AddedFiles), (status = "4XX", body = ref("#/components/schemas/Error")),
         (status = "5XX", body = ref("#/components/schemas/Error"))))]
-async fn add_files(ApiCaller { api, identity }: ApiCaller, headers: HeaderMap, body: Body) -> Result<Json<AddedFiles>, ApiError> {
+async fn add_files(
+    ApiCaller { api, identity }: ApiCaller,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Json<AddedFiles>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = parse_boundary(content_type).map_err(|_| ApiError::invalid("Send the files as multipart/form-data."))?;
-    let mut upload = read(body::bytes_up_to(body, MAX_BODY_BYTES).await?, boundary).await?;
+    let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
+    let mut upload = read(raw.bytes(), boundary).await?;
     upload.collection = identity.collection_for(upload.collection)?;
     // Before a place is taken: whoever may not write must not keep others from it.
     check_write(&api, &identity, upload.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;

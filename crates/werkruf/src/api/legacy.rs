@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -46,12 +45,13 @@ struct ImportReport {
 /// do not exist here get the user in `X-User-Id`.
 #[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<ImportReport>, ApiError> {
+async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<ImportReport>, ApiError> {
     let request: ImportRequest = body::json(&body::bytes(body).await?)?;
     let import = LegacyImport {
         source: source(&request.from)?,
         tenant_id: identity.tenant_id,
         user_id: identity.principal.as_ref().map(|person| person.user_id.clone()),
+        max_state_bytes: api.app.config.limits.state_bytes,
         dry_run: request.dry_run,
     };
     let app = Arc::clone(&api.app);

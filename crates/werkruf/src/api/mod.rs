@@ -11,6 +11,7 @@ mod admin_backup;
 pub(crate) mod answer;
 pub(crate) mod approvals;
 pub(crate) mod body;
+mod byte_budget;
 mod call_view;
 mod calls;
 pub(crate) mod chat;
@@ -28,6 +29,7 @@ mod flights;
 mod health;
 pub(crate) mod history;
 mod invoke;
+mod json_values;
 mod keys;
 mod knowledge;
 mod knowledge_files;
@@ -58,6 +60,7 @@ use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 
+use byte_budget::ByteBudget;
 pub use error::ApiError;
 pub use openapi::openapi;
 pub use policy::Policy;
@@ -74,6 +77,8 @@ pub(crate) struct ApiState {
     pub(crate) writer_progress_ms: AtomicI64,
     /// The proxies whose `X-Forwarded-For` is believed.
     pub(crate) proxies: Proxies,
+    /// The memory that the requests in progress may take.
+    bytes: Arc<ByteBudget>,
 }
 
 impl ApiState {
@@ -125,12 +130,14 @@ fn module(name: &'static str, is_on: bool, routes: OpenApiRouter<Arc<ApiState>>)
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let proxies = Proxies::of(&app.config.trusted_proxies);
-    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0), proxies });
+    let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
+    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0), proxies, bytes });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = health::routes().split_for_parts();
     authenticated_routes
         .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
+        .layer(from_fn_with_state(Arc::clone(&api), byte_budget::hold))
         .layer(from_fn_with_state(Arc::clone(&api), policy::authenticate))
         .merge(open.method_not_allowed_fallback(envelope::method_not_allowed))
         .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -50,7 +49,7 @@ struct RetentionReport {
 /// Deletes rows that are older than `[retention]` allows. It affects every tenant, so only the operator may request it.
 #[utoipa::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
     responses((status = 200, body = RetentionReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Json<RetentionReport>, ApiError> {
+async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<RetentionReport>, ApiError> {
     if !identity.is_operator() {
         return Err(ApiError::forbidden("forbidden", "Retention affects every tenant; it needs the operator's key."));
     }

@@ -1,5 +1,5 @@
-//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; the others limit the
-//! listener and requests.
+//! `[limits]` and `WERKRUF_LIMIT_<NAME>`: one number each, checked one by one. Most limit turns; the others limit connections, requests
+//! and the memory of requests.
 
 use werkruf_runtime::Limits;
 
@@ -57,16 +57,27 @@ impl RequestRates {
 }
 
 /// Everything under `[limits]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AllLimits {
     pub(super) turns: Limits,
     pub(super) connections: Connections,
     pub(super) requests: RequestRates,
+    pub(super) bytes_in_flight: u64,
+}
+
+/// The default of `bytes_in_flight`.
+const BYTES_IN_FLIGHT: u64 = 256 * 1024 * 1024;
+
+impl Default for AllLimits {
+    fn default() -> Self {
+        let (turns, connections, requests) = (Limits::default(), Connections::default(), RequestRates::default());
+        Self { turns, connections, requests, bytes_in_flight: BYTES_IN_FLIGHT }
+    }
 }
 
 /// The names of all limits.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    Limits::NAMES.into_iter().chain(Connections::NAMES).chain(RequestRates::NAMES)
+    Limits::NAMES.into_iter().chain(Connections::NAMES).chain(RequestRates::NAMES).chain(["bytes_in_flight"])
 }
 
 pub(super) fn merge(document: &Document, environment: &Environment, violations: &mut Vec<ConfigViolation>) -> AllLimits {
@@ -90,7 +101,7 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
     if value == 0 && !MAY_BE_ZERO.contains(&name) && names().any(|known| known == name) {
         return Err("must be at least 1; leave it out for the default".to_owned());
     }
-    let AllLimits { turns: limits, connections, requests } = all;
+    let AllLimits { turns: limits, connections, requests, bytes_in_flight } = all;
     let connection_count =
         || u32::try_from(value).ok().filter(|value| *value <= Connections::MAX).ok_or_else(|| format!("{value} is too large"));
     let narrow = || u32::try_from(value).map_err(|_| format!("{value} is too large"));
@@ -112,6 +123,8 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         "approval_ttl_s" => limits.approval_ttl_s = narrow()?,
         "requests_per_minute_user" => requests.per_minute_user = narrow()?,
         "requests_per_minute_key" => requests.per_minute_key = narrow()?,
+        "state_bytes" => limits.state_bytes = count()?,
+        "bytes_in_flight" => *bytes_in_flight = value,
         "connections" => connections.all = connection_count()?,
         "connections_per_address" => connections.per_address = connection_count()?,
         _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),

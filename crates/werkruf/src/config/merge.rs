@@ -74,6 +74,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         limits: limits.turns,
         connections: limits.connections,
         requests: limits.requests,
+        bytes_in_flight: limits.bytes_in_flight,
         auth: auth(document, violations),
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),

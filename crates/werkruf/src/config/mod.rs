@@ -129,6 +129,8 @@ pub struct Config {
     pub limits: Limits,
     pub connections: Connections,
     pub requests: RequestRates,
+    /// What the requests in progress may take of the memory, in bytes.
+    pub bytes_in_flight: u64,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
     /// The issuers whose tokens are accepted.

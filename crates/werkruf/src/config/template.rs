@@ -86,6 +86,8 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # turns_per_minute_key = 600           # 0 = off
 # model_concurrency = 0                # 0 = off
 # queue = 10000
+# state_bytes = 262144                 # session state of a conversation
+# bytes_in_flight = 268435456          # memory of the requests in progress
 # connections = 8192
 # connections_per_address = 1024       # not for loopback and trusted_proxies
 

@@ -269,6 +269,11 @@ fn is_operator(app: &App, credential: &str) -> bool {
     admin | same(app.operator_token.expose_secret())
 }
 
+/// Whether the headers of a request have the operator's credential.
+pub fn has_operator_credential(app: &App, headers: &HeaderMap) -> bool {
+    credential(headers).is_ok_and(|credential| is_operator(app, credential))
+}
+
 async fn find_key(app: &App, address: IpAddr, credential: &str) -> Result<KeyRow, ApiError> {
     let refused = || ApiError::unauthorized("This key is unknown, deleted, expired or not for this address.");
     if !credential.starts_with(KEY_PREFIX) {

@@ -1,4 +1,4 @@
-//! Accepts connections up to the limit, and retries with a pause when the system cannot give one.
+//! Accepts connections up to the limit and the spare ones, and retries with a pause when the system cannot give one.
 
 use std::io;
 use std::net::Shutdown;
@@ -27,11 +27,11 @@ const TOO_MANY: &str = concat!(
 /// Accepts connections until it is dropped.
 pub(super) async fn accept(socket: &TcpListener, registry: &Arc<ConnectionRegistry>, server: &ConnectionServer) {
     let mut pause = Pause::default();
-    while let Some(permit) = registry.acquire().await {
+    while let Some(place) = registry.acquire().await {
         match socket.accept().await {
             Ok((stream, client)) => {
                 pause = Pause::default();
-                match registry.register(client, permit) {
+                match registry.register(client, place) {
                     Some(registration) => server.serve(stream, registration),
                     None => refuse(&stream),
                 }

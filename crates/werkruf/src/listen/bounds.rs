@@ -11,6 +11,9 @@ pub struct Bounds {
     /// Between two chunks of a request's body. The whole body may take this long plus one second per [`BODY_BYTES_PER_SECOND`]
     /// received.
     pub body: Duration,
+    /// The whole body, from the first wait for the client. However fast it arrives then, it takes memory for no longer than this: the
+    /// largest body needs 140 KB per second.
+    pub body_total: Duration,
     /// Between two requests of one connection. Longer than the 60 s of common proxies, so that the proxy closes first, and the server
     /// never closes while a request is being sent.
     pub idle: Duration,
@@ -19,8 +22,11 @@ pub struct Bounds {
     /// The time without an answer of the peer's kernel (TCP keepalive and user timeout): the machine or the network is down. The kernel
     /// also counts a closed window, so this limit backs up the watchdog. It is separate, so that tests can check each alone.
     pub peer: Duration,
-    /// The most connections. Further ones wait in the queue of the kernel. At about 20 KiB each, the default takes 160 MiB.
+    /// The most connections. A further one gets the place of the connection that has been idle for longest. At about 20 KiB each, the
+    /// default takes 160 MiB.
     pub connections: u32,
+    /// How long a request waits for a place while all connections are busy. Then it gets 503.
+    pub place: Duration,
     /// The most connections per remote address (IPv6: per /64, the network of one internet subscriber). Further ones get 503. Does
     /// not apply to [`Proxies`].
     ///
@@ -33,14 +39,23 @@ impl Default for Bounds {
         Self {
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
+            body_total: Duration::from_secs(120),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(27),
             peer: Duration::from_secs(30),
             connections: 8_192,
+            place: Duration::from_secs(1),
             per_address: 1_024,
         }
     }
 }
+
+/// Connections beyond the limit. Their heads are read, and only requests with the operator's credential are served at once, so that the
+/// operator can reach a server whose connections are all busy. Further connections wait in the queue of the kernel.
+pub(super) const SPARE_CONNECTIONS: u32 = 16;
+
+/// The time for the head of a request on a spare connection: these are few, and the operator must not wait for others for long.
+pub(super) const SPARE_HEAD: Duration = Duration::from_secs(2);
 
 /// The size of a request's head, its first line included. Cookies and a long bearer token fit; more is a mistake or an attack.
 /// The most headers are 100, the default of hyper: setting that limit would cost an allocation per request.

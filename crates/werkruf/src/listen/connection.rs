@@ -12,37 +12,48 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
-use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES};
+use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES, SPARE_HEAD};
 use super::client_address::Peer;
 use super::control::Command;
 use super::head_timer::HeadTimer;
 use super::registry::Registration;
-use super::timed_body::TimedRouter;
+use super::router::{ConnectionRouter, IsOperator};
 use super::tracked_stream::TrackedStream;
 
 /// What all connections share.
 pub(super) struct ConnectionServer {
     router: Router,
     bounds: Bounds,
+    is_operator: IsOperator,
     tasks: TaskTracker,
 }
 
 impl ConnectionServer {
-    pub(super) fn new(router: Router, bounds: Bounds, tasks: TaskTracker) -> Self {
+    pub(super) fn new(router: Router, bounds: Bounds, is_operator: IsOperator, tasks: TaskTracker) -> Self {
         // Builds the services of the routes once instead of at every request.
-        Self { router: router.with_state(()), bounds, tasks }
+        Self { router: router.with_state(()), bounds, is_operator, tasks }
     }
 
     /// Serves a client on its own task.
     pub(super) fn serve(&self, stream: TcpStream, registration: Registration) {
-        let (router, bounds) = (self.router.clone(), self.bounds);
-        self.tasks.spawn(run(stream, registration, router, bounds));
+        let (spare, mut bounds) = (registration.spare(), self.bounds);
+        if spare.is_some() {
+            bounds.head = bounds.head.min(SPARE_HEAD);
+        }
+        let router = ConnectionRouter {
+            router: TowerToHyperService::new(self.router.clone()),
+            bounds,
+            peer: stream.peer_addr().ok().map(|address| Peer(address.ip())),
+            control: Arc::clone(&registration.control),
+            spare,
+            is_operator: Arc::clone(&self.is_operator),
+        };
+        self.tasks.spawn(run(stream, registration, router));
     }
 }
 
-async fn run(stream: TcpStream, registration: Registration, router: Router, bounds: Bounds) {
-    let control = &registration.control;
-    let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
+async fn run(stream: TcpStream, registration: Registration, router: ConnectionRouter) {
+    let (control, bounds) = (&registration.control, router.bounds);
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(control)));
     let mut connection = pin!(
         http1::Builder::new()
@@ -50,7 +61,7 @@ async fn run(stream: TcpStream, registration: Registration, router: Router, boun
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(stream, TimedRouter { router: TowerToHyperService::new(router), gap: bounds.body, peer })
+            .serve_connection(stream, router)
     );
     let mut closing = false;
     let ended = poll_fn(|cx| {

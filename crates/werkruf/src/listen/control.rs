@@ -1,9 +1,15 @@
 //! The state that the task of a connection shares with the registry: a few atomics and a waker, without a lock.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
+use werkruf_contract::Deadline;
+
+/// Idle times are counted from here, the first use of the listener.
+static START: LazyLock<Instant> = LazyLock::new(|| Deadline::after(Duration::ZERO).instant());
 
 /// A command for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +33,10 @@ pub(super) struct ConnectionControl {
     write_wait: AtomicU32,
     /// The number of reads that returned.
     reads: AtomicU32,
+    /// When the connection began to wait for a request, in nanoseconds since [`START`]; 0 while it has one.
+    idle_since: AtomicU64,
+    /// The reads until then: with another read, a request is arriving.
+    idle_reads: AtomicU32,
     waker: AtomicWaker,
 }
 
@@ -64,6 +74,24 @@ impl ConnectionControl {
     /// Records a read. Only the connection's task changes this.
     pub(super) fn count_read(&self) {
         self.reads.store(self.reads().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Records that the connection waits for a request from now on.
+    pub(super) fn set_idle(&self, now: Instant) {
+        self.idle_reads.store(self.reads(), Ordering::Relaxed);
+        let since = now.saturating_duration_since(*START).as_nanos();
+        self.idle_since.store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
+    }
+
+    /// Records that a request arrived.
+    pub(super) fn set_busy(&self) {
+        self.idle_since.store(0, Ordering::Relaxed);
+    }
+
+    /// Since when the connection has waited for the first byte of a request; `None` if it does not. Later times are larger.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        let since = self.idle_since.load(Ordering::Relaxed);
+        (since > 0 && self.reads() == self.idle_reads.load(Ordering::Relaxed)).then_some(since)
     }
 
     pub(super) fn reads(&self) -> u32 {

@@ -31,9 +31,11 @@ impl Timer for HeadTimer {
         Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: 0, started: true, head: duration, idle: duration, sleep: None })
     }
 
-    fn sleep_until(&self, _deadline: Instant) -> Pin<Box<dyn Sleep>> {
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
         let started = !self.first_head_started.swap(true, Ordering::Relaxed);
         let Bounds { head, idle, .. } = self.bounds;
+        // hyper adds the time of a head to the current time.
+        self.control.set_idle(deadline.checked_sub(head).unwrap_or(deadline));
         Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: self.control.reads(), started, head, idle, sleep: None })
     }
 }

@@ -12,6 +12,7 @@ mod head_timer;
 mod options;
 mod proxies;
 mod registry;
+mod router;
 mod timed_body;
 mod tracked_stream;
 mod watchdog;
@@ -29,6 +30,7 @@ pub use bounds::Bounds;
 pub(crate) use client_address::client_address;
 pub use proxies::Proxies;
 use registry::ConnectionRegistry;
+pub use router::IsOperator;
 pub use timed_body::SlowBody;
 
 /// A bound address that is ready to serve.
@@ -36,6 +38,7 @@ pub struct Listener {
     socket: TcpListener,
     bounds: Bounds,
     proxies: Proxies,
+    is_operator: IsOperator,
     tasks: TaskTracker,
 }
 
@@ -44,14 +47,21 @@ impl Listener {
     pub async fn bind(address: SocketAddr, bounds: Bounds, tasks: TaskTracker) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         options::set(&socket, &bounds)?;
-        options::raise_file_limit(bounds.connections);
-        Ok(Self { socket, bounds, proxies: Proxies::default(), tasks })
+        options::raise_file_limit(bounds.connections.saturating_add(bounds::SPARE_CONNECTIONS));
+        Ok(Self { socket, bounds, proxies: Proxies::default(), is_operator: Arc::new(|_| false), tasks })
     }
 
     /// Exempts these addresses from the limit of connections per address.
     #[must_use]
     pub fn trusting(mut self, proxies: Proxies) -> Self {
         self.proxies = proxies;
+        self
+    }
+
+    /// Serves the requests that have the operator's credential also while all connections are busy.
+    #[must_use]
+    pub fn reserving_for(mut self, is_operator: IsOperator) -> Self {
+        self.is_operator = is_operator;
         self
     }
 
@@ -62,11 +72,11 @@ impl Listener {
 
     /// Serves until `stop`, then closes the socket and waits for running requests. Dropping the future ends every connection.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let Self { socket, bounds, proxies, tasks } = self;
+        let Self { socket, bounds, proxies, is_operator, tasks } = self;
         let registry = Arc::new(ConnectionRegistry::new(&bounds, proxies));
         let _end_all = EndAllOnDrop(Arc::clone(&registry));
         let serving = async {
-            let server = connection::ConnectionServer::new(router, bounds, tasks);
+            let server = connection::ConnectionServer::new(router, bounds, is_operator, tasks);
             tokio::select! {
                 () = accept::accept(&socket, &registry, &server) => {}
                 () = stop.cancelled() => {}

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, SPARE_CONNECTIONS};
 use super::control::{Command, ConnectionControl};
 use super::proxies::Proxies;
 
 pub(super) struct ConnectionRegistry {
     entries: Mutex<Entries>,
     capacity: Arc<Semaphore>,
+    spare: Arc<Semaphore>,
     connections: u32,
     per_address: u32,
     proxies: Proxies,
@@ -39,7 +41,49 @@ pub(super) struct Registration {
     id: u64,
     address: IpAddr,
     pub(super) control: Arc<ConnectionControl>,
+    place: Place,
+}
+
+/// The place of a connection: one of those that the limit allows, or a spare one beyond them.
+pub(super) enum Place {
+    Kept { _permit: OwnedSemaphorePermit },
+    Spare(Arc<SparePlace>),
+}
+
+/// A place beyond the limit, until its connection gets a usual one.
+pub(super) struct SparePlace {
+    registry: Arc<ConnectionRegistry>,
+    permit: Mutex<SparePermit>,
+}
+
+struct SparePermit {
     _permit: OwnedSemaphorePermit,
+    is_kept: bool,
+}
+
+impl SparePlace {
+    /// Whether the connection has a usual place now.
+    pub(super) fn is_kept(&self) -> bool {
+        self.permit().is_kept
+    }
+
+    /// Waits for a usual place for this long, and takes that of an idle connection. False if all connections are busy.
+    pub(super) async fn keep(&self, wait: Duration) -> bool {
+        if self.is_kept() {
+            return true;
+        }
+        let capacity = &self.registry.capacity;
+        if capacity.available_permits() == 0 {
+            self.registry.evict_idle();
+        }
+        let Ok(Ok(permit)) = tokio::time::timeout(wait, Arc::clone(capacity).acquire_owned()).await else { return false };
+        *self.permit() = SparePermit { _permit: permit, is_kept: true };
+        true
+    }
+
+    fn permit(&self) -> MutexGuard<'_, SparePermit> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ConnectionRegistry {
@@ -47,6 +91,7 @@ impl ConnectionRegistry {
         Self {
             entries: Mutex::default(),
             capacity: Arc::new(Semaphore::new(bounds.connections as usize)),
+            spare: Arc::new(Semaphore::new(SPARE_CONNECTIONS as usize)),
             connections: bounds.connections,
             per_address: bounds.per_address,
             proxies,
@@ -54,17 +99,35 @@ impl ConnectionRegistry {
     }
 
     /// Waits until one more connection is allowed.
-    pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.capacity).acquire_owned().await.ok()
+    pub(super) async fn acquire(self: &Arc<Self>) -> Option<Place> {
+        tokio::select! {
+            biased;
+            permit = Arc::clone(&self.capacity).acquire_owned() => permit.ok().map(|permit| Place::Kept { _permit: permit }),
+            permit = Arc::clone(&self.spare).acquire_owned() => {
+                let permit = Mutex::new(SparePermit { _permit: permit.ok()?, is_kept: false });
+                Some(Place::Spare(Arc::new(SparePlace { registry: Arc::clone(self), permit })))
+            }
+        }
+    }
+
+    /// Closes the connection that has been idle for longest.
+    fn evict_idle(&self) {
+        let entries = self.entries();
+        let serving = entries.connections.values().filter(|entry| entry.control.command() == Command::Serve);
+        let idle = serving.filter_map(|entry| Some((entry.control.idle_since()?, entry)));
+        if let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) {
+            oldest.control.send(Command::Close);
+        }
     }
 
     /// Waits until no connection is open.
     pub(super) async fn wait_until_empty(&self) {
         let _ = self.capacity.acquire_many(self.connections).await;
+        let _ = self.spare.acquire_many(SPARE_CONNECTIONS).await;
     }
 
     /// Registers a connection; `None` if its address has too many.
-    pub(super) fn register(self: &Arc<Self>, client: SocketAddr, permit: OwnedSemaphorePermit) -> Option<Registration> {
+    pub(super) fn register(self: &Arc<Self>, client: SocketAddr, place: Place) -> Option<Registration> {
         let address = counted_address(client.ip());
         let mut entries = self.entries();
         let count = entries.addresses.entry(address).or_default();
@@ -76,7 +139,7 @@ impl ConnectionRegistry {
         entries.next_id += 1;
         let control = Arc::new(ConnectionControl::default());
         entries.connections.insert(id, Entry { control: Arc::clone(&control), write_wait: 0, sweeps: 0 });
-        Some(Registration { registry: Arc::clone(self), id, address, control, _permit: permit })
+        Some(Registration { registry: Arc::clone(self), id, address, control, place })
     }
 
     /// Lets running requests finish and accepts no new ones.
@@ -116,6 +179,16 @@ impl ConnectionRegistry {
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registration {
+    /// The place of a spare connection.
+    pub(super) fn spare(&self) -> Option<Arc<SparePlace>> {
+        match &self.place {
+            Place::Kept { .. } => None,
+            Place::Spare(place) => Some(Arc::clone(place)),
+        }
     }
 }
 

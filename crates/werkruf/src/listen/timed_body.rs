@@ -5,17 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Bytes;
-use http::Request;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::service::Service;
-use hyper_util::service::TowerToHyperService;
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 use werkruf_contract::Deadline;
 
-use super::bounds::BODY_BYTES_PER_SECOND;
-use super::client_address::Peer;
+use super::bounds::{BODY_BYTES_PER_SECOND, Bounds};
 
 /// The body did not arrive in time. The client should send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +36,8 @@ pub(super) struct TimedBody<B> {
     inner: B,
     /// The most time between two frames. The whole body may take this long plus the time its bytes may take.
     gap: Duration,
+    /// The most time of the whole body.
+    total: Duration,
     received: u64,
     /// When the body first had to wait for the client.
     first_wait: Option<Instant>,
@@ -48,15 +45,16 @@ pub(super) struct TimedBody<B> {
 }
 
 impl<B> TimedBody<B> {
-    pub(super) const fn new(inner: B, gap: Duration) -> Self {
-        Self { inner, gap, received: 0, first_wait: None, timer: None }
+    pub(super) const fn new(inner: B, Bounds { body: gap, body_total: total, .. }: Bounds) -> Self {
+        Self { inner, gap, total, received: 0, first_wait: None, timer: None }
     }
 
-    /// The earlier one of two deadlines: for the next frame, and for the whole body with the bytes received so far.
+    /// The earliest one of three deadlines: for the next frame, for the bytes received so far, and for the whole body.
     fn end(&mut self) -> Instant {
         let gap = Deadline::after(self.gap).instant();
         let first_wait = *self.first_wait.get_or_insert_with(|| Deadline::after(Duration::ZERO).instant());
-        gap.min(first_wait + self.gap + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND))
+        let by_rate = first_wait + self.gap + Duration::from_secs(self.received / BODY_BYTES_PER_SECOND);
+        gap.min(by_rate).min(first_wait + self.total)
     }
 }
 
@@ -89,25 +87,5 @@ impl<B: Body<Data = Bytes, Error = hyper::Error> + Unpin> Body for TimedBody<B> 
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-/// A router whose request bodies have a timeout.
-pub(super) struct TimedRouter {
-    pub(super) router: TowerToHyperService<Router>,
-    pub(super) gap: Duration,
-    pub(super) peer: Option<Peer>,
-}
-
-impl Service<Request<Incoming>> for TimedRouter {
-    type Response = axum::response::Response;
-    type Error = std::convert::Infallible;
-    type Future = <TowerToHyperService<Router> as Service<Request<TimedBody<Incoming>>>>::Future;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
-        self.router.call(request.map(|body| TimedBody::new(body, self.gap)))
     }
 }

@@ -13,7 +13,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use http::HeaderMap;
-use serde_json::{Map, Value};
 use tokio::time::{Interval, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -51,9 +50,13 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A chat.completion, or its chunks as text/event-stream."),
         (status = "4XX", description = "In OpenAI's format."), (status = "5XX", description = "In OpenAI's format."),
     ))]
-async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let raw = start::bytes(body).await?;
-    let fields: Map<String, Value> = body::json(&raw)?;
+async fn create(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
+    let (raw, fields) = start::read_fields(&api, &identity, body, &chat_request::FIELDS).await?;
     let (request, options) = chat_request::read(raw, fields)?;
     let mut started = start(&api, &identity, &headers, request).await?;
     let mut response = match options.stream {

@@ -15,6 +15,35 @@ const MODEL_OPTIONS: [&str; 9] =
 /// Fields that are stored with the turn.
 const STORED_FIELDS: [&str; 4] = ["model", "metadata", "user", "store"];
 
+/// The fields that are read. All others are skipped.
+pub(crate) const FIELDS: [&str; 25] = [
+    "messages",
+    "model",
+    "stream",
+    "stream_options",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "parallel_tool_calls",
+    "temperature",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning",
+    "top_p",
+    "stop",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "response_format",
+    "reasoning_effort",
+    "verbosity",
+    "metadata",
+    "user",
+    "store",
+];
+
 /// How the client wants the response to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResponseOptions {

@@ -2,10 +2,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use werkruf_runtime::ClientChoice;
 
-use super::{ResponseOptions, TurnRequest, read};
+use super::{FIELDS, ResponseOptions, TurnRequest, read};
 
 fn parsed(body: Value) -> (TurnRequest, ResponseOptions) {
-    let Value::Object(body) = body else { panic!("an object") };
+    let Value::Object(mut body) = body else { panic!("an object") };
+    body.retain(|name, _| FIELDS.contains(&name.as_str()));
     read(Bytes::new(), body).ok().unwrap()
 }
 

@@ -15,11 +15,10 @@ mod stream;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
@@ -49,9 +48,13 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),
     ))]
-async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let raw = start::bytes(body).await?;
-    let fields: Map<String, Value> = body::json(&raw)?;
+async fn create(
+    State(api): State<Arc<ApiState>>,
+    identity: Authenticated,
+    headers: HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
+    let (raw, fields) = start::read_fields(&api, &identity, body, &request::FIELDS).await?;
     let mut request = Request::read(fields)?;
     let app = &api.app;
     let previous = match &request.echo.previous_response_id {

@@ -16,6 +16,7 @@ use werkruf_store::{ResumePoint, TurnRow};
 
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
+use super::media_urls;
 use super::model::{self, CHANNEL};
 use super::transcript::TranscriptDigest;
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
@@ -31,9 +32,24 @@ const MAX_LIST_ITEMS: usize = 1024;
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Reads the body of a request to an OpenAI-compatible endpoint.
-pub(crate) async fn bytes(body: axum::body::Body) -> Result<Bytes, ApiError> {
-    body::bytes_up_to(body, BODY_LIMIT).await
+/// Reads the body of a request to an OpenAI-compatible endpoint, and the fields of it that have one of these names. Before the body is
+/// read the server must have a place for a turn, and before values are built the caller may not be over the limit of turns.
+pub(crate) async fn read_fields(
+    api: &ApiState,
+    Authenticated(identity): &Authenticated,
+    body: body::RequestBody,
+    names: &'static [&'static str],
+) -> Result<(Bytes, Map<String, Value>), ApiError> {
+    let (runtime, caller) = (&api.app.runtime, identity.caller()?);
+    runtime.check_place()?;
+    let over_limit = runtime.check_turn_limits(&caller, CHANNEL).err();
+    let raw = body::bytes_up_to(body, BODY_LIMIT).await?;
+    let fields = body::json_fields(&raw, names, |fields| match over_limit {
+        // Results of tools may continue a turn; only the values tell.
+        Some(refusal) if !fields.may_have_results() => Err(refusal.into()),
+        Some(_) | None => Ok(()),
+    })?;
+    Ok((raw.bytes(), fields))
 }
 
 /// A request to start a turn, from Chat Completions or from Responses.
@@ -94,14 +110,19 @@ pub(crate) async fn start(
     api: &ApiState,
     Authenticated(identity): &Authenticated,
     headers: &HeaderMap,
-    request: TurnRequest,
+    mut request: TurnRequest,
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
     check_list_lengths(&request)?;
+    if let Some(address) = media_urls::refused(&request.values) {
+        return Err(refused_address(address));
+    }
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let input = Input::read(request.format, &request.values, &mut new_call_id)
         .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
+    // The input has all of them. They may be large.
+    request.values = Vec::new();
     let named = conversation_header(headers)?.or(request.conversation);
     // A request without messages that names a conversation asks the assistant to continue it.
     if input.is_empty() && named.is_none() {
@@ -191,6 +212,12 @@ async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input
     // These results may have been processed before: a client that lost the answer sends its request again.
     let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
     Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
+}
+
+/// The error for the address of a picture or file that the model may not get.
+pub(crate) fn refused_address(address: &str) -> ApiError {
+    let start: String = address.chars().take(80).collect();
+    ApiError::invalid(format!("The address \"{start}\" is not passed to the model; pictures and files need https: or data:."))
 }
 
 /// Bounds the lists in a request. The body limit is large because of pictures, so it does not bound them.

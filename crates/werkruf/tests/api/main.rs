@@ -51,6 +51,8 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]

@@ -11,6 +11,8 @@ mod client_tools;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod responses;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::listener::{TIMEOUT, TestListener, bounds};
@@ -60,6 +60,22 @@ async fn a_slow_trickle_of_bytes_does_not_extend_the_deadline() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_never_slow_has_a_limit_too() {
+    let server = TestServer::open().await;
+    let limits = Bounds { body: 2 * TIMEOUT, body_total: GAP, ..bounds() };
+    let listener = TestListener::open_with(limits, api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let mut client = listener.connect().await;
+    client.send(&head(ADMIN, 1_000_000)).await;
+    let mut answer = Vec::new();
+    // Twenty times the slowest rate, and no long pause: only the limit of the whole body ends it.
+    while timeout(GAP / 20, client.0.read_buf(&mut answer)).await.is_err() {
+        client.0.write_all(&[b' '; 1024]).await.unwrap();
+    }
+    let rest = client.rest().await;
+    assert_timeout(&(String::from_utf8(answer).unwrap() + &rest));
+}
+
+#[tokio::test]
 async fn a_body_in_pieces_is_accepted() {
     let (server, listener) = open().await;
     let body = r#"{"message": "in pieces"}"#;
@@ -74,6 +90,20 @@ async fn a_body_in_pieces_is_accepted() {
     // A connection whose body was completely read serves the next request.
     client.get("/healthz").await;
     assert!(client.until("\r\n\r\n").await.contains("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn over_the_limit_of_turns_the_body_is_not_awaited() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "1")]).await;
+    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let body = r#"{"message": "the only one"}"#;
+    let mut client = listener.connect().await;
+    client.send(&head(ADMIN, body.len())).await;
+    client.send(body).await;
+    assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+    let mut client = listener.connect().await;
+    client.send(&head(ADMIN, 100_000)).await;
+    assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 429"));
 }
 
 #[tokio::test]

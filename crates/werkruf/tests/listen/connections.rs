@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::listener::{TestListener, bounds};
+use crate::listener::{TIMEOUT, TestListener, bounds};
 use werkruf::listen::Bounds;
 
 #[tokio::test]
@@ -31,16 +31,56 @@ async fn an_address_with_too_many_connections_is_refused_until_one_closes() {
 }
 
 #[tokio::test]
-async fn beyond_the_total_limit_a_client_waits_until_a_connection_closes() {
+async fn fifty_idle_clients_do_not_lock_others_out() {
+    let listener = TestListener::open(Bounds { connections: 50, place: TIMEOUT, ..bounds() }).await;
+    let mut kept = Vec::new();
+    for _ in 0..50 {
+        let mut client = listener.connect().await;
+        client.get("/").await;
+        client.until("here").await;
+        kept.push(client);
+    }
+    for _ in 0..3 {
+        let mut late = listener.connect().await;
+        late.get("/").await;
+        late.until("here").await;
+        // A connection that got a place keeps it.
+        late.get("/").await;
+        late.until("here").await;
+        kept.push(late);
+    }
+    // Those that were idle for longest had to go, and only those.
+    for client in &mut kept[..3] {
+        assert_eq!(client.rest().await, "");
+    }
+    for client in &mut kept[3..] {
+        client.get("/").await;
+        client.until("here").await;
+    }
+}
+
+#[tokio::test]
+async fn while_all_connections_are_busy_only_the_operator_is_served() {
     let listener = TestListener::open(Bounds { connections: 1, ..bounds() }).await;
-    let mut first = listener.connect().await;
-    first.get("/").await;
-    first.until("here").await;
-    let mut second = listener.connect().await;
-    second.get("/").await;
-    assert!(second.receives_nothing_for(Duration::from_millis(300)).await);
-    drop(first);
-    second.until("here").await;
+    let mut busy = listener.connect().await;
+    busy.get("/held").await;
+    listener.state.requested.notified().await;
+    let mut refused = listener.connect().await;
+    refused.get("/").await;
+    let answer = refused.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("server_busy") && answer.contains("retry-after: 1"), "{answer}");
+    // More often than there are spare connections: each is free again afterwards.
+    for _ in 0..20 {
+        let mut operator = listener.connect().await;
+        operator.send("GET / HTTP/1.1\r\nhost: test\r\nauthorization: operator\r\n\r\n").await;
+        let answer = operator.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here"), "{answer}");
+    }
+    listener.state.gate.notify_one();
+    busy.until("at last").await;
+    let mut late = listener.connect().await;
+    late.get("/").await;
+    late.until("here").await;
 }
 
 /// The real server with a small limit on open files.

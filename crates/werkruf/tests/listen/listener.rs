@@ -27,7 +27,17 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// A short time for heads, and high limits for the rest.
 pub fn bounds() -> Bounds {
     let (head, long) = (Duration::from_millis(200), 2 * TIMEOUT);
-    Bounds { head, body: long, idle: long, stall: long, peer: long, connections: 1_000, per_address: 1_000 }
+    Bounds {
+        head,
+        body: long,
+        body_total: long,
+        idle: long,
+        stall: long,
+        peer: long,
+        connections: 1_000,
+        place: Duration::from_millis(200),
+        per_address: 1_000,
+    }
 }
 
 /// The state of the test routes.
@@ -64,6 +74,7 @@ impl TestListener {
     pub async fn open_with(bounds: Bounds, router: Router, state: Arc<RouteState>) -> Self {
         let tasks = TaskTracker::new();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), bounds, tasks.clone()).await.unwrap();
+        let listener = listener.reserving_for(Arc::new(|headers| headers.get("authorization").is_some_and(|value| value == "operator")));
         let address = listener.address().unwrap();
         let stop = CancellationToken::new();
         let serving = tasks.spawn(listener.serve(router, stop.clone()));

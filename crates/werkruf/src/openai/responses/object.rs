@@ -48,6 +48,9 @@ const ECHOED_OPTIONS: [(&str, &str); 15] = [
 ];
 
 impl RequestEcho {
+    #[cfg(test)]
+    pub(crate) const OPTIONS: usize = ECHOED_OPTIONS.len();
+
     /// The fields of a request that are repeated unchanged.
     pub(crate) fn options_of(body: &Map<String, Value>) -> Map<String, Value> {
         let field = |(name, _): &(&str, &str)| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));

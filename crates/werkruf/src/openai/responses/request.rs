@@ -7,6 +7,35 @@ use super::object::RequestEcho;
 use crate::api::ApiError;
 use crate::openai::tools;
 
+/// The fields that are read. All others are skipped.
+pub(crate) const FIELDS: [&str; 25] = [
+    "input",
+    "model",
+    "stream",
+    "instructions",
+    "metadata",
+    "store",
+    "background",
+    "previous_response_id",
+    "conversation",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "reasoning",
+    "text",
+    "max_tool_calls",
+    "truncation",
+    "user",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "top_logprobs",
+    "prompt",
+];
+
 /// A parsed request.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -149,10 +178,12 @@ mod tests {
     use serde_json::{Value, json};
     use werkruf_contract::Uuid;
 
-    use super::Request;
+    use super::{FIELDS, Request, RequestEcho};
 
     fn read(body: &Value) -> Request {
-        Request::read(body.as_object().unwrap().clone()).ok().unwrap()
+        let mut body = body.as_object().unwrap().clone();
+        body.retain(|name, _| FIELDS.contains(&name.as_str()));
+        Request::read(body).ok().unwrap()
     }
 
     #[test]
@@ -186,6 +217,12 @@ mod tests {
         assert_eq!(options["response_format"], json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": true}}));
         assert_eq!((&options["reasoning_effort"], &options["verbosity"], &options["top_p"]), (&json!("low"), &json!("low"), &json!(0.5)));
         assert!(read(&json!({"text": {"format": {"type": "text"}}, "top_p": null})).options().is_empty());
+    }
+
+    #[test]
+    fn every_option_that_is_repeated_is_read() {
+        let body = FIELDS.iter().map(|name| ((*name).to_owned(), json!(1))).collect();
+        assert_eq!(RequestEcho::options_of(&body).len(), RequestEcho::OPTIONS);
     }
 
     #[test]

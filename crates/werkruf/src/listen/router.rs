@@ -1,0 +1,95 @@
+//! The router of one connection: request bodies have a timeout, and a spare connection serves the operator only, until it gets a place
+//! among the others.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+
+use super::bounds::Bounds;
+use super::client_address::Peer;
+use super::control::ConnectionControl;
+use super::registry::SparePlace;
+use super::timed_body::TimedBody;
+
+/// Whether a request has the operator's credential.
+pub type IsOperator = Arc<dyn Fn(&HeaderMap) -> bool + Send + Sync>;
+
+/// The body of the response to a request that got no place.
+const NO_PLACE: &str = concat!(
+    r#"{"error":{"type":"RETRYABLE","code":"server_busy","message":"All connections are busy; try again.","#,
+    r#""retry_after_ms":1000}}"#
+);
+
+type RouterFuture = <TowerToHyperService<Router> as Service<Request<TimedBody<Incoming>>>>::Future;
+
+pub(super) struct ConnectionRouter {
+    pub(super) router: TowerToHyperService<Router>,
+    pub(super) bounds: Bounds,
+    /// The address at the other end of the connection.
+    pub(super) peer: Option<Peer>,
+    pub(super) control: Arc<ConnectionControl>,
+    /// The place of a spare connection.
+    pub(super) spare: Option<Arc<SparePlace>>,
+    pub(super) is_operator: IsOperator,
+}
+
+impl Service<Request<Incoming>> for ConnectionRouter {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<RouterFuture, BoxFuture<'static, Result<Response, Infallible>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        self.control.set_busy();
+        let spare = self.spare.as_ref().filter(|spare| !spare.is_kept());
+        let is_operator = spare.is_some() && (self.is_operator)(request.headers());
+        let request = request.map(|body| TimedBody::new(body, self.bounds));
+        let Some(spare) = spare.map(Arc::clone) else { return Either::Left(self.router.call(request)) };
+        let (router, wait) = (self.router.clone(), self.bounds.place);
+        let answer = async move {
+            if is_operator {
+                // The place is for the next request of the operator.
+                return router.call(request).await.map(closing);
+            }
+            if spare.keep(wait).await { router.call(request).await } else { Ok(no_place()) }
+        };
+        Either::Right(answer.boxed())
+    }
+}
+
+fn no_place() -> Response {
+    let mut response = Response::new(Body::from(NO_PLACE));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    closing(response)
+}
+
+/// The response, after which the connection is closed.
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NO_PLACE;
+
+    #[test]
+    fn a_request_without_a_place_gets_an_error_for_programs() {
+        let body: serde_json::Value = serde_json::from_str(NO_PLACE).unwrap();
+        assert_eq!((&body["error"]["code"], &body["error"]["type"]), (&"server_busy".into(), &"RETRYABLE".into()));
+    }
+}
