@@ -3,6 +3,7 @@ import collections
 import concurrent.futures
 import json
 import threading
+import time
 
 from databases import Postgres, postgres_only
 from check_turns import Scenario
@@ -126,6 +127,31 @@ def check_a_direct_call_that_comes_a_hundred_times_at_once_is_sent_once():
                 assert jobs == {row["id"]} and (row["status"], row["attempt"], row["dedupe_of"]) == ("succeeded", 1, None), (number, jobs, row)
                 assert all(answer["status"] == "ok" for status, answer, _ in answers if status == 200), answers
                 assert len(tool.requests) == row_of(server, "tool_calls") == row_of(server, "turns") == number, "sent once"
+        finally:
+            for replica in replicas[1:]:
+                replica.close()
+
+
+@postgres_only
+def check_replicas_share_the_limits_of_a_key_and_its_revocation():
+    """The turns of a minute count over all servers, and a key that one server revokes ends its streams on the others."""
+    with Scenario(env={"WERKRUF_LIMIT_TURNS_PER_MINUTE_KEY": "9"}) as (_, _, server):
+        replicas = [server, Replica(server), Replica(server)]
+        try:
+            _, made, _ = server.call("POST", "/api/keys", {"user_id": 1, "scopes": ["read", "chat"]})
+            _, other, _ = server.call("POST", "/api/keys", {"user_id": 1, "scopes": ["read", "chat"]})
+            json_only = {"accept": "application/json"}
+            statuses = [replica.call("POST", "/api/chat", {"message": "hello"}, key=made["key"], headers=json_only)[0] for replica in replicas for _ in range(9)]
+            # Alone each server would admit all of its nine. A new minute of the database may begin meanwhile, and then nine more are admitted.
+            assert set(statuses) == {200, 429} and 9 <= statuses.count(200) <= 18, statuses
+            conversation = server.rows("SELECT id FROM conversations")[0]["id"]
+            path = f"/api/conversations/{conversation}/events"
+            with replicas[1].open("GET", path, key=other["key"], headers={"accept": "text/event-stream"}) as stream:
+                assert server.call("DELETE", "/api/keys/" + other["id"])[0] == 204
+                revoked = time.monotonic()
+                stream.read()
+                assert time.monotonic() - revoked < 5
+            assert replicas[2].call("GET", "/api/conversations", key=other["key"])[0] == 401
         finally:
             for replica in replicas[1:]:
                 replica.close()

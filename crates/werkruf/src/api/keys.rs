@@ -160,7 +160,7 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         name: request.name,
         expires_at,
         created_at: now,
-        allow_ips: networks(request.allow_ips)?,
+        allow_ips: networks(&request.allow_ips)?,
         safety_mode: request.safety_mode.map(|mode| safety_mode(&api, mode)).transpose()?,
         collection: request.collection.map(collection).transpose()?,
     };
@@ -211,7 +211,7 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     Ok(created(&RotatedKey { created: answer, replaces: id, replaced_until: Iso(until) }))
 }
 
-fn networks(named: Vec<String>) -> Result<Vec<String>, ApiError> {
+fn networks(named: &[String]) -> Result<Vec<String>, ApiError> {
     if named.len() > MAX_NETWORKS {
         return Err(ApiError::invalid(format!("allow_ips takes at most {MAX_NETWORKS} networks.")));
     }

@@ -59,6 +59,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # [auth]
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
+# key_max_age_days = 90                # every API key ends after so many days
 
 # [retention]                          # rows without a setting are never deleted
 # messages_days = 180
@@ -71,6 +72,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # audience = "werkruf"
 # tenant_claim = "tenant_id"
 # roles_claim = "roles"
+# unknown_roles = "deny"               # or "ignore"
 
 # [limits]
 # steps = 16                           # model answers per turn
@@ -84,6 +86,8 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # parallel = 8
 # turns_per_minute_user = 20           # 0 = off
 # turns_per_minute_key = 600           # 0 = off
+# requests_per_minute_user = 600       # 0 = off; a tenth may come at once
+# requests_per_minute_key = 6000       # 0 = off
 # model_concurrency = 0                # 0 = off
 # queue = 10000
 # state_bytes = 262144                 # session state of a conversation

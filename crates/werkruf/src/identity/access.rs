@@ -54,7 +54,7 @@ pub(crate) async fn admit(app: &App, address: Option<IpAddr>, headers: &HeaderMa
         Ok(identity) => identity,
         Err(error) => {
             if error.status() == StatusCode::UNAUTHORIZED
-                && let Some(report) = access.failed_logins.failed(address)
+                && let Some(report) = access.failed_logins.failed(address, credential)
             {
                 report_failed_logins(&report);
             }

@@ -15,8 +15,12 @@ use tokio::time::Instant;
 const ADDRESSES: usize = 4096;
 /// The most accepted credentials that are remembered. A full set is cleared.
 const ACCEPTED: usize = 8192;
-/// So many failures are free: a person mistypes, a program starts with an old key.
-const FREE: u32 = 20;
+/// So many different credentials are free: a person mistypes, a program tries an old key.
+const FREE_CREDENTIALS: u32 = 20;
+/// So many failures are free where the same credentials come again and again: nobody guesses that way.
+const FREE_FAILURES: u32 = 300;
+/// The last credentials of an address that are told from new ones.
+const LAST: usize = 4;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// An address without a failure for this long starts anew.
@@ -47,6 +51,9 @@ struct Table {
 
 struct Failures {
     count: u32,
+    credentials: u32,
+    /// Hashes of the last credentials.
+    last_credentials: [u64; LAST],
     last: Instant,
     /// No credential is checked before this time.
     until: Instant,
@@ -77,20 +84,28 @@ impl FailedLogins {
     }
 
     /// Counts a failure. Returns a report when one is due for this address.
-    pub(crate) fn failed(&self, address: IpAddr) -> Option<FailedLoginReport> {
-        let (address, now) = (network_of(address), Instant::now());
+    pub(crate) fn failed(&self, address: IpAddr, credential: &str) -> Option<FailedLoginReport> {
+        let (address, now, hash) = (network_of(address), Instant::now(), self.hasher.hash_one(credential));
         let mut table = self.lock();
         if table.by_address.len() >= ADDRESSES && !table.by_address.contains_key(&address) {
             table.make_room(now);
         }
-        let unknown = || Failures { count: 0, last: now, until: now, unreported: 0, reported: None };
+        let unknown =
+            || Failures { count: 0, credentials: 0, last_credentials: [0; LAST], last: now, until: now, unreported: 0, reported: None };
         let failures = table.by_address.entry(address).or_insert_with(unknown);
         if now.duration_since(failures.last) >= FORGOTTEN {
             *failures = Failures { reported: failures.reported, ..unknown() };
         }
         failures.count = failures.count.saturating_add(1);
         failures.last = now;
-        if let Some(over) = failures.count.checked_sub(FREE + 1) {
+        if !failures.last_credentials.contains(&hash) {
+            failures.credentials = failures.credentials.saturating_add(1);
+            failures.last_credentials.rotate_right(1);
+            failures.last_credentials[0] = hash;
+        }
+        let (by_credentials, by_count) =
+            (failures.credentials.checked_sub(FREE_CREDENTIALS + 1), failures.count.checked_sub(FREE_FAILURES + 1));
+        if let Some(over) = by_credentials.max(by_count) {
             failures.until = now + (FIRST_WAIT * 2_u32.saturating_pow(over.min(16))).min(LONGEST_WAIT);
         }
         failures.unreported += 1;
@@ -131,49 +146,64 @@ mod tests {
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
+    /// Fails so often, each time with another credential; returns the failures of each report.
     fn fail(logins: &FailedLogins, address: IpAddr, times: u32) -> Vec<u32> {
-        (0..times).filter_map(|_| logins.failed(address)).map(|report| report.failures).collect()
+        let failed = |number| logins.failed(address, &format!("{number} {:?}", Instant::now()));
+        (0..times).filter_map(failed).map(|report| report.failures).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_waits_longer_with_every_failure_after_the_free_ones() {
         let logins = FailedLogins::default();
-        assert_eq!(fail(&logins, HOME, FREE), [1], "one report a minute");
+        assert_eq!(fail(&logins, HOME, FREE_CREDENTIALS), [1], "one report a minute");
         assert_eq!(logins.check(HOME, "x"), Ok(()));
-        fail(&logins, HOME, 1);
+        logins.failed(HOME, "first");
         assert_eq!(logins.check(HOME, "x"), Err(1000));
-        fail(&logins, HOME, 1);
+        logins.failed(HOME, "second");
         assert_eq!(logins.check(HOME, "x"), Err(2000));
-        fail(&logins, HOME, 100);
+        for number in 0..100 {
+            logins.failed(HOME, &number.to_string());
+        }
         assert_eq!(logins.check(HOME, "x"), Err(60_000));
         assert_eq!(logins.check("192.0.2.2".parse().unwrap(), "x"), Ok(()), "another address");
         tokio::time::advance(LONGEST_WAIT).await;
         assert_eq!(logins.check(HOME, "x"), Ok(()));
-        assert_eq!(fail(&logins, HOME, 1), [FREE + 102], "what was not reported yet");
+        assert_eq!(fail(&logins, HOME, 1), [FREE_CREDENTIALS + 102], "what was not reported yet");
         tokio::time::advance(FORGOTTEN).await;
-        fail(&logins, HOME, FREE);
+        fail(&logins, HOME, FREE_CREDENTIALS);
         assert_eq!(logins.check(HOME, "x"), Ok(()), "the address started anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_with_an_old_key_waits_later_than_one_that_guesses() {
+        let logins = FailedLogins::default();
+        for number in 0..FREE_FAILURES {
+            logins.failed(HOME, if number % 2 == 0 { "old" } else { "older" });
+        }
+        assert_eq!(logins.check(HOME, "old"), Ok(()));
+        logins.failed(HOME, "old");
+        assert_eq!(logins.check(HOME, "old"), Err(1000));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_accepted_credential_does_not_wait_for_the_failures_of_its_neighbours() {
         let logins = FailedLogins::default();
         logins.accepted("good");
-        fail(&logins, HOME, FREE + 5);
+        fail(&logins, HOME, FREE_CREDENTIALS + 5);
         assert_eq!((logins.check(HOME, "good"), logins.check(HOME, "other").is_err()), (Ok(()), true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_table_is_bounded_and_a_subscriber_is_one_address() {
         let logins = FailedLogins::default();
-        fail(&logins, HOME, FREE + 1);
+        fail(&logins, HOME, FREE_CREDENTIALS + 1);
         for number in 0..u32::try_from(ADDRESSES).unwrap() {
             tokio::time::advance(Duration::from_nanos(1)).await;
             fail(&logins, IpAddr::V4(Ipv4Addr::from_bits(number)), 1);
         }
         assert_eq!(logins.lock().by_address.len(), ADDRESSES);
         assert_eq!(logins.check(HOME, "x"), Ok(()), "the oldest one was forgotten");
-        fail(&logins, "2001:db8::1".parse().unwrap(), FREE + 1);
+        fail(&logins, "2001:db8::1".parse().unwrap(), FREE_CREDENTIALS + 1);
         assert!(logins.check("2001:db8::2".parse().unwrap(), "x").is_err());
         assert_eq!(logins.check("2001:db8:0:1::2".parse().unwrap(), "x"), Ok(()));
     }

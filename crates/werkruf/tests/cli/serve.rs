@@ -175,3 +175,42 @@ fn a_new_database_has_sample_data_unless_configured_otherwise() {
     configured.file("werkruf.toml", "sample_data = true");
     configured.run(&call).exits(0);
 }
+
+#[test]
+fn the_demo_key_does_not_open_a_public_address() {
+    let folder = testing();
+    let server = folder.serve(&[]);
+    let demo = server.key();
+    let known = folder.run(&["keys", "list", "--tenant", "demo", "--json"]).exits(0).json();
+    let id = known["keys"][0]["id"].as_str().unwrap().to_owned();
+    server.signal("-TERM");
+    assert!(server.ended().success());
+    let public = ["serve", "--listen", "0.0.0.0:0", "--json"];
+    let folder = folder.with("WERKRUF_TEST_TOOLS", "0");
+    assert_eq!(folder.run(&public).exits(1).error()["code"], "key_required", "there is only {demo}");
+
+    let made = folder.run(&["keys", "rotate", &id, "--overlap", "0", "--json"]).exits(0).json();
+    assert_eq!(made["replaces"], json!(id));
+    assert!(made["key"].as_str().unwrap().starts_with("wk_"));
+    let _server = folder.serve_at("0.0.0.0:0", &[]);
+    let flags = [
+        "keys",
+        "create",
+        "--tenant",
+        "demo",
+        "--user",
+        "1",
+        "--scopes",
+        "chat,approve",
+        "--allow-ips",
+        "10.0.0.0/8,192.0.2.1",
+        "--collection",
+        "handbook",
+        "--json",
+    ];
+    let pinned = folder.run(&flags).exits(0).json();
+    assert_eq!((&pinned["allow_ips"], &pinned["collection"]), (&json!(["10.0.0.0/8", "192.0.2.1/32"]), &json!("handbook")));
+    let listed = folder.run(&["keys", "list", "--tenant", "demo"]).exits(0).stdout;
+    assert!(listed.contains("LAST USED"), "{listed}");
+    folder.run(&["keys", "revoke", pinned["id"].as_str().unwrap()]).exits(0);
+}
