@@ -19,6 +19,8 @@ pub struct NewApproval {
     pub arguments_digest: String,
     /// A user with one of these roles decides.
     pub approver_roles: Vec<String>,
+    /// As in the row of the call.
+    pub taint: Option<JsonText>,
     pub asked_by: String,
     pub expires_at: Timestamp,
 }
@@ -35,6 +37,7 @@ pub struct ApprovalRow {
     pub arguments: JsonText,
     pub arguments_digest: String,
     pub approver_roles: Vec<String>,
+    pub taint: Option<JsonText>,
     pub asked_by: String,
     pub status: ApprovalStatus,
     pub decided_by: Option<String>,

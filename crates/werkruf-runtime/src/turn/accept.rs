@@ -133,7 +133,7 @@ fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage>
 
 /// A client's result, which replaces its placeholder in the history.
 fn client_result(result: &ClientResult) -> Replacement {
-    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success" }
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
 }
 
 /// The inbox entry by which a repeated request is recognised: the route, the user and the key.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Language, State, Texts, ToolContext, Uuid};
+use werkruf_contract::{Clock, Init, Language, State, Texts, ToolContext, Uuid, is_locale};
 use werkruf_llm::Message;
 use werkruf_store::{Fence, MessageRow, StoreError, crash};
 
@@ -17,6 +17,7 @@ use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
 use crate::request::InboundMessage;
 use crate::setup::Setup;
+use crate::taint::Taint;
 
 /// A stored message whose turn has not started yet.
 pub(crate) struct StoredTurn {
@@ -86,7 +87,7 @@ impl StoredTurn {
     }
 
     /// Everything a turn needs. Boxed, because a future keeps room for each place that a value is moved to.
-    pub(crate) fn turn(&self, fence: Fence, state: State, history: History) -> Box<Turn> {
+    pub(crate) fn turn(&self, fence: Fence, state: State, mut history: History) -> Box<Turn> {
         let (engine, message) = (&self.engine, &self.message);
         let principal = &message.caller.principal;
         let name = message.assistant.as_deref().unwrap_or(&self.assistant);
@@ -102,13 +103,15 @@ impl StoredTurn {
         };
         let locale = answer_locale(message);
         let today = today(&engine.store.clock, &principal.time_zone);
-        let mut system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        let mut system = assistant.system(principal, &locale, today, &offer.functions);
         if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {
             system.push_str("\n\n");
             system.push_str(instructions);
         }
+        let assistant_taint = assistant.taint;
         let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
         let context = self.context(&locale);
+        let leading = history.remember(&state);
         let (conversation_id, running) = (Some(self.init.conversation_id), Arc::clone(self.registration.running()));
         let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
         scope.journal.bind(fence);
@@ -126,6 +129,8 @@ impl StoredTurn {
             state: Arc::new(state),
             messages: Arc::new(history.messages),
             origins: Some(history.origins),
+            leading,
+            taint: Taint::new(assistant_taint),
             trimmed: false,
             created: self.init.created,
             client,
@@ -159,9 +164,11 @@ pub(crate) async fn history_rows(engine: &Engine, tenant_id: Uuid, conversation_
 
 /// The locale of the answer: the requested one, else the one of the message's language, else the user's own.
 fn answer_locale(message: &InboundMessage) -> String {
-    let own = &message.caller.principal.locale;
+    // A row may hold anything; only a language tag may reach a prompt.
+    let own = Some(&message.caller.principal.locale).filter(|locale| is_locale(locale)).map_or(Language::of("").locale(), String::as_str);
     let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
-    message.locale.clone().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
+    let asked = message.locale.clone().filter(|locale| is_locale(locale));
+    asked.or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.to_owned())
 }
 
 /// The date in the user's time zone.

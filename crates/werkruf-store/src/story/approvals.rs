@@ -18,6 +18,7 @@ async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, New
         arguments: r#"{"status":"open"}"#.to_owned(),
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned(), "admin".to_owned()],
+        taint: None,
         asked_by: "1".to_owned(),
         expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
     };
@@ -64,7 +65,8 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     let mut write = world.to_write(&Running { fence, ..running.clone() });
     write.starts = vec![CallStart { id: call.id, started_at: world.now }];
     write.ends = vec![world.end(&call, CallStatus::Succeeded)];
-    write.replacements = vec![Replacement { tool_call_id: "call_0".to_owned(), content: "{}".to_owned(), status: "success" }];
+    write.replacements =
+        vec![Replacement { tool_call_id: "call_0".to_owned(), content: "{}".to_owned(), status: "success", metadata: None }];
     world.store.write(write.clone()).await.unwrap();
     let history = world.store.history(tenant, running.conversation).await.unwrap();
     let result = history.iter().find(|row| row.role == "tool").unwrap();

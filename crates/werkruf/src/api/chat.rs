@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_contract::{TurnStatus, Uuid, is_locale};
 use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
 use super::error::ApiError;
@@ -105,6 +105,9 @@ async fn start_turn(api: &ApiState, Authenticated(identity): Authenticated, head
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {
         return Err(ApiError::invalid("The message is empty; put the user's text into the field message."));
+    }
+    if request.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
+        return Err(ApiError::invalid("The locale is no language tag; write one such as de-DE."));
     }
     let mode = if request.background == Some(true) {
         ResponseMode::Background
