@@ -17,6 +17,8 @@ mod conversations;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod data_not_instruction;
+#[cfg(test)]
 mod deadlines;
 #[cfg(test)]
 mod formats;
@@ -39,10 +41,15 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+#[path = "../support/service.rs"]
+mod service;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod taint;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
