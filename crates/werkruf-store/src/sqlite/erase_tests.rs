@@ -103,7 +103,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'denied',
            NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',

@@ -147,6 +147,7 @@ async fn a_locale_must_be_a_language_tag() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the test writes to the file as another program")]
 async fn a_locale_in_a_users_row_that_is_no_language_tag_is_ignored() {
     let server = TestServer::open().await;
     let folder = tempfile::tempdir().unwrap();

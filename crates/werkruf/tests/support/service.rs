@@ -16,6 +16,7 @@ pub struct Service {
 
 impl Service {
     /// Starts a service that answers each path with its body.
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the runtime of the test")]
     pub async fn start(bodies: &[(&str, Value)]) -> Self {
         let bodies: HashMap<String, Value> = bodies.iter().map(|(path, body)| (format!("/{path}"), body.clone())).collect();
         let received: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
