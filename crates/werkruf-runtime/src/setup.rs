@@ -6,13 +6,16 @@ use std::sync::Arc;
 use werkruf_llm::prices::PriceTable;
 
 use crate::assistant::Assistants;
+use crate::redaction::Redaction;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
 
-/// Tools, assistants, safety profiles and prices.
+/// Tools, assistants, safety profiles, prices and secrets.
 pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
     pub safety: HashMap<String, SafetyProfile>,
     pub prices: Arc<PriceTable>,
+    /// The server's own secrets, which no result may show.
+    pub redaction: Redaction,
 }

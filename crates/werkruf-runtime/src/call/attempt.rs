@@ -102,7 +102,8 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         () = overdue(deadline) => return Err((timed_out(limit), CallStatus::Timeout)),
     };
     crash::point("tool_answered");
-    replied.and_then(|reply| Success::of(reply, &execution.entry, &scope.setup.registry)).map_err(|failure| {
+    replied.and_then(|reply| Success::of(reply, &execution.entry, &scope.setup)).map_err(|failure| {
+        let failure = scope.setup.redaction.failure(failure);
         let status = match failure.kind {
             // A tool that sees the cancel signal may return before the select above does.
             _ if failure.is(ErrorCode::Canceled) => CallStatus::Canceled,

@@ -9,6 +9,7 @@ use werkruf_contract::{
 use werkruf_store::{CallEnd, CallRow};
 
 use crate::registry::{Entry, Registry};
+use crate::setup::Setup;
 use crate::stored::{StoredMeta, UNTRUSTED};
 use crate::taint::{UntrustedResult, is_untrusted, mark};
 
@@ -41,14 +42,15 @@ pub(crate) struct Success {
 
 impl Success {
     /// A tool's reply. A reply that is too large is a failure. Fields of the session state that other tools own stay as they are.
-    pub(crate) fn of(mut reply: Reply, entry: &Entry, registry: &Registry) -> Result<Self, Failure> {
+    /// What the tool echoes of the server's secrets is redacted first.
+    pub(crate) fn of(mut reply: Reply, entry: &Entry, setup: &Setup) -> Result<Self, Failure> {
         let spec = entry.spec();
-        let data = reply.data.to_string();
+        let data = setup.redaction.reply(&mut reply);
         if data.len() > spec.max_response_bytes {
             let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
             return Err(Failure::fatal(ErrorCode::ResponseTooLarge, "").because(cause));
         }
-        drop_owned(&mut reply, entry, registry);
+        drop_owned(&mut reply, entry, &setup.registry);
         let mut routing = reply.routing;
         let declared = routing.as_ref().is_some_and(|routing| routing.get(UNTRUSTED) == Some(&Value::Bool(true)));
         let untrusted = reply.untrusted || declared || is_untrusted(spec);

@@ -81,7 +81,13 @@ impl Cluster {
         let services = Services::new(&(store.clone() as Arc<dyn Store>), models, self.clock.clone(), limits);
         let mut registry = Registry::default();
         registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
-        let setup = Setup { registry, assistants: Assistants::new(Vec::new()), safety: Default::default(), prices: Default::default() };
+        let setup = Setup {
+            registry,
+            assistants: Assistants::new(Vec::new()),
+            safety: Default::default(),
+            prices: Default::default(),
+            redaction: Default::default(),
+        };
         let runtime = Runtime::new(services, setup);
         let (background, checkpoints) = (runtime.clone(), runtime.clone());
         tokio.spawn(async move { background.run_background().await });

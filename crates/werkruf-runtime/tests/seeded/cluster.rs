@@ -110,6 +110,7 @@ impl Cluster {
             assistants: Assistants::new(Vec::new()),
             safety: Default::default(),
             prices: Default::default(),
+            redaction: Default::default(),
         };
         if !world.faults.shared {
             world.tables.lock().unwrap().void_leases();

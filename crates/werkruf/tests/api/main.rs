@@ -41,6 +41,8 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 #[path = "../support/service.rs"]
 mod service;
 #[cfg(test)]
