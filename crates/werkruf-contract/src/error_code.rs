@@ -36,6 +36,8 @@ string_enum! {
         /// The server was restored from a backup while the turn was open.
         Restored = "restored",
         StepLimit = "step_limit",
+        /// The assistant refuses calls with consequences after it has read untrusted content.
+        Tainted = "tainted",
         TooManyCalls = "too_many_calls",
         ToolPanicked = "tool_panicked",
         ToolTimeout = "tool_timeout",

@@ -90,6 +90,9 @@ pub struct ApprovalRequired {
     pub tool: String,
     pub job_id: Uuid,
     pub arguments: Value,
+    /// The untrusted results that the model had read: `[{tool, job_id}]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taint: Option<Value>,
     /// The turn's tokens and cost so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

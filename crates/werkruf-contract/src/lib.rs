@@ -36,8 +36,10 @@ pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextReques
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolObject, ToolSpec, Typed, merge_concurrent, merge_state};
+pub use tool::{
+    BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolObject, ToolSpec, Trust, Typed, merge_concurrent, merge_state,
+};
 
-pub use texts::{Language, TextArg, Texts, fold};
+pub use texts::{Language, TextArg, Texts, fold, is_locale};
 
 pub use uuid::Uuid;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -88,6 +88,34 @@ pub struct ToolSpec {
     /// The tool of which this one is another form, for direct calls only: no model is offered it, no list shows it, and what is
     /// configured for the named tool counts for this one too.
     pub direct_form_of: Option<Cow<'static, str>>,
+    /// Whether what the tool returns may be written by strangers. After such a result, calls with consequences need an approval.
+    pub trust: Trust,
+    /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
+    pub external: bool,
+}
+
+/// Whose words a tool or a collection returns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Those of the operator's own systems.
+    #[default]
+    Trusted,
+    /// Those of anybody, such as a web page or a mail.
+    Untrusted,
+}
+
+impl Trust {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted",
+            Self::Untrusted => "untrusted",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Trusted, Self::Untrusted].into_iter().find(|trust| trust.name() == name)
+    }
 }
 
 impl ToolSpec {
@@ -108,6 +136,8 @@ impl ToolSpec {
             max_response_bytes: 1024 * 1024,
             tenants: Vec::new(),
             direct_form_of: None,
+            trust: Trust::Trusted,
+            external: false,
         }
     }
 
@@ -180,12 +210,14 @@ pub struct Reply<D = Value> {
     pub source_counts: Option<BTreeMap<String, u64>>,
     pub routing: Option<Map<String, Value>>,
     pub token_usage: Option<BTreeMap<String, i64>>,
+    /// This result may be written by strangers, although the tool is trusted: a web search, an untrusted collection.
+    pub untrusted: bool,
 }
 
 impl<D> Reply<D> {
     /// A reply with data only.
     pub const fn new(data: D) -> Self {
-        Self { data, message: None, state_patch: None, source_counts: None, routing: None, token_usage: None }
+        Self { data, message: None, state_patch: None, source_counts: None, routing: None, token_usage: None, untrusted: false }
     }
 
     /// Converts the data.
@@ -197,6 +229,7 @@ impl<D> Reply<D> {
             source_counts: self.source_counts,
             routing: self.routing,
             token_usage: self.token_usage,
+            untrusted: self.untrusted,
         }
     }
 }
@@ -229,6 +262,11 @@ pub trait Tool: Send + Sync + 'static {
     fn offers(&self) -> &'static [&'static str] {
         &[]
     }
+
+    /// The session state fields that belong to this tool. Of all tools only their owners may change them.
+    fn owns_state(&self) -> &'static [&'static str] {
+        self.offers()
+    }
 }
 
 /// A tool as a trait object, with JSON arguments and results. The registry and tools from the configuration use it.
@@ -252,6 +290,10 @@ pub trait ToolObject: Send + Sync + 'static {
     /// The session state fields that hold an offer of this tool.
     fn offers(&self) -> &'static [&'static str] {
         &[]
+    }
+    /// The session state fields that belong to this tool. Of all tools only their owners may change them.
+    fn owns_state(&self) -> &'static [&'static str] {
+        self.offers()
     }
 }
 
@@ -305,6 +347,10 @@ impl<T: Tool> ToolObject for Typed<T> {
 
     fn offers(&self) -> &'static [&'static str] {
         self.tool.offers()
+    }
+
+    fn owns_state(&self) -> &'static [&'static str] {
+        self.tool.owns_state()
     }
 }
 

@@ -25,6 +25,7 @@ call-approval_denied = Das wurde nicht genehmigt.
 call-approval_expired = Die Genehmigung kam nicht rechtzeitig.
 call-interrupted = Das Nachsehen wurde unterbrochen; das Ergebnis ist nicht bekannt.
 call-approval_pending = Das wartet auf die Zustimmung einer Person.
+call-tainted = Das geschieht nicht in einem Gespräch, das Inhalte von Fremden enthält.
 call-response_too_large = Die Antwort war zu groß. Bitte frage nach weniger.
 call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid.
 call-other = Das hat gerade nicht geklappt ({ $code }).

@@ -25,6 +25,7 @@ call-approval_denied = This was not approved.
 call-approval_expired = The approval did not come in time.
 call-interrupted = Looking this up was interrupted; its result is not known.
 call-approval_pending = This waits for a person's approval.
+call-tainted = This is not done in a conversation that holds content from strangers.
 call-response_too_large = The answer was too large. Please ask for less.
 call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).

@@ -25,6 +25,7 @@ call-approval_denied = Esto no fue aprobado.
 call-approval_expired = La aprobación no llegó a tiempo.
 call-interrupted = La consulta se interrumpió; no se conoce su resultado.
 call-approval_pending = Esto espera la aprobación de una persona.
+call-tainted = Esto no se hace en una conversación que contiene contenido de extraños.
 call-response_too_large = La respuesta era demasiado grande. Pide menos, por favor.
 call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).

@@ -57,6 +57,10 @@ impl Tool for SelectItinerary {
     type Args = Args;
     type Output = Selected;
 
+    fn owns_state(&self) -> &'static [&'static str] {
+        &[SELECTED]
+    }
+
     fn spec(&self) -> ToolSpec {
         let description = "Chooses one of the flights search_flights showed last, by its number. Use it when the person decides for one.";
         let mut spec = ToolSpec::new("select_itinerary", description, Effect::Read);

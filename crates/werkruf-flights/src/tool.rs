@@ -47,6 +47,10 @@ impl Tool for SearchFlights {
     type Args = Args;
     type Output = Answer;
 
+    fn owns_state(&self) -> &'static [&'static str] {
+        &[PENDING, LAST, last_results::LAST_RESULTS]
+    }
+
     fn spec(&self) -> ToolSpec {
         let description = "Searches flights for miles (award flights, Seats.aero) and flights for money. Give what the person said and leave out the rest: the tool asks for what is missing and remembers what it was given. Dates are YYYY-MM-DD, airports IATA codes. For a change of the last search set reuse_last_request and give only what changes.";
         let mut spec = ToolSpec::new(SEARCH_FLIGHTS, description, Effect::Read);

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
-use werkruf_contract::Uuid;
+use werkruf_contract::{Trust, Uuid};
 
 use super::collection_index::SharedIndex;
-use super::rights::{Grantee, Trust};
+use super::rights::Grantee;
 use super::rows::{ChunkRow, Knowledge, NewVector, UnembeddedChunk};
 use super::search::{Hit, IndexQuery};
 use super::stored_terms::TermScan;

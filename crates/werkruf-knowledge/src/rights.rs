@@ -3,8 +3,7 @@
 //! Rights are columns of the collection's row and are compared inside each query. No process caches them, so a change counts at once on
 //! every server.
 
-use serde::{Deserialize, Serialize};
-use werkruf_contract::{Principal, Uuid};
+use werkruf_contract::{Principal, Trust, Uuid};
 
 /// Stands for every role in a list of readers.
 pub const EVERYBODY: &str = "*";
@@ -48,28 +47,6 @@ impl Grantee {
     }
 }
 
-/// Whether the texts of a collection may steer an assistant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Trust {
-    #[default]
-    Trusted,
-    Untrusted,
-}
-
-impl Trust {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Trusted => "trusted",
-            Self::Untrusted => "untrusted",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Trusted, Self::Untrusted].into_iter().find(|trust| trust.name() == name)
-    }
-}
-
 /// The rights of a collection. A key with scope `admin` needs none of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectionRights {
@@ -77,6 +54,7 @@ pub struct CollectionRights {
     pub read: Vec<String>,
     /// The roles that may add and delete documents.
     pub write: Vec<String>,
+    /// Whose words its documents are.
     pub trust: Trust,
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec};
+use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec, Trust};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
-use super::rights::{Grantee, Trust};
+use super::rights::Grantee;
 
 /// The session state field of an offer that waits for the user's "yes".
 const DEFAULT_TOP_K: i64 = 6;
@@ -73,7 +73,7 @@ impl Tool for SearchKnowledgeBase {
         }
         let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let limit = usize::try_from(top_k).unwrap_or(1);
-        let (mut sources, mut routing) = (Vec::new(), Map::new());
+        let (mut sources, mut routing, mut untrusted) = (Vec::new(), Map::new(), false);
         for collection in collections(&invocation)? {
             let request = SearchRequest {
                 grantee: Grantee::person(&invocation.principal),
@@ -87,6 +87,7 @@ impl Tool for SearchKnowledgeBase {
             let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
             sources.extend(relevant(&answer));
             routing.extend(how(&answer));
+            untrusted |= answer.found.trust == Trust::Untrusted;
         }
         sources.sort_by(|one: &Source, other| other.score.total_cmp(&one.score));
         sources.truncate(limit);
@@ -107,6 +108,7 @@ impl Tool for SearchKnowledgeBase {
         });
         reply.message = Some(message);
         reply.routing = Some(routing);
+        reply.untrusted = untrusted;
         reply.state_patch = Some(State::from_iter([(PENDING_QUESTION.to_owned(), pending)]));
         Ok(reply)
     }
@@ -158,9 +160,6 @@ fn how(answer: &SearchAnswer) -> Map<String, Value> {
     let mut routing = Map::new();
     routing.insert("mode".to_owned(), json!(answer.mode));
     routing.insert("embedding_model".to_owned(), json!(answer.embedding_model));
-    if answer.found.trust == Trust::Untrusted {
-        routing.insert("untrusted".to_owned(), json!(true));
-    }
     if let Some(degraded) = answer.degraded {
         routing.insert("degraded".to_owned(), json!(degraded));
     }

@@ -2,11 +2,12 @@
 
 use jiff::civil::Date;
 use serde::Deserialize;
-use serde_json::Value;
-use werkruf_contract::{Principal, State, ToolContext};
+use werkruf_contract::{Principal, ToolContext};
 
-/// Preferences and memory reach the prompt, but never more than this.
-const REMEMBERED_BYTES: usize = 4096;
+use crate::taint::TaintPolicy;
+
+/// The most characters of a name in a prompt.
+const NAME_CHARS: usize = 100;
 
 const DEFAULT_PROMPT: &str = "You are a helpful assistant. Today is {date}. You talk to {name}; answer in the language of their message \
 (their locale is {language}). Use the functions when they can answer better than you:\n{functions}\n\
@@ -47,6 +48,9 @@ pub struct Assistant {
     /// The collections that its turns search; empty: the one of the request.
     #[serde(default)]
     pub collections: Vec<String>,
+    /// What calls with consequences need after the model has read untrusted content.
+    #[serde(default)]
+    pub taint: TaintPolicy,
 }
 
 /// What happens to the older part of a history that is too long.
@@ -77,6 +81,7 @@ impl Assistant {
             compaction: Compaction::default(),
             safety_mode: None,
             collections: Vec::new(),
+            taint: TaintPolicy::default(),
         }
     }
 
@@ -101,53 +106,18 @@ impl Assistant {
         self.channels.is_empty() || self.channels.iter().any(|own| own == channel)
     }
 
-    /// The system prompt with its placeholders filled, and the user's preferences and memory.
-    pub(crate) fn system(&self, principal: &Principal, locale: &str, today: Date, functions: &str, state: &State) -> String {
+    /// The system prompt with its placeholders filled. Nothing that a tool or a conversation has written reaches it.
+    pub(crate) fn system(&self, principal: &Principal, locale: &str, today: Date, functions: &str) -> String {
         let prompt = self.prompt.as_deref().unwrap_or(DEFAULT_PROMPT);
-        let mut system = prompt
-            .replace("{name}", &principal.name)
+        // On one line and short: a name is no place for a paragraph of instructions.
+        let words: Vec<&str> = principal.name.split_whitespace().collect();
+        let name: String = words.join(" ").chars().filter(|c| !c.is_control()).take(NAME_CHARS).collect();
+        prompt
             .replace("{language}", locale)
             .replace("{date}", &today.to_string())
-            .replace("{functions}", functions);
-        for field in ["preferences", "memory"] {
-            if let Some(value) = state.get(field).filter(|value| !value.is_null()) {
-                remember(&mut system, field, value);
-            }
-        }
-        system
+            .replace("{functions}", functions)
+            .replace("{name}", &name)
     }
-}
-
-fn remember(system: &mut String, field: &str, value: &Value) {
-    system.push_str("\n\nWhat is known of the person (");
-    system.push_str(field);
-    system.push_str("): ");
-    match value.as_array() {
-        Some(entries) => system.push_str(&newest(entries)),
-        None => system.push_str(beginning(&value.to_string())),
-    }
-}
-
-/// As many of the newest entries as fit. An entry is whole or left out.
-fn newest(entries: &[Value]) -> String {
-    let (mut kept, mut bytes) = (Vec::new(), 0);
-    for entry in entries.iter().rev().map(Value::to_string) {
-        bytes += entry.len() + 1;
-        if bytes > REMEMBERED_BYTES {
-            break;
-        }
-        kept.push(entry);
-    }
-    kept.reverse();
-    format!("[{}]", kept.join(","))
-}
-
-fn beginning(text: &str) -> &str {
-    let mut end = text.len().min(REMEMBERED_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// All assistants, `default` among them.
@@ -171,23 +141,5 @@ impl Assistants {
     /// In the order of the file.
     pub fn all(&self) -> &[Assistant] {
         &self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_memories_stay_whole_and_the_rest_is_bounded() {
-        let entries: Vec<Value> = (0..200).map(|at| Value::from(format!("note {at} {}", "ä".repeat(20)))).collect();
-        let mut system = String::new();
-        remember(&mut system, "memory", &Value::from(entries.clone()));
-        let kept: Vec<Value> = serde_json::from_str(system.split_once("(memory): ").unwrap().1).unwrap();
-        assert!(entries.ends_with(&kept) && kept.len() > 50 && system.len() < REMEMBERED_BYTES + 64, "{} of {}", kept.len(), system.len());
-        let mut system = String::new();
-        remember(&mut system, "preferences", &serde_json::json!({"home": "ä".repeat(REMEMBERED_BYTES)}));
-        assert!(system.len() < REMEMBERED_BYTES + 64);
-        assert_eq!(newest(&[]), "[]");
     }
 }

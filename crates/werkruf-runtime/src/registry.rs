@@ -1,16 +1,21 @@
 //! All tools by name. A turn keeps the registry it started with, so that a reload never changes a tool under a running call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::civil::Date;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use werkruf_contract::{Shape, Tenant, Tool, ToolObject, ToolSpec, Typed, Uuid, strict};
+use werkruf_contract::{Shape, Tenant, Tool, ToolObject, ToolSpec, Trust, Typed, Uuid, strict};
 use werkruf_llm::ToolDefinition;
 
 use crate::assistant::Assistant;
 use crate::client_request::ClientRequest;
+
+/// Fields of the session state that the server reads, or that tools of its modules read, whether they are compiled in or not.
+const SERVER_FIELDS: [&str; 3] = ["memory", "preferences", "selected_itineraries"];
+/// Fields with this beginning hold offers and half-finished requests.
+const PENDING_FIELDS: &str = "pending_";
 
 /// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +68,8 @@ pub struct Registry {
     offers: Mutex<HashMap<OfferKey, Offer>>,
     /// Whether a tool that was added belongs to certain tenants. Every turn asks.
     depends_on_tenant: bool,
+    /// Fields of the session state that a tool owns.
+    owned_fields: HashSet<&'static str>,
 }
 
 impl Registry {
@@ -92,6 +99,7 @@ impl Registry {
         };
         let slots = (spec.concurrency > 0).then(|| Arc::new(Semaphore::new(spec.concurrency)));
         self.depends_on_tenant |= !spec.tenants.is_empty();
+        self.owned_fields.extend(tool.owns_state());
         self.by_name.insert(name, self.entries.len());
         self.entries.push(Arc::new(Entry { tool, shape, slots, definition }));
         Ok(())
@@ -118,6 +126,12 @@ impl Registry {
         self.entries.iter().filter(move |entry| entry.spec().direct_form_of.is_none() && entry.spec().serves(tenant))
     }
 
+    /// Whether a result of this tool may change this field of the session state.
+    pub(crate) fn may_patch(&self, entry: &Entry, field: &str) -> bool {
+        let is_owned = field.starts_with(PENDING_FIELDS) || SERVER_FIELDS.contains(&field) || self.owned_fields.contains(field);
+        !is_owned || entry.tool.owns_state().contains(&field)
+    }
+
     /// Whether a tool belongs to certain tenants.
     pub const fn depends_on_tenant(&self) -> bool {
         self.depends_on_tenant
@@ -131,7 +145,7 @@ impl Registry {
             return offer.clone();
         }
         let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.may_use(&entry.spec().name)).collect();
-        let functions: String = offered.iter().map(|entry| format!("- {}: {}\n", entry.spec().name, entry.spec().description)).collect();
+        let functions: String = offered.iter().map(|entry| prompt_line(entry.spec())).collect();
         let offer = Offer {
             definitions: Arc::new(offered.iter().map(|entry| entry.definition.clone()).collect()),
             functions: Arc::from(functions),
@@ -148,19 +162,31 @@ impl Registry {
             let name = entry.spec().name.as_ref();
             assistant.may_use(name) && wanted(name) && !replaced(name)
         });
-        let mut definitions: Vec<ToolDefinition> = own.map(|entry| entry.definition.clone()).collect();
+        let (mut definitions, mut functions) = (Vec::new(), String::new());
+        for entry in own {
+            definitions.push(entry.definition.clone());
+            functions.push_str(&prompt_line(entry.spec()));
+        }
+        functions.extend(client.tools.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)));
         definitions.extend(client.tools.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
             strict: tool.strict,
         }));
-        let functions: String = definitions.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)).collect();
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }
 
     /// The calls that the tools propose for this text. The offline planner uses them.
     pub fn propose(&self, text: &str, locale: &str, today: Date) -> Vec<(String, Value)> {
         self.entries.iter().filter_map(|entry| Some((entry.spec().name.to_string(), entry.tool.propose(text, locale, today)?))).collect()
+    }
+}
+
+/// A tool in the system prompt. What an untrusted source says of its tool stays in the definition of the tool.
+fn prompt_line(spec: &ToolSpec) -> String {
+    match spec.trust {
+        Trust::Trusted => format!("- {}: {}\n", spec.name, spec.description),
+        Trust::Untrusted => format!("- {}\n", spec.name),
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use werkruf_llm::prices::PriceTable;
 
 use crate::assistant::Assistants;
+use crate::redaction::Redaction;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
 
-/// Tools, assistants, safety profiles, prices, and the rule for approvals.
+/// Tools, assistants, safety profiles, prices, the rule for approvals, and secrets.
 pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
@@ -17,4 +18,6 @@ pub struct Setup {
     pub prices: Arc<PriceTable>,
     /// Whoever asked cannot approve.
     pub four_eyes: bool,
+    /// The server's own secrets, which no result may show.
+    pub redaction: Redaction,
 }

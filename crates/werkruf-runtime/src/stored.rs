@@ -28,6 +28,9 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
     }
 }
 
+/// The field of `routing` that says that strangers may have written a result.
+pub(crate) const UNTRUSTED: &str = "untrusted";
+
 /// What a call row keeps of a tool's reply beside the data.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StoredMeta {
@@ -52,6 +55,11 @@ impl StoredMeta {
             && self.message.is_none()
             && self.state_patch.is_none();
         if empty { None } else { serde_json::to_string(self).ok() }
+    }
+
+    /// Whether strangers may have written the result.
+    pub(crate) fn is_untrusted(&self) -> bool {
+        self.routing.as_ref().is_some_and(|routing| routing.get(UNTRUSTED) == Some(&Value::Bool(true)))
     }
 
     pub(crate) fn of(row: &CallRow) -> Self {

@@ -19,6 +19,8 @@ pub struct NewApproval {
     pub arguments_digest: String,
     /// A user with one of these roles decides.
     pub approver_roles: Vec<String>,
+    /// As in the row of the call.
+    pub taint: Option<JsonText>,
     pub asked_by: String,
     /// The credential of the request that made the call.
     pub asked_key: String,
@@ -37,6 +39,7 @@ pub struct ApprovalRow {
     pub arguments: JsonText,
     pub arguments_digest: String,
     pub approver_roles: Vec<String>,
+    pub taint: Option<JsonText>,
     pub asked_by: String,
     pub asked_key: String,
     pub status: ApprovalStatus,

@@ -12,12 +12,12 @@ pub(crate) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, as
 pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, \
      item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
      cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, \
-     workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at";
+     workflow_id, case_id, meta, taint, created_at, updated_at, started_at, finished_at";
 
 pub(crate) const KEY: &str =
     "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection";
 
-pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, asked_by, \
+pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
 pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
@@ -147,6 +147,7 @@ macro_rules! readings {
                 workflow_id: c.text_or_null()?,
                 case_id: c.text_or_null()?,
                 meta: c.text_or_null()?,
+                taint: c.text_or_null()?,
                 created_at: c.time()?,
                 updated_at: c.time()?,
                 started_at: c.time_or_null()?,
@@ -201,6 +202,7 @@ macro_rules! readings {
                 arguments: c.text()?,
                 arguments_digest: c.text()?,
                 approver_roles: c.parsed(|text| serde_json::from_str(text).ok())?,
+                taint: c.text_or_null()?,
                 asked_by: c.text()?,
                 asked_key: c.text()?,
                 status: c.parsed(werkruf_contract::ApprovalStatus::parse)?,

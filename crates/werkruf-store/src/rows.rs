@@ -244,6 +244,8 @@ pub struct CallRow {
     pub case_id: Option<String>,
     /// The reply's measurements beside `data`: source_counts, routing, token_usage, message.
     pub meta: Option<JsonText>,
+    /// The untrusted results in the history that the model had when it made the call: `[{tool, job_id}]`.
+    pub taint: Option<JsonText>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub started_at: Option<Timestamp>,
@@ -303,6 +305,7 @@ impl CallRow {
             workflow_id: None,
             case_id: None,
             meta: None,
+            taint: None,
             created_at: call.now,
             updated_at: call.now,
             started_at: None,

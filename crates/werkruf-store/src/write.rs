@@ -265,6 +265,8 @@ pub struct Replacement {
     pub tool_call_id: String,
     pub content: String,
     pub status: &'static str,
+    /// `None` keeps the metadata of the placeholder.
+    pub metadata: Option<JsonText>,
 }
 
 /// One provider request, priced or not.

@@ -60,6 +60,10 @@ impl Tool for Remember {
         std::future::ready(self.add_note(&args.content, &invocation)).await
     }
 
+    fn owns_state(&self) -> &'static [&'static str] {
+        &[MEMORY]
+    }
+
     fn propose(&self, text: &str, _: &str, _: Date) -> Option<Args> {
         let trimmed = text.trim();
         let folded = fold(trimmed);

@@ -9,6 +9,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 mod config_check_store;
+mod configured_secrets;
 pub mod identity;
 mod knowledge;
 pub mod listen;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use werkruf_contract::Clock;
 use werkruf_llm::{Egress, HttpLimits, tool_client};
-use werkruf_runtime::{Assistants, Registry, Setup};
+use werkruf_runtime::{Assistants, Redaction, Registry, Setup};
 use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags};
+use crate::configured_secrets;
 use crate::modules::OpenModules;
 
 /// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
@@ -80,19 +81,18 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
             Err(fault) => violations.push(config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)),
         }
     }
+    let redaction = Redaction::new(&configured_secrets::forms(config)).unwrap_or_else(|error| {
+        violations.push(ConfigViolation::new("", format!("the secrets cannot be searched for: {error}")));
+        Redaction::default()
+    });
     check_names(config, &registry, &off, &mut violations);
     registry.remove(&config.disabled_tools);
     if !violations.is_empty() {
         return Err(violations);
     }
     let prices = Arc::clone(&config.prices);
-    Ok(Setup {
-        registry,
-        assistants: Assistants::new(config.assistants.clone()),
-        safety: config.safety.clone(),
-        prices,
-        four_eyes: config.four_eyes,
-    })
+    let assistants = Assistants::new(config.assistants.clone());
+    Ok(Setup { registry, assistants, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
 }
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or

@@ -225,6 +225,19 @@ const SPANISH: &[&str] = &[
     "llevo",
 ];
 
+/// The longest locale tag. BCP 47 says how long one may be that everybody must accept.
+const LOCALE_BYTES: usize = 35;
+
+/// Whether the text has the form of a BCP 47 language tag such as `de-DE`. Locales stand in prompts, so nothing else may pass for one.
+pub fn is_locale(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let language = parts.next().unwrap_or_default();
+    text.len() <= LOCALE_BYTES
+        && (2..=8).contains(&language.len())
+        && language.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && parts.all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
 impl Language {
     /// The language of a locale tag; English if the language is not supported.
     pub fn of(locale: &str) -> Self {

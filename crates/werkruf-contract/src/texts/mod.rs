@@ -13,7 +13,7 @@ use fluent_bundle::{FluentArgs, FluentValue};
 use jiff::Zoned;
 use jiff::civil::Date;
 
-pub use language::{Language, fold};
+pub use language::{Language, fold, is_locale};
 
 use bundle::bundle;
 

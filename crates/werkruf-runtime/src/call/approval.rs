@@ -13,8 +13,9 @@ use super::scope::TurnScope;
 use crate::journal::CommitPoint;
 use crate::registry::Entry;
 use crate::stored::object;
+use crate::taint::TaintPolicy;
 
-/// Who decides where a safety profile asks for an approval and the tool names no role.
+/// Who decides where a safety profile or taint asks for an approval and the tool names no role.
 const FALLBACK_ROLE: &str = "admin";
 
 /// What a stored approval means for its call.
@@ -60,20 +61,24 @@ impl CallBatch<'_> {
                 Decision::Refused(failure) => Err(failure),
             };
         }
-        Ok(self.approvers(entry).map(|roles| {
+        let demand = self.taint.demand(entry.spec(), row);
+        if demand == Some(TaintPolicy::Deny) {
+            return Err(Failure::fatal(ErrorCode::Tainted, "").nothing_happened().with_details(object(json!({"taint": taint_of(row)}))));
+        }
+        Ok(self.approvers(entry, demand.is_some()).map(|roles| {
             let new = self.new_approval(row, roles);
             pending(new.id, Some(new), false)
         }))
     }
 
     /// The roles of which one must approve a call of this tool; `None` where no approval is needed.
-    fn approvers(&self, entry: &Entry) -> Option<Vec<String>> {
+    fn approvers(&self, entry: &Entry, tainted: bool) -> Option<Vec<String>> {
         let spec = entry.spec();
         let by_profile =
             || self.safety_profiles().flatten().any(|profile| profile.approval_required_for.iter().any(|name| spec.goes_by(name)));
         match spec.approval.is_empty() {
             false => Some(spec.approval.iter().map(ToString::to_string).collect()),
-            true => by_profile().then(|| vec![FALLBACK_ROLE.to_owned()]),
+            true => (tainted || by_profile()).then(|| vec![FALLBACK_ROLE.to_owned()]),
         }
     }
 
@@ -87,6 +92,7 @@ impl CallBatch<'_> {
             arguments_digest: digest(&arguments),
             arguments,
             approver_roles,
+            taint: row.taint.clone(),
             asked_by: scope.caller.principal.user_id.clone(),
             asked_key: scope.caller.credential.clone(),
             expires_at: scope.clock.now() + scope.limits.approval_ttl(),
@@ -130,6 +136,12 @@ fn approval_required(row: &CallRow, approval_id: Uuid, used: Option<&Usage>) -> 
         tool: row.tool_name.clone(),
         job_id: row.id,
         arguments: row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        taint: taint_of(row),
         usage: used.cloned(),
     }
+}
+
+/// What the model had read, as JSON.
+fn taint_of(row: &CallRow) -> Option<Value> {
+    row.taint.as_deref().and_then(|text| serde_json::from_str(text).ok())
 }

@@ -14,6 +14,7 @@ use super::outcome::{CallOutcome, Success, canceled};
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
 use crate::model::{ModelAccess, ModelAccounts};
+use crate::taint::is_untrusted;
 use crate::timer;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
@@ -28,7 +29,8 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
         let (failure, status) = match send(scope, execution, attempt).await {
             Ok(success) => {
                 let finished_at = scope.clock.now();
-                return Ok(CallOutcome { status: CallStatus::Succeeded, result: Ok(success), attempt, cache_hit: false, finished_at });
+                let (status, untrusted) = (CallStatus::Succeeded, success.untrusted);
+                return Ok(CallOutcome { status, result: Ok(success), attempt, cache_hit: false, finished_at, untrusted });
             }
             Err(failed) => failed,
         };
@@ -39,7 +41,8 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
             && attempt < spec.allowed_attempts()
             && pause < timer::left(execution.deadline);
         if !again {
-            return Ok(CallOutcome::failed(failure, status, spec.effect, attempt, now));
+            let untrusted = is_untrusted(spec);
+            return Ok(CallOutcome { untrusted, ..CallOutcome::failed(failure, status, spec.effect, attempt, now) });
         }
         if wait(pause, &execution.cancel).await.is_err() {
             // Between attempts nothing is in progress, so the outcome is known.
@@ -99,7 +102,8 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         () = overdue(deadline) => return Err((timed_out(limit), CallStatus::Timeout)),
     };
     crash::point("tool_answered");
-    replied.and_then(|reply| Success::of(reply, spec)).map_err(|failure| {
+    replied.and_then(|reply| Success::of(reply, &execution.entry, &scope.setup)).map_err(|failure| {
+        let failure = scope.setup.redaction.failure(failure);
         let status = match failure.kind {
             // A tool that sees the cancel signal may return before the select above does.
             _ if failure.is(ErrorCode::Canceled) => CallStatus::Canceled,

@@ -10,6 +10,7 @@ use super::in_flight::{Follower, Leader};
 use super::outcome::CallOutcome;
 use super::scope::TurnScope;
 use crate::registry::Entry;
+use crate::taint::Taint;
 
 /// The calls of one step, or a direct call.
 pub(crate) struct CallBatch<'a> {
@@ -20,6 +21,8 @@ pub(crate) struct CallBatch<'a> {
     pub(crate) context: &'a ToolContext,
     /// The turn's calls so far. A read that may only be reused inside the turn is found here.
     pub(crate) earlier: &'a [FinishedCall],
+    /// What the model had read when it requested the calls.
+    pub(crate) taint: &'a Taint,
 }
 
 /// Where a call's result stands in the history.

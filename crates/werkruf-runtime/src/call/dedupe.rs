@@ -106,9 +106,9 @@ impl CallBatch<'_> {
             EarlierCall::None => Ok(Deduped::Lead(leader)),
             EarlierCall::Reuse(source) => {
                 row.dedupe_of = Some(source.id);
-                let result = Ok(Success::stored(&source));
-                let finished_at = scope.clock.now();
-                let outcome = CallOutcome { status: CallStatus::Succeeded, result, attempt: 0, cache_hit: true, finished_at };
+                let success = Success::stored(&source);
+                let (status, finished_at, untrusted) = (CallStatus::Succeeded, scope.clock.now(), success.untrusted);
+                let outcome = CallOutcome { status, result: Ok(success), attempt: 0, cache_hit: true, finished_at, untrusted };
                 Ok(Deduped::Finished(Box::new(outcome)))
             }
             EarlierCall::OutcomeUnknown(earlier) => Err(outcome_unknown(earlier).into()),

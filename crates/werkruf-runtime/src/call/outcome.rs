@@ -1,15 +1,17 @@
 //! How a call ended, in the forms for its row, for the model and for clients.
 
 use jiff::Timestamp;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use werkruf_contract::{
-    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished,
-    ToolSpec, Uuid,
+    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished, Uuid,
 };
 use werkruf_store::{CallEnd, CallRow};
 
-use crate::stored::StoredMeta;
+use crate::registry::{Entry, Registry};
+use crate::setup::Setup;
+use crate::stored::{StoredMeta, UNTRUSTED};
+use crate::taint::{UntrustedResult, is_untrusted, mark};
 
 /// The most bytes of one result that a model gets.
 const MODEL_BYTES: usize = 200_000;
@@ -24,6 +26,8 @@ pub(crate) struct CallOutcome {
     pub(crate) attempt: u32,
     pub(crate) cache_hit: bool,
     pub(crate) finished_at: Timestamp,
+    /// Strangers may have written what the call returned, an error included.
+    pub(crate) untrusted: bool,
 }
 
 /// A result. Its data is written as JSON once and copied from then on.
@@ -33,31 +37,43 @@ pub(crate) struct Success {
     pub(crate) message: Option<String>,
     pub(crate) state_patch: Option<State>,
     pub(crate) meta: Option<String>,
+    pub(crate) untrusted: bool,
 }
 
 impl Success {
-    /// A tool's reply. A reply that is too large is a failure.
-    pub(crate) fn of(reply: Reply, spec: &ToolSpec) -> Result<Self, Failure> {
-        let data = reply.data.to_string();
+    /// A tool's reply. A reply that is too large is a failure. Fields of the session state that other tools own stay as they are.
+    /// What the tool echoes of the server's secrets is redacted first.
+    pub(crate) fn of(mut reply: Reply, entry: &Entry, setup: &Setup) -> Result<Self, Failure> {
+        let spec = entry.spec();
+        let data = setup.redaction.reply(&mut reply);
         if data.len() > spec.max_response_bytes {
             let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
             return Err(Failure::fatal(ErrorCode::ResponseTooLarge, "").because(cause));
         }
+        drop_owned(&mut reply, entry, &setup.registry);
+        let mut routing = reply.routing;
+        let declared = routing.as_ref().is_some_and(|routing| routing.get(UNTRUSTED) == Some(&Value::Bool(true)));
+        let untrusted = reply.untrusted || declared || is_untrusted(spec);
+        if untrusted {
+            routing.get_or_insert_default().insert(UNTRUSTED.to_owned(), true.into());
+        }
         let meta = StoredMeta {
             source_counts: reply.source_counts,
-            routing: reply.routing,
+            routing,
             token_usage: reply.token_usage,
             message: reply.message.clone(),
             state_patch: reply.state_patch.clone(),
         };
-        Ok(Self { data, message: reply.message, state_patch: reply.state_patch, meta: meta.to_column() })
+        Ok(Self { data, message: reply.message, state_patch: reply.state_patch, meta: meta.to_column(), untrusted })
     }
 
     /// A stored result, used again. Its patch was applied the first time.
     pub(crate) fn stored(row: &CallRow) -> Self {
+        let meta = StoredMeta::of(row);
         Self {
             data: row.response.clone().unwrap_or_else(|| "null".to_owned()),
-            message: StoredMeta::of(row).message,
+            untrusted: meta.is_untrusted(),
+            message: meta.message,
             state_patch: None,
             meta: row.meta.clone(),
         }
@@ -67,14 +83,14 @@ impl Success {
 impl CallOutcome {
     /// A call that was never sent.
     pub(crate) const fn refused(failure: Failure, now: Timestamp) -> Self {
-        Self { status: CallStatus::Failed, result: Err(failure), attempt: 0, cache_hit: false, finished_at: now }
+        Self { status: CallStatus::Failed, result: Err(failure), attempt: 0, cache_hit: false, finished_at: now, untrusted: false }
     }
 
     /// A failed attempt. A `once` call whose request may have left the process ends with code `outcome_unknown`.
     pub(crate) fn failed(failure: Failure, cause: CallStatus, effect: Effect, attempt: u32, now: Timestamp) -> Self {
         let unknown = effect == Effect::Once && failure.happened == Happened::Unknown;
         let failure = if unknown { outcome_unknown(failure) } else { failure };
-        Self { status: cause, result: Err(failure), attempt, cache_hit: false, finished_at: now }
+        Self { status: cause, result: Err(failure), attempt, cache_hit: false, finished_at: now, untrusted: false }
     }
 
     /// The same outcome for a call that followed this one: it has its own row and no attempt of its own.
@@ -107,7 +123,8 @@ impl CallOutcome {
             Err(detail.map_or_else(|| Failure::fatal(ErrorCode::Interrupted, "The call was interrupted."), stored_failure))
         };
         let finished_at = call.finished_at.unwrap_or(call.updated_at);
-        Self { status: call.status, result, attempt: call.attempt, cache_hit: call.cache_hit, finished_at }
+        let untrusted = StoredMeta::of(call).is_untrusted();
+        Self { status: call.status, result, attempt: call.attempt, cache_hit: call.cache_hit, finished_at, untrusted }
     }
 
     pub(crate) fn detail(&self) -> Option<ToolErrorDetail> {
@@ -121,7 +138,10 @@ impl CallOutcome {
             id,
             status: self.status,
             response: self.result.as_ref().ok().map(|success| success.data.clone()),
-            meta: self.result.as_ref().ok().and_then(|success| success.meta.clone()),
+            meta: match &self.result {
+                Ok(success) => success.meta.clone(),
+                Err(_) => self.untrusted.then(|| json!({"routing": {UNTRUSTED: true}}).to_string()),
+            },
             error: failure.map(|f| f.message.clone()),
             error_type: failure.map(|f| f.kind.as_str().to_owned()),
             error_code: failure.map(|f| f.code.to_string()),
@@ -144,6 +164,11 @@ impl CallOutcome {
                 (json!({"error": detail}).to_string(), "error")
             }
         }
+    }
+
+    /// The metadata of the message for the model.
+    pub(crate) fn mark(&self, row: &CallRow) -> Option<String> {
+        if self.untrusted { mark(&[UntrustedResult::of(row)]) } else { None }
     }
 
     /// For clients.
@@ -176,6 +201,27 @@ impl CallOutcome {
         let start = row.started_at.unwrap_or(row.created_at);
         u64::try_from(self.finished_at.as_millisecond() - start.as_millisecond()).unwrap_or(0)
     }
+}
+
+/// Takes the fields out of a state patch that belong to other tools or to the server, and says so. Otherwise any tool could write what the prompt
+/// of later turns contains, or plant an offer that the user's next "yes" accepts.
+fn drop_owned(reply: &mut Reply, entry: &Entry, registry: &Registry) {
+    let Some(patch) = &mut reply.state_patch else { return };
+    let mut dropped = Vec::new();
+    patch.retain(|field, _| {
+        let may = registry.may_patch(entry, field);
+        if !may {
+            dropped.push(json!({"key": field, "reason": "owned"}));
+        }
+        may
+    });
+    if dropped.is_empty() {
+        return;
+    }
+    if patch.is_empty() {
+        reply.state_patch = None;
+    }
+    reply.routing.get_or_insert_default().insert("state_patch_dropped".to_owned(), dropped.into());
 }
 
 fn cut(data: &str) -> String {

@@ -26,6 +26,7 @@ impl CallBatch<'_> {
         let mut prepared = Vec::with_capacity(requests.len());
         for request in requests {
             let mut row = call_row(scope, self.step, self.context, &request);
+            row.taint = request.taint.clone().or_else(|| self.taint.to_column());
             let plan = match self.decide(&request, &mut row, principal.as_ref()).await {
                 Ok(CallPlan::Follow(follower)) if awaits_approval(&prepared, follower.leader_id) => {
                     row.dedupe_of = Some(follower.leader_id);

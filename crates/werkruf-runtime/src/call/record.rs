@@ -93,10 +93,12 @@ pub(crate) fn finish_call(
     }
     if let Some(slot) = slot {
         let (content, status) = outcome.for_model();
+        let metadata = outcome.mark(row);
         if slot.has_placeholder {
-            journal.stage(Replacement { tool_call_id: slot.id.clone(), content, status });
+            journal.stage(Replacement { tool_call_id: slot.id.clone(), content, status, metadata });
         } else {
-            journal.stage(NewMessage::result(scope.clock.new_id(), slot.id.as_str(), row.tool_name.as_str(), content, status));
+            let result = NewMessage::result(scope.clock.new_id(), slot.id.as_str(), row.tool_name.as_str(), content, status);
+            journal.stage(NewMessage { metadata, ..result });
         }
     }
     if let Some(patch) = patch {

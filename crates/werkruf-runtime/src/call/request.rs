@@ -18,6 +18,8 @@ pub(crate) struct CallRequest {
     pub(crate) retry_of: Option<Uuid>,
     /// The key of the call that is retried.
     pub(crate) idempotency_key: Option<String>,
+    /// What the model had read when it made the call that is retried.
+    pub(crate) taint: Option<String>,
     /// Refused before the pipeline: too many calls, or the same call too often.
     pub(crate) refused: Option<Failure>,
 }
@@ -46,6 +48,7 @@ impl CallRequest {
             history_id: None,
             retry_of: None,
             idempotency_key: None,
+            taint: None,
             refused: None,
         }
     }

@@ -62,7 +62,10 @@ impl Success {
         self.state_patch = None;
         let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         meta.state_patch = None;
-        meta.routing.get_or_insert_default().insert("state_patch_dropped".to_owned(), json!({"reason": fault.as_str()}));
+        let dropped = meta.routing.get_or_insert_default().entry("state_patch_dropped").or_insert_with(|| json!([]));
+        if let Some(dropped) = dropped.as_array_mut() {
+            dropped.push(json!({"reason": fault.as_str()}));
+        }
         self.meta = meta.to_column();
     }
 }

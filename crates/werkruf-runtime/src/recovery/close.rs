@@ -90,7 +90,9 @@ impl Leftover {
         for call in self.client_calls() {
             let content = NOT_ANSWERED.to_owned();
             match self.result(&call.id).map(|row| row.status.as_deref()) {
-                Some(Some("pending")) => scope.journal.stage(Replacement { tool_call_id: call.id, content, status: "error" }),
+                Some(Some("pending")) => {
+                    scope.journal.stage(Replacement { tool_call_id: call.id, content, status: "error", metadata: None })
+                }
                 Some(_) => {}
                 None => {
                     let result = NewMessage::result(scope.clock.new_id(), call.id.as_str(), call.name.as_str(), content, "error");

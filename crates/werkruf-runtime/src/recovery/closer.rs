@@ -46,16 +46,18 @@ impl RecoveryCloser {
             if !matches!(result, None | Some(Some("pending"))) {
                 continue;
             }
-            let outcome = ids.iter().position(|known| known.as_ref() == Some(&id)).and_then(|place| outcomes.get(place));
+            let place = ids.iter().position(|known| known.as_ref() == Some(&id));
+            let outcome = place.and_then(|place| outcomes.get(place));
             // A call without a row is one that the client was to run.
             let (content, status) = outcome.map_or_else(
                 || (json!({"error": {"code": error.code, "message": error.message}}).to_string(), "error"),
                 CallOutcome::for_model,
             );
+            let metadata = place.and_then(|place| outcomes.get(place)?.mark(leftover.calls.get(place)?));
             if result.is_some() {
-                write.replacements.push(Replacement { tool_call_id: id, content, status });
+                write.replacements.push(Replacement { tool_call_id: id, content, status, metadata });
             } else {
-                write.messages.push(NewMessage::result(self.clock.new_id(), id, name, content, status));
+                write.messages.push(NewMessage { metadata, ..NewMessage::result(self.clock.new_id(), id, name, content, status) });
             }
         }
         Ok(())

@@ -76,7 +76,8 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
         return Ok(reply());
     }
     let step = left.turn.step;
-    let batch = CallBatch { scope: &scope, step, state: &turn.state, context: &turn.context, earlier: &turn.progress.finished };
+    let (state, context, earlier) = (&turn.state, &turn.context, &turn.progress.finished[..]);
+    let batch = CallBatch { scope: &scope, step, state, context, earlier, taint: &turn.taint };
     let prepared = batch.prepare_stored(open).await?;
     scope.journal.commit(CommitPoint::Takeover).await?;
     let result = batch.run(prepared).await?;
@@ -97,7 +98,8 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
     if let Some(conversation_id) = scope.conversation_id {
         let mut rows = history_rows(&turn.engine, scope.tenant_id(), conversation_id).await?;
         own_messages_last(&mut rows, scope.turn_id);
-        let history = History::of(&rows);
+        let mut history = History::of(&rows);
+        turn.leading = history.remember(&turn.state);
         (turn.messages, turn.origins) = (Arc::new(history.messages), Some(history.origins));
     }
     Ok(None)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
-use werkruf_contract::{EventType, Init, Language, State, Uuid};
+use werkruf_contract::{EventType, Init, Language, State, Uuid, is_locale};
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
 
 use super::start::StoredTurn;
@@ -79,10 +79,11 @@ fn complete_context(message: &mut InboundMessage, turn_id: Uuid, now: Timestamp)
 
 /// The locale of the answer and of the tools: the requested one, else the one of the message's language, else the user's own.
 fn answer_locale(message: &InboundMessage) -> String {
-    let own = &message.caller.principal.locale;
+    // A row may hold anything; only a language tag may reach a prompt.
+    let own = Some(&message.caller.principal.locale).filter(|locale| is_locale(locale)).map_or(Language::of("").locale(), String::as_str);
     let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
-    let requested = message.locale.as_ref().or(message.context.locale.as_ref());
-    requested.cloned().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.clone())
+    let requested = message.locale.as_ref().or(message.context.locale.as_ref()).filter(|locale| is_locale(locale));
+    requested.cloned().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.to_owned())
 }
 
 /// Commit A, and its event.
@@ -159,7 +160,7 @@ fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage>
 
 /// A client's result, which replaces its placeholder in the history.
 fn client_result(result: &ClientResult) -> Replacement {
-    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success" }
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
 }
 
 /// The inbox entry by which a repeated request is recognised: the route, the user and the key.

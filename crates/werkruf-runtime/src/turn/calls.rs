@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
-use werkruf_contract::{AssistantSnapshot, ClientCall, ErrorCode, EventType, Failure, TurnStatus};
+use werkruf_contract::{AssistantSnapshot, ClientCall, ErrorCode, EventType, Failure, FinishReason, TurnStatus};
 use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
-use super::end::assistant_message;
+use super::end::{assistant_message, assistant_metadata};
 use super::state::{Limit, REPEATS, Stop, Turn, text_tokens};
 use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals};
 use crate::journal::CommitPoint;
+use crate::taint::UntrustedResult;
 
 /// A step's calls, sorted by who runs them.
 struct SortedCalls {
@@ -36,16 +37,19 @@ impl Turn {
         let used_ids = self.used_call_ids(&answer.calls).await?;
         let SortedCalls { history, server, client } = self.sort_calls(&answer, &used_ids);
         let scope = Arc::clone(&self.scope);
+        let untrusted = self.progress.provider_items.untrusted(&answer);
+        self.taint.add(untrusted.iter().cloned());
         let batch = CallBatch {
             scope: &scope,
             step: self.progress.step,
             state: &self.state,
             context: &self.context,
             earlier: &self.progress.finished,
+            taint: &self.taint,
         };
         let prepared = batch.prepare(server).await?;
         let step = self.progress.step;
-        stage_answer(&scope, &answer, &history, step);
+        stage_answer(&scope, &answer, &history, step, &untrusted);
         self.progress.provider_items.settle(&scope, step, &self.context, &answer);
         let first_call = self.progress.finished.len();
         if prepared.is_empty() {
@@ -168,10 +172,11 @@ impl Turn {
 }
 
 /// Stages the assistant message of a step with calls, and its text as an event.
-fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step: u32) {
+fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step: u32, untrusted: &[UntrustedResult]) {
     let journal = &scope.journal;
     let tokens = answer.usage.map(text_tokens);
-    journal.stage(assistant_message(scope, &answer.text, Some(column(calls)), answer.carry.as_ref(), tokens));
+    let metadata = assistant_metadata(answer.carry.as_ref(), FinishReason::Stop, untrusted);
+    journal.stage(assistant_message(scope, &answer.text, Some(column(calls)), metadata, tokens));
     journal.stage(TurnChange { status: TurnStatus::Acting, step, error: None, message: None, transcript_digest: None });
     if !answer.text.is_empty() {
         let snapshot = AssistantSnapshot { content: answer.text.clone(), step, turn_id: scope.turn_id };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use werkruf_llm::{Message, ModelRequest, ToolChoice, count_tokens};
 use werkruf_store::Summary;
 
-use super::history::{Origin, estimated, first_within};
+use super::history::{Origin, estimated, first_within, untrusted_results};
 use super::state::{Stop, Turn};
 use crate::assistant::Compaction;
 use crate::journal::{Change, CommitPoint, Journal};
@@ -35,8 +35,8 @@ struct Fitting {
     messages: Vec<Message>,
     origins: Vec<Origin>,
     sizes: Vec<u64>,
-    /// How many system messages stand at the start. They always stay.
-    system: usize,
+    /// How many messages at the start always stay.
+    leading: usize,
     /// Messages before this index are in the summary.
     start: usize,
     window: u64,
@@ -45,16 +45,21 @@ struct Fitting {
 impl Turn {
     /// Fits the history into the assistant's context window.
     pub(super) async fn fit_history(&mut self) -> Result<(), Stop> {
-        let (Some(origins), Some(window)) = (self.origins.take(), self.assistant.context_tokens) else { return Ok(()) };
+        let Some(origins) = self.origins.take() else { return Ok(()) };
+        let Some(window) = self.assistant.context_tokens else {
+            self.note_untrusted(&self.messages.clone(), &origins);
+            return Ok(());
+        };
         let sizes: Vec<u64> =
             self.messages.iter().zip(&origins).map(|(message, at)| at.tokens.unwrap_or_else(|| estimated(message))).collect();
         // An estimate may be a quarter off.
         if sizes.iter().sum::<u64>() < window.saturating_mul(3) / 4 {
+            self.note_untrusted(&self.messages.clone(), &origins);
             return Ok(());
         }
         let messages = std::mem::take(Arc::make_mut(&mut self.messages));
-        let system = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
-        let mut fitting = Fitting { messages, origins, sizes, system, start: system, window };
+        let leading = self.leading;
+        let mut fitting = Fitting { messages, origins, sizes, leading, start: leading, window };
         let known = self.known_summary().await?;
         fitting.leave_out(known.as_ref());
         let mut summary_size = fitting.count(known.as_ref(), &self.scope.journal).await;
@@ -68,10 +73,18 @@ impl Turn {
                 None => fitting.start = fitting.first(window.saturating_sub(summary_size)),
             }
         }
-        tracing::debug!(turn_id = %self.scope.turn_id, left_out = fitting.start - fitting.system, summary_size, "the history was trimmed");
-        self.trimmed = fitting.start > fitting.system;
+        tracing::debug!(turn_id = %self.scope.turn_id, left_out = fitting.start - fitting.leading, summary_size, "the history was trimmed");
+        self.trimmed = fitting.start > fitting.leading;
+        // A summary of untrusted results is untrusted itself, so with one nothing counts as left out.
+        let from = if summary.is_some() { 0 } else { fitting.start };
+        self.note_untrusted(&fitting.messages[from..], &fitting.origins[from..]);
         self.messages = Arc::new(fitting.into_messages(summary.as_ref()));
         Ok(())
+    }
+
+    /// Records which of the messages that will be sent strangers may have written.
+    fn note_untrusted(&mut self, messages: &[Message], origins: &[Origin]) {
+        self.taint.add(untrusted_results(messages, origins, &self.scope.setup.registry));
     }
 
     /// The summary that earlier turns left, where the assistant wants summaries and the model can write them.
@@ -133,10 +146,10 @@ impl Fitting {
     /// Leaves out the messages that a summary covers.
     fn leave_out(&mut self, known: Option<&Summary>) {
         let Some(known) = known else { return };
-        let covered = self.origins[self.system..].iter().take_while(|at| at.seq.is_some_and(|seq| seq <= known.until)).count();
+        let covered = self.origins[self.leading..].iter().take_while(|at| at.seq.is_some_and(|seq| seq <= known.until)).count();
         // The user's last message is never left out, whatever was summarised.
-        let last = self.messages.iter().rposition(|message| matches!(message, Message::User { .. })).unwrap_or(self.system);
-        self.start = (self.system + covered).min(last.max(self.system));
+        let last = self.messages.iter().rposition(|message| matches!(message, Message::User { .. })).unwrap_or(self.leading);
+        self.start = (self.leading + covered).min(last.max(self.leading));
     }
 
     /// Counts the messages that have no count yet, as far back as the window may reach. Returns the tokens of the summary.
@@ -166,12 +179,12 @@ impl Fitting {
 
     /// Everything that would be sent.
     fn whole(&self) -> u64 {
-        self.sizes[..self.system].iter().chain(&self.sizes[self.start..]).sum()
+        self.sizes[..self.leading].iter().chain(&self.sizes[self.start..]).sum()
     }
 
     /// The index of the first message that stays within so many tokens.
     fn first(&self, tokens: u64) -> usize {
-        let tokens = tokens.saturating_sub(self.sizes[..self.system].iter().sum());
+        let tokens = tokens.saturating_sub(self.sizes[..self.leading].iter().sum());
         self.start + first_within(&self.messages[self.start..], &self.sizes[self.start..], tokens)
     }
 
@@ -184,10 +197,10 @@ impl Fitting {
     }
 
     fn into_messages(self, summary: Option<&Summary>) -> Vec<Message> {
-        let Self { mut messages, system, start, .. } = self;
+        let Self { mut messages, leading, start, .. } = self;
         let rest = messages.split_off(start);
-        messages.truncate(system);
-        if let Some(summary) = summary.filter(|_| start > system) {
+        messages.truncate(leading);
+        if let Some(summary) = summary.filter(|_| start > leading) {
             messages.push(Message::user(SUMMARY_REQUEST));
             messages.push(Message::Assistant { content: summary.text.clone(), calls: Vec::new(), carry: None });
         }

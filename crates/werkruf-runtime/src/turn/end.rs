@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use werkruf_contract::{
     CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
 };
@@ -12,6 +12,7 @@ use super::state::{Limit, Reply, Stop, Turn};
 use crate::call::TurnScope;
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
+use crate::taint::UntrustedResult;
 use crate::transcript_digest::digest_after_answer;
 
 impl Turn {
@@ -41,14 +42,10 @@ impl Turn {
 
     fn complete(&self, reply: Reply) {
         let scope = &self.scope;
-        let Reply { text, calls, carry, finish, tokens } = reply;
+        let Reply { text, calls, carry, finish, tokens, untrusted } = reply;
         if calls.is_empty() {
-            let mut message = assistant_message(scope, &text, None, carry.as_ref(), tokens);
-            if finish != FinishReason::Stop {
-                // Also in the message, because events are deleted after a while.
-                message.metadata = Some(json!({"carry": carry, "finish_reason": finish}).to_string());
-            }
-            scope.journal.stage(message);
+            let metadata = assistant_metadata(carry.as_ref(), finish, &untrusted);
+            scope.journal.stage(assistant_message(scope, &text, None, metadata, tokens));
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let client = self.client.as_ref();
@@ -71,20 +68,31 @@ impl Turn {
     }
 }
 
-/// An answer as a message of the history, with what its provider wants to receive again.
+/// What is kept with an answer: what its provider wants to receive again, why it ended (events are deleted after a while), and what the provider
+/// read of strangers.
+pub(super) fn assistant_metadata(carry: Option<&Value>, finish: FinishReason, untrusted: &[UntrustedResult]) -> Option<String> {
+    let mut metadata = Map::new();
+    if let Some(carry) = carry {
+        metadata.insert("carry".to_owned(), carry.clone());
+    }
+    if finish != FinishReason::Stop {
+        metadata.insert("finish_reason".to_owned(), json!(finish));
+    }
+    if !untrusted.is_empty() {
+        metadata.insert("untrusted".to_owned(), json!(untrusted));
+    }
+    (!metadata.is_empty()).then(|| Value::Object(metadata).to_string())
+}
+
+/// An answer as a message of the history.
 pub(super) fn assistant_message(
     scope: &TurnScope,
     text: &str,
     tool_calls: Option<String>,
-    carry: Option<&Value>,
+    metadata: Option<String>,
     tokens: Option<i64>,
 ) -> NewMessage {
-    NewMessage {
-        tool_calls,
-        metadata: carry.map(|carry| json!({"carry": carry}).to_string()),
-        tokens,
-        ..NewMessage::new(scope.clock.new_id(), "assistant", text)
-    }
+    NewMessage { tool_calls, metadata, tokens, ..NewMessage::new(scope.clock.new_id(), "assistant", text) }
 }
 
 /// The error of a turn that was canceled.

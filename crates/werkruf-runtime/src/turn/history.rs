@@ -10,6 +10,8 @@ use werkruf_store::MessageRow;
 
 use crate::client_request::ClientRequest;
 use crate::model::estimated_tokens;
+use crate::registry::Registry;
+use crate::taint::{UntrustedResult, is_untrusted};
 
 /// The result of a call that has none: a crash came in between, and recovery has not run yet.
 const INTERRUPTED: &str =
@@ -26,6 +28,8 @@ struct Metadata {
     client_history: bool,
     /// The row has no message: it only marks where the client's own history ends.
     silent: bool,
+    /// The message is, or was written with, what strangers wrote.
+    untrusted: Vec<UntrustedResult>,
 }
 
 impl Metadata {
@@ -74,18 +78,24 @@ fn client_row(message: StoredMessage) -> MessageRow {
     }
 }
 
-/// The stored position of a message, and its length where it is known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The stored position of a message, its length where it is known, and whether strangers may have written it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) id: Option<Uuid>,
     pub(crate) seq: Option<i64>,
     pub(crate) tokens: Option<u64>,
+    pub(crate) untrusted: Vec<UntrustedResult>,
+    /// The result of a call that succeeded here. A result in a client's own history is the client's.
+    pub(crate) is_result: bool,
 }
 
 impl Origin {
-    fn of(row: &MessageRow) -> Self {
+    fn of(row: &MessageRow, untrusted: Vec<UntrustedResult>) -> Self {
         let tokens = row.tokens.and_then(|tokens| u64::try_from(tokens).ok());
-        Self { id: Some(row.id).filter(|id| !id.is_nil()), seq: row.seq, tokens }
+        let id = Some(row.id).filter(|id| !id.is_nil());
+        let is_result = id.is_some() && row.role == "tool" && !matches!(row.status.as_deref(), Some("error" | "pending"));
+        // Metadata in a client's own history is the client's word.
+        Self { id, seq: row.seq, tokens, is_result, untrusted: if id.is_some() { untrusted } else { Vec::new() } }
     }
 }
 
@@ -111,7 +121,8 @@ impl History {
                 let id = row.tool_call_id.as_deref().unwrap_or_default();
                 if let Some(at) = open.iter().position(|call| call.id == id) {
                     let call = open.swap_remove(at);
-                    history.push(Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() }, Origin::of(row));
+                    let message = Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() };
+                    history.push(message, Origin::of(row, Metadata::of(row).untrusted));
                 }
                 continue;
             }
@@ -119,15 +130,16 @@ impl History {
             match row.role.as_str() {
                 "assistant" => {
                     open = row.tool_calls.as_deref().and_then(HistoryCall::of_column).unwrap_or_default();
-                    let carry = Metadata::of(row).carry;
-                    history.push(Message::Assistant { content: row.content.clone(), calls: open.clone(), carry }, Origin::of(row));
+                    let Metadata { carry, untrusted, .. } = Metadata::of(row);
+                    let message = Message::Assistant { content: row.content.clone(), calls: open.clone(), carry };
+                    history.push(message, Origin::of(row, untrusted));
                 }
-                "system" => history.push(Message::System { content: row.content.clone() }, Origin::of(row)),
+                "system" => history.push(Message::System { content: row.content.clone() }, Origin::of(row, Vec::new())),
                 _ => {
                     let metadata = Metadata::of(row);
                     if !metadata.silent {
                         let parts = metadata.content.unwrap_or_default();
-                        history.push(Message::User { content: row.content.clone(), parts }, Origin::of(row));
+                        history.push(Message::User { content: row.content.clone(), parts }, Origin::of(row, Vec::new()));
                     }
                 }
             }
@@ -148,6 +160,23 @@ impl History {
             self.push(message, Origin { seq, ..Origin::default() });
         }
     }
+}
+
+/// The results among these messages that strangers may have written: those that were marked when they came, and those of tools that count as
+/// untrusted by now.
+pub(super) fn untrusted_results(messages: &[Message], origins: &[Origin], registry: &Registry) -> Vec<UntrustedResult> {
+    let mut found = Vec::new();
+    for (message, origin) in messages.iter().zip(origins) {
+        found.extend(origin.untrusted.iter().cloned());
+        if let Message::Tool { name, .. } = message
+            && origin.is_result
+            && origin.untrusted.is_empty()
+            && registry.find(name).is_some_and(|entry| is_untrusted(entry.spec()))
+        {
+            found.push(UntrustedResult { tool: name.clone(), job_id: None });
+        }
+    }
+    found
 }
 
 /// A turn that waited while other turns ran is answered as the newest: its own messages come last, in their order.

@@ -19,6 +19,7 @@ use crate::lease::{POLL, QueuePlace};
 use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
 use crate::stored::{StoredFinal, is_provider_run, json, output_of};
 use crate::stream::LiveEvent;
+use crate::taint::{DIRECT, TaintPolicy};
 use crate::timer;
 
 /// A call that does not come from a chat.
@@ -64,6 +65,8 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
     check_retryable(&call, unknown, force)?;
     let turn = store.records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
     let principal = store.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
+    let caller = Caller { principal, admin: false, ..caller.clone() };
+    let policy = engine.assistant_named(&engine.setup(), &turn.assistant, &caller).map(|assistant| assistant.taint).unwrap_or_default();
     let arguments = match (call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()), &call.raw_arguments) {
         (Some(request), _) => Arguments::Given(request),
         (None, Some(raw)) => Arguments::Raw(raw.clone()),
@@ -76,7 +79,7 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
         .ok_or_else(|| not_retryable("the call's context is no longer stored"))?;
     caller.pins.apply(&mut context)?;
     let direct = DirectCall {
-        caller: Caller { principal, admin: false, ..caller.clone() },
+        caller,
         kind: TurnKind::Retry,
         conversation_id: call.conversation_id,
         context,
@@ -84,6 +87,8 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
             retry_of: Some(call.id),
             // The other side may know the outcome: the same key lets it recognise the call.
             idempotency_key: call.idempotency_key.clone().filter(|_| unknown),
+            // The arguments are still those that the model chose after it had read this.
+            taint: call.taint.clone().filter(|_| policy != TaintPolicy::Off),
             ..CallRequest::new(store.clock.new_id(), call.tool_name.clone(), arguments)
         },
         idempotency: None,
@@ -164,7 +169,7 @@ pub(crate) struct DirectTurn {
 
 impl DirectTurn {
     pub(crate) fn batch<'a>(&'a self, scope: &'a Arc<TurnScope>) -> CallBatch<'a> {
-        CallBatch { scope, step: 1, state: &self.state, context: &self.context, earlier: &[] }
+        CallBatch { scope, step: 1, state: &self.state, context: &self.context, earlier: &[], taint: &DIRECT }
     }
 
     /// Commits A and B in one.

@@ -10,6 +10,7 @@ mod history;
 mod invoke;
 mod model_request;
 mod provider_items;
+mod remembered;
 mod start;
 mod state;
 mod steps;

@@ -12,6 +12,7 @@ use crate::call::{
     Arguments, CallOutcome, CallRequest, Success, TurnScope, announce, apply_outcome, call_row, display_name, finish_call, stage_outcome,
 };
 use crate::stored::object;
+use crate::taint::UntrustedResult;
 
 /// The provider's calls of the answer that is being received.
 #[derive(Default)]
@@ -86,6 +87,14 @@ impl ProviderItems {
         self.abort(scope, CallStatus::Failed);
     }
 
+    /// What the provider did for this answer. It reads the web, or other servers, while the model writes: so also the calls that the answer
+    /// requests are made after it.
+    pub(super) fn untrusted(&self, answer: &Answer) -> Vec<UntrustedResult> {
+        let row_of = |item: &ProviderItem| self.rows.iter().find(|row| row.output_index == item.output_index).map(|row| row.id);
+        let ran = answer.items.iter().filter(|item| item.call_kind().is_some());
+        ran.map(|item| UntrustedResult { tool: display_name(&name(item)), job_id: row_of(item) }).collect()
+    }
+
     /// Ends the rows that are still open.
     pub(super) fn abort(&mut self, scope: &TurnScope, status: CallStatus) {
         for row in self.rows.drain(..).filter(|row| !row.status.is_terminal()) {
@@ -156,11 +165,11 @@ fn output(item: &ProviderItem) -> Option<String> {
 
 fn outcome(scope: &TurnScope, item: &ProviderItem) -> CallOutcome {
     let result = if item.succeeded() {
-        Ok(Success { data: output(item).unwrap_or_default(), message: None, state_patch: None, meta: None })
+        Ok(Success { data: output(item).unwrap_or_default(), message: None, state_patch: None, meta: None, untrusted: true })
     } else {
         let details = object(json!({"status": item.status, "error": item.error}));
         Err(Failure::new(ToolErrorType::Upstream, ErrorCode::ProviderCallFailed, "The provider's own call failed.").with_details(details))
     };
     let status = if result.is_ok() { CallStatus::Succeeded } else { CallStatus::Failed };
-    CallOutcome { status, result, attempt: 1, cache_hit: false, finished_at: scope.clock.now() }
+    CallOutcome { status, result, attempt: 1, cache_hit: false, finished_at: scope.clock.now(), untrusted: true }
 }

@@ -17,6 +17,7 @@ use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
 use crate::request::InboundMessage;
 use crate::setup::Setup;
+use crate::taint::Taint;
 
 /// A stored message whose turn has not started yet.
 pub(crate) struct StoredTurn {
@@ -86,7 +87,7 @@ impl StoredTurn {
     }
 
     /// Everything a turn needs. Boxed, because a future keeps room for each place that a value is moved to.
-    pub(crate) fn turn(&self, fence: Fence, state: State, history: History) -> Box<Turn> {
+    pub(crate) fn turn(&self, fence: Fence, state: State, mut history: History) -> Box<Turn> {
         let (engine, message) = (&self.engine, &self.message);
         let principal = &message.caller.principal;
         let name = message.assistant.as_deref().unwrap_or(&self.assistant);
@@ -104,12 +105,14 @@ impl StoredTurn {
         assistant.pin(&mut context);
         let locale = context.locale.clone().unwrap_or_else(|| principal.locale.clone());
         let today = today(&engine.store.clock, &principal.time_zone);
-        let mut system = assistant.system(principal, &locale, today, &offer.functions, &state);
+        let mut system = assistant.system(principal, &locale, today, &offer.functions);
         if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {
             system.push_str("\n\n");
             system.push_str(instructions);
         }
+        let assistant_taint = assistant.taint;
         let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
+        let leading = history.remember(&state);
         let (conversation_id, running) = (Some(self.init.conversation_id), Arc::clone(self.registration.running()));
         let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
         scope.journal.bind(fence);
@@ -127,6 +130,8 @@ impl StoredTurn {
             state: Arc::new(state),
             messages: Arc::new(history.messages),
             origins: Some(history.origins),
+            leading,
+            taint: Taint::new(assistant_taint),
             trimmed: false,
             created: self.init.created,
             client,

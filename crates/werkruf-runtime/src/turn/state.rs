@@ -16,6 +16,7 @@ use crate::call::{FinishedCall, TurnScope};
 use crate::client_request::ClientRequest;
 use crate::engine::Engine;
 use crate::registry::Offer;
+use crate::taint::{Taint, UntrustedResult};
 
 /// How often the same call may come in one turn, and how often in a row a model may get its calls wrong.
 pub(super) const REPEATS: u32 = 3;
@@ -50,6 +51,10 @@ pub(crate) struct Turn {
     pub(crate) messages: Arc<Vec<Message>>,
     /// The stored position of each message, until the history was fitted into the context window.
     pub(crate) origins: Option<Vec<Origin>>,
+    /// How many messages at the start are always sent: system messages and stored notes.
+    pub(crate) leading: usize,
+    /// The untrusted results in what was sent so far.
+    pub(crate) taint: Taint,
     /// Whether older messages were left out.
     pub(crate) trimmed: bool,
     pub(crate) created: bool,
@@ -118,6 +123,8 @@ pub(crate) struct Reply {
     pub(crate) finish: FinishReason,
     /// The length of the text, where the provider has counted it.
     pub(crate) tokens: Option<i64>,
+    /// What the provider read of strangers for this answer.
+    pub(crate) untrusted: Vec<UntrustedResult>,
 }
 
 impl Reply {
@@ -127,9 +134,9 @@ impl Reply {
     }
 
     /// A model's answer.
-    pub(super) fn answer(answer: Answer) -> Self {
+    pub(super) fn answer(answer: Answer, untrusted: Vec<UntrustedResult>) -> Self {
         let finish = answer.finish_reason();
-        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens: answer.usage.map(text_tokens) }
+        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens: answer.usage.map(text_tokens), untrusted }
     }
 }
 

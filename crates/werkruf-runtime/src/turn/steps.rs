@@ -14,6 +14,7 @@ use super::state::{Limit, REPEATS, Reply, Stop, Turn};
 use crate::call::FinishedCall;
 use crate::client_request::ClientChoice;
 use crate::stored::object;
+use crate::taint::UntrustedResult;
 use crate::timer;
 
 /// The time for the last answer once the turn's own time is up.
@@ -91,11 +92,16 @@ impl Turn {
 
     /// An answer whose calls do not run: it has none, it was cut off, or a limit was reached.
     fn last_step(&mut self, mut answer: Answer, cut: bool) -> Result<Reply, Stop> {
+        let untrusted = self.progress.provider_items.untrusted(&answer);
         // What the provider ran for this answer is written with the end of the turn.
         let Self { scope, progress, context, .. } = self;
         progress.provider_items.settle(scope, progress.step, context, &answer);
         if let Some(limit) = self.progress.limit {
-            return if answer.text.is_empty() { Err(Stop::Failed(limit.error(&self.locale))) } else { Ok(Reply::answer(answer)) };
+            return if answer.text.is_empty() {
+                Err(Stop::Failed(limit.error(&self.locale)))
+            } else {
+                Ok(Reply::answer(answer, untrusted))
+            };
         }
         if cut {
             // A length limit cut the answer: its calls may be incomplete.
@@ -107,7 +113,7 @@ impl Turn {
             answer.text = answer.refusal.take().unwrap_or_default();
             self.progress.text.push_str(&answer.text);
         }
-        Ok(Reply::answer(answer))
+        Ok(Reply::answer(answer, untrusted))
     }
 
     async fn request_answer(&mut self) -> Result<Answer, Stop> {
@@ -169,6 +175,7 @@ impl Turn {
                 name: call.row.tool_name.clone(),
                 content: call.outcome.for_model().0,
             });
+            self.taint.add(call.outcome.untrusted.then(|| UntrustedResult::of(&call.row)));
             let failure = call.outcome.result.as_ref().err();
             mistaken &= failure.is_some_and(|failure| failure.kind == ToolErrorType::Validation && call.outcome.attempt == 0);
         }

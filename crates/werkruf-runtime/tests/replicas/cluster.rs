@@ -87,6 +87,7 @@ impl Cluster {
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,
+            redaction: Default::default(),
         };
         let runtime = Runtime::new(services, setup);
         let (background, checkpoints) = (runtime.clone(), runtime.clone());

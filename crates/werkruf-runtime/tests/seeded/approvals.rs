@@ -32,6 +32,7 @@ impl Tables {
             arguments: new.arguments.clone(),
             arguments_digest: new.arguments_digest.clone(),
             approver_roles: new.approver_roles.clone(),
+            taint: new.taint.clone(),
             asked_by: new.asked_by.clone(),
             asked_key: new.asked_key.clone(),
             status: if mutant == Mutant::ApprovalPresumed { ApprovalStatus::Approved } else { ApprovalStatus::Pending },
@@ -113,6 +114,9 @@ impl Tables {
         let row = self.messages.values_mut().find(is_placeholder).map(Arc::make_mut);
         let row = row.ok_or_else(|| StoreError::Moved { what: "message", id: result.tool_call_id.clone() })?;
         (row.content, row.status, row.tokens) = (result.content.clone(), Some(result.status.to_owned()), None);
+        if let Some(metadata) = &result.metadata {
+            row.metadata.clone_from(metadata);
+        }
         Ok(())
     }
 

@@ -36,7 +36,8 @@ impl Client {
         let (rng, principal) = (&self.world.rng, &self.world.principal);
         let Some(member) = self.cluster.any() else { return };
         let yes = rng.permille(700);
-        let who = Decider { tenant_id: principal.tenant_id, person: Some(principal), admin: false, credential: "key:1" };
+        // With scope admin: nobody here has the role that decides on tainted calls.
+        let who = Decider { tenant_id: principal.tenant_id, person: Some(principal), admin: true, credential: "key:1" };
         self.world.observed.lock().unwrap().decisions_sent.push((id, yes));
         let answer = self.request(&member, 5000, member.runtime.decide(who, id, yes)).await;
         self.world.note(

@@ -111,6 +111,7 @@ impl Cluster {
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,
+            redaction: Default::default(),
         };
         if !world.faults.shared {
             world.tables.lock().unwrap().void_leases();

@@ -322,6 +322,7 @@ impl Comparison {
                 tool_call_id: format!("c{}", self.below(6)),
                 content: format!("result {}", self.step),
                 status: "success",
+                metadata: (self.below(2) == 0).then(|| r#"{"untrusted":[]}"#.to_owned()),
             }),
             _ => {}
         }

@@ -63,6 +63,7 @@ impl Comparison {
             arguments: "{}".to_owned(),
             arguments_digest: "d".to_owned(),
             approver_roles: vec![format!("role-{}", self.below(2))],
+            taint: (self.below(2) == 0).then(|| "[]".to_owned()),
             asked_by: "1".to_owned(),
             asked_key: "key:1".to_owned(),
             expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.rng.between_signed(1, 60)),

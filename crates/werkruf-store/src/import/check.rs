@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Uuid, is_locale};
 
 use super::{ImportBatch, ImportFault};
 use crate::{Branch, NewUser, RoleWithPermissions, StoreError};
@@ -189,15 +189,6 @@ pub fn moment(time: Option<Timestamp>, path: &str, field: &str, faults: &mut Fau
     day(time.map(|time| TimeZone::UTC.to_datetime(time).date()), path, field, faults);
 }
 
-/// Whether the text has the form of a BCP 47 language tag.
-fn is_tag(text: &str) -> bool {
-    let mut parts = text.split('-');
-    let language = parts.next().unwrap_or_default();
-    (2..=8).contains(&language.len())
-        && language.chars().all(|c| c.is_ascii_alphabetic())
-        && parts.all(|part| (1..=8).contains(&part.len()) && part.chars().all(|c| c.is_ascii_alphanumeric()))
-}
-
 fn is_email(text: &str) -> bool {
     text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && !host.is_empty() && !host.contains('@'))
         && !text.chars().any(char::is_whitespace)
@@ -253,7 +244,7 @@ impl Checked for NewUser {
                 filled(name, path, field, faults);
             }
         }
-        if !is_tag(&self.locale) {
+        if !is_locale(&self.locale) {
             faults.push(format!("{path}/locale"), format!("\"{}\" is no language tag; write one such as de-DE", self.locale));
         }
         if let Some(name) = &self.time_zone {

@@ -131,6 +131,7 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
             arguments: "{}".to_owned(),
             arguments_digest: "d".to_owned(),
             approver_roles: vec!["boss".to_owned()],
+            taint: None,
             asked_by: "1".to_owned(),
             asked_key: "key:1".to_owned(),
             expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),

@@ -100,6 +100,7 @@ async fn pending_work_is_ended_and_not_resumed() {
         arguments: "{}".to_owned(),
         arguments_digest: "d".to_owned(),
         approver_roles: vec!["clerk".to_owned()],
+        taint: None,
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
         expires_at: world.now,

@@ -71,6 +71,7 @@ pub(super) struct Approval<'a> {
     arguments: Cow<'a, str>,
     arguments_digest: &'a str,
     approver_roles: String,
+    taint: Option<Cow<'a, str>>,
     asked_by: &'a str,
     asked_key: &'a str,
     expires_at: Timestamp,
@@ -85,6 +86,7 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
             arguments: clean_json(&approval.arguments),
             arguments_digest: &approval.arguments_digest,
             approver_roles: clean_json(&serde_json::json!(approval.approver_roles).to_string()).into_owned(),
+            taint: json(approval.taint.as_ref()),
             asked_by: &approval.asked_by,
             asked_key: &approval.asked_key,
             expires_at: ms(approval.expires_at),
@@ -97,11 +99,13 @@ pub(super) struct CallResult<'a> {
     tool_call_id: &'a str,
     content: &'a str,
     status: &'a str,
+    metadata: Option<Cow<'a, str>>,
 }
 
 impl<'a> From<&'a Replacement> for CallResult<'a> {
     fn from(result: &'a Replacement) -> Self {
-        Self { tool_call_id: &result.tool_call_id, content: &result.content, status: result.status }
+        let metadata = json(result.metadata.as_ref());
+        Self { tool_call_id: &result.tool_call_id, content: &result.content, status: result.status, metadata }
     }
 }
 
@@ -274,6 +278,7 @@ pub(super) struct Call<'a> {
     workflow_id: Option<&'a str>,
     case_id: Option<&'a str>,
     meta: Option<Cow<'a, str>>,
+    taint: Option<Cow<'a, str>>,
     created_at: Timestamp,
     updated_at: Timestamp,
     started_at: Option<Timestamp>,
@@ -319,6 +324,7 @@ impl<'a> From<&'a CallRow> for Call<'a> {
             workflow_id: call.workflow_id.as_deref(),
             case_id: call.case_id.as_deref(),
             meta: json(call.meta.as_ref()),
+            taint: json(call.taint.as_ref()),
             created_at: ms(call.created_at),
             updated_at: ms(call.updated_at),
             started_at: call.started_at.map(ms),

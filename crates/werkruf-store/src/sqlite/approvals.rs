@@ -96,8 +96,8 @@ impl WriteContext<'_> {
     pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
         c.prepare_cached(
             "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
-               approver_roles, asked_by, asked_key, status, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'pending', ?12, ?13)",
+               approver_roles, taint, asked_by, asked_key, status, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'pending', ?13, ?14)",
         )?
         .execute(params![
             self.tenant,
@@ -109,6 +109,7 @@ impl WriteContext<'_> {
             approval.arguments,
             approval.arguments_digest,
             json(&approval.approver_roles)?,
+            approval.taint,
             approval.asked_by,
             approval.asked_key,
             self.now,

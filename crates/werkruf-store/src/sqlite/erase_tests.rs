@@ -38,9 +38,13 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),
     ("turns", "user_id kind assistant status error_code credential", "ids and codes"),
-    ("tool_calls", "kind runner tool_name status error_type error_code effect dedupe_of retry_of", "ids and codes: the list of calls"),
+    (
+        "tool_calls",
+        "kind runner tool_name status error_type error_code effect dedupe_of retry_of taint",
+        "ids and codes: the list of calls",
+    ),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_roles asked_by asked_key status decided_by decided_key", "ids and codes"),
+    ("approvals", "tool_name approver_roles taint asked_by asked_key status decided_by decided_key", "ids and codes"),
     ("api_usage", "user_id provider model operation", "usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_claims", "provider account owner", "a process that uses the company's account"),
@@ -99,7 +103,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', '1', 'key:1', 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',

@@ -73,9 +73,9 @@ pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
         "INSERT INTO tool_calls (id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, ",
         "item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, ",
         "cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, ",
-        "workflow_id, case_id, meta, created_at, updated_at, started_at, finished_at) ",
+        "workflow_id, case_id, meta, taint, created_at, updated_at, started_at, finished_at) ",
         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ",
-        "?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40)"
+        "?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40, ?41)"
     ))?
     .execute(params![
         Id::from(call.id),
@@ -114,6 +114,7 @@ pub(super) fn call(c: &Connection, call: &CallRow) -> Result<(), StoreError> {
         call.workflow_id,
         call.case_id,
         call.meta,
+        call.taint,
         Stamp::from(call.created_at),
         Stamp::from(call.updated_at),
         stamp_or_null(call.started_at),

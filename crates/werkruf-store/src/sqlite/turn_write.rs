@@ -110,10 +110,10 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
 fn replace(c: &Connection, context: &WriteContext<'_>, result: &Replacement) -> Result<(), StoreError> {
     let replaced = c
         .prepare_cached(
-            "UPDATE messages SET content = ?4, status = ?5, tokens = NULL
+            "UPDATE messages SET content = ?4, status = ?5, tokens = NULL, metadata = coalesce(?6, metadata)
              WHERE tenant_id = ?1 AND turn_id = ?2 AND tool_call_id = ?3 AND status = 'pending'",
         )?
-        .execute(params![context.tenant, context.turn, result.tool_call_id, result.content, result.status])?;
+        .execute(params![context.tenant, context.turn, result.tool_call_id, result.content, result.status, result.metadata])?;
     if replaced == 1 { Ok(()) } else { Err(StoreError::Moved { what: "message", id: result.tool_call_id.clone() }) }
 }
 

@@ -7,10 +7,14 @@ use super::world::{OWNER, Running, to};
 use super::{Store, World};
 use crate::{ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, Page, Replacement, StoreError};
 
+/// What the model had read before the call.
+const TAINT: &str = r#"[{"tool":"web"}]"#;
+
 /// A turn whose only call waits for an approval that expires in an hour.
 async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
     let running = world.talk().await;
-    let call = CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, ..world.call(&running, 0) };
+    let call =
+        CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, taint: Some(TAINT.to_owned()), ..world.call(&running, 0) };
     let approval = NewApproval {
         id: world.id(),
         call_id: call.id,
@@ -18,6 +22,7 @@ async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, New
         arguments: r#"{"status":"open"}"#.to_owned(),
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned(), "admin".to_owned()],
+        taint: Some(TAINT.to_owned()),
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
         expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
@@ -51,8 +56,8 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
     assert_eq!(
-        (&row.arguments, &row.arguments_digest, &row.approver_roles),
-        (&approval.arguments, &approval.arguments_digest, &approval.approver_roles)
+        (&row.arguments, &row.arguments_digest, &row.approver_roles, &row.taint),
+        (&approval.arguments, &approval.arguments_digest, &approval.approver_roles, &approval.taint)
     );
     let again = world.store.decide(tenant, approval.id, world.decision(ApprovalStatus::Denied)).await.unwrap();
     assert_eq!(again, Some(DecisionOutcome::AlreadyDecided(row)), "a decision is final");
@@ -65,7 +70,12 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     let mut write = world.to_write(&Running { fence, ..running.clone() });
     write.starts = vec![CallStart { id: call.id, started_at: world.now }];
     write.ends = vec![world.end(&call, CallStatus::Succeeded)];
-    write.replacements = vec![Replacement { tool_call_id: "call_0".to_owned(), content: "{}".to_owned(), status: "success" }];
+    write.replacements = vec![Replacement {
+        tool_call_id: "call_0".to_owned(),
+        content: "{}".to_owned(),
+        status: "success",
+        metadata: Some(r#"{"untrusted":[]}"#.to_owned()),
+    }];
     world.store.write(write.clone()).await.unwrap();
     let history = world.store.history(tenant, running.conversation).await.unwrap();
     let result = history.iter().find(|row| row.role == "tool").unwrap();

@@ -37,8 +37,9 @@ pub(crate) async fn a_clients_results_replace_their_placeholders<S: Store>(world
     assert_eq!(world.store.conversation_awaiting(tenant, "2".to_owned(), ids()).await.unwrap(), None, "another user's");
     assert_eq!(world.store.conversation_awaiting(world.id(), user.clone(), ids()).await.unwrap(), None, "another tenant's");
     let mut open = next(&world, &running);
-    open.results =
-        ["c1", "unknown"].map(|id| Replacement { tool_call_id: id.to_owned(), content: "7".to_owned(), status: "success" }).to_vec();
+    open.results = ["c1", "unknown"]
+        .map(|id| Replacement { tool_call_id: id.to_owned(), content: "7".to_owned(), status: "success", metadata: None })
+        .to_vec();
     open.unanswered = Some("canceled".to_owned());
     world.begin(open).await;
     let history = world.store.history(tenant, running.conversation).await.unwrap();

@@ -198,6 +198,7 @@ pub(crate) async fn calls_are_deleted_with_their_rows<S: Store>(mut world: World
         arguments: "{}".to_owned(),
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned()],
+        taint: None,
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
         expires_at: world.now,

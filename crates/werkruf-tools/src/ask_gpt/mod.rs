@@ -98,6 +98,8 @@ impl Tool for AskGpt {
         let message = text.trim().to_owned();
         let mut reply = Reply::new(Answer { message: message.clone(), model, web_search: searches > 0, searches, citations });
         reply.message = Some(message);
+        // A model that was asked to search may have read pages, whatever it reports.
+        reply.untrusted = web_search || searches > 0;
         reply.token_usage = tokens.map(|(input, output)| BTreeMap::from([("prompt".to_owned(), input), ("completion".to_owned(), output)]));
         reply.state_patch = Some(State::from_iter([(PENDING_QUESTION.to_owned(), serde_json::Value::Null)]));
         Ok(reply)

@@ -11,7 +11,7 @@ use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use werkruf_contract::{Effect, Need, Shape};
+use werkruf_contract::{Effect, Need, Shape, Trust};
 use werkruf_llm::Egress;
 
 /// Headers that the server sets itself. A second value would make the request ambiguous.
@@ -67,6 +67,12 @@ pub struct HttpToolConfig {
     /// The slugs or ids of the tenants that have the tool; empty: all tenants.
     #[serde(default)]
     pub tenants: Vec<String>,
+    /// `untrusted`: strangers may write what the service returns, as on a web page. `trusted` if it is left out.
+    #[serde(default)]
+    pub trust: Trust,
+    /// Whether the arguments leave the company. After untrusted content such a call needs an approval.
+    #[serde(default)]
+    pub external: bool,
     /// The largest response, measured after decompression.
     #[serde(default = "one_mebibyte")]
     pub max_response_bytes: u64,

@@ -47,6 +47,8 @@ impl HttpTool {
             answers_directly: config.answers_directly()?,
             max_response_bytes: usize::try_from(config.max_response_bytes).unwrap_or(usize::MAX),
             tenants: config.tenants,
+            trust: config.trust,
+            external: config.external,
             approval: config.approval.into_iter().map(Cow::Owned).collect(),
             ..ToolSpec::new(config.name, config.description, effect)
         };

@@ -49,6 +49,9 @@ pub(crate) struct ApprovalView<'a> {
     arguments_digest: &'a str,
     /// A user with one of these roles may decide.
     approver_roles: &'a [String],
+    /// The untrusted results that the model had read before it made the call: `[{tool, job_id}]`; null if there were none.
+    #[schema(value_type = Option<Vec<Object>>)]
+    taint: Option<&'a RawValue>,
     /// The user of the turn that made the call.
     asked_by: &'a str,
     /// The credential of that turn: `operator`, `key:<id>` or `token:<user>`.
@@ -76,6 +79,7 @@ impl<'a> ApprovalView<'a> {
             arguments: raw(Some(&row.arguments)),
             arguments_digest: &row.arguments_digest,
             approver_roles: &row.approver_roles,
+            taint: raw(row.taint.as_deref()),
             asked_by: &row.asked_by,
             asked_key: &row.asked_key,
             decided_by: row.decided_by.as_deref(),

@@ -70,6 +70,9 @@ pub(crate) struct CallView<'a> {
     case_id: Option<&'a str>,
     #[schema(value_type = Option<Object>)]
     meta: Option<&'a RawValue>,
+    /// The untrusted results that the model had read before the call: `[{tool, job_id}]`; null if there were none.
+    #[schema(value_type = Option<Vec<Object>>)]
+    taint: Option<&'a RawValue>,
     took_ms: u64,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
@@ -121,6 +124,7 @@ impl<'a> CallView<'a> {
             workflow_id: row.workflow_id.as_deref(),
             case_id: row.case_id.as_deref(),
             meta: raw(row.meta.as_deref()),
+            taint: raw(row.taint.as_deref()),
             took_ms: row.took_ms(),
             created_at: Iso(row.created_at),
             updated_at: Iso(row.updated_at),

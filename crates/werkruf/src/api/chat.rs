@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_contract::{TurnStatus, Uuid, is_locale};
 use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
 use super::context::ContextHeaders;
@@ -125,6 +125,9 @@ async fn start_turn(
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {
         return Err(ApiError::invalid("The message is empty; put the user's text into the field message."));
+    }
+    if request.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
+        return Err(ApiError::invalid("The locale is no language tag; write one such as de-DE."));
     }
     let mode = if request.background == Some(true) {
         ResponseMode::Background

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use http::HeaderMap;
 use serde_json::Value;
 use utoipa::IntoParams;
-use werkruf_contract::{ToolContext, Uuid};
+use werkruf_contract::{ToolContext, Uuid, is_locale};
 
 use super::ApiState;
 use super::envelope::sane_request_id;
@@ -134,8 +134,7 @@ fn safety_mode(api: &ApiState, headers: &HeaderMap) -> Result<Option<String>, Ap
 /// The first language of `Accept-Language`, if it is a language tag.
 pub(crate) fn language(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(http::header::ACCEPT_LANGUAGE)?.to_str().ok()?.split([',', ';']).next()?.trim();
-    let valid = (2..=35).contains(&tag.len()) && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    valid.then(|| tag.to_owned())
+    is_locale(tag).then(|| tag.to_owned())
 }
 
 #[cfg(test)]
@@ -163,6 +162,8 @@ mod tests {
     #[test]
     fn the_first_language_is_taken() {
         assert_eq!(language(&headers(&[("accept-language", "de-DE,de;q=0.9")])).as_deref(), Some("de-DE"));
-        assert_eq!(language(&headers(&[("accept-language", "*")])), None);
+        for other in ["*", "de-", "1234", "de-Ignore123-x"] {
+            assert_eq!(language(&headers(&[("accept-language", other)])), None, "{other}");
+        }
     }
 }

@@ -61,6 +61,9 @@ struct Explanation<'a> {
     arguments: Option<&'a RawValue>,
     #[schema(value_type = Option<Object>)]
     permission: Option<&'a RawValue>,
+    /// The untrusted results that the model had read before the call: `[{tool, job_id}]`; null if there were none.
+    #[schema(value_type = Option<Vec<Object>>)]
+    taint: Option<&'a RawValue>,
     /// The approval of the call, if one was needed.
     approval: Option<ApprovalView<'a>>,
     attempts: Vec<Attempt>,
@@ -97,6 +100,7 @@ async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathPara
         repairs: raw(call.repairs.as_deref()),
         arguments: raw(call.request.as_deref()),
         permission: raw(call.permission.as_deref()),
+        taint: raw(call.taint.as_deref()),
         attempts: attempts(records, &call, admin).await?,
         outcome,
         events: events(records, &call, &turn).await?,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::Tenant;
+use werkruf_contract::{Tenant, Trust};
 use werkruf_runtime::{Entry, Registry};
 
 use super::ApiState;
@@ -46,6 +46,11 @@ struct ToolView {
     /// One of these roles must approve each call. Empty if no approval is needed.
     approval: Vec<String>,
     answers_directly: bool,
+    /// `untrusted` if strangers may write what the tool returns, else `trusted`.
+    #[schema(value_type = String)]
+    trust: Trust,
+    /// Whether the arguments leave the company.
+    external: bool,
     version: String,
 }
 
@@ -65,6 +70,8 @@ impl ToolView {
             reuse_s: spec.reuse.as_secs(),
             approval: spec.approval.iter().map(ToString::to_string).collect(),
             answers_directly: spec.answers_directly,
+            trust: spec.trust,
+            external: spec.external,
             version: spec.version.to_string(),
         }
     }

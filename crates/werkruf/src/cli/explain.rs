@@ -29,6 +29,7 @@ fn report(explanation: &Value) -> Vec<String> {
     list(&mut lines, "Repairs", &explanation["repairs"]);
     section(&mut lines, "Arguments as run", &explanation["arguments"]);
     section(&mut lines, "Permission", &explanation["permission"]);
+    list(&mut lines, "Untrusted content read before", &explanation["taint"]);
     section(&mut lines, "Approval", &explanation["approval"]);
     list(&mut lines, "Attempts", &explanation["attempts"]);
     section(&mut lines, "Outcome", &explanation["outcome"]);
@@ -100,11 +101,13 @@ mod tests {
             "message": {"role": "user", "content": "wo ist A-7?"},
             "model_answer": {"content": "", "tool_calls": [{"id": "call_1", "name": "find", "args": {"n": "7"}}]}, "raw_arguments": "{\"n\":\"7\"}",
             "repairs": [{"path": "/n", "from": "7", "to": 7, "rule": "integer"}], "arguments": {"n": 7}, "permission": null,
+            "taint": [{"tool": "web", "job_id": "j1"}],
             "attempts": [{"attempt": 1, "status": "failed", "error": null}], "outcome": {"status": "failed"}, "events": [],
         });
         let lines = report(&explanation).join("\n");
         assert!(lines.starts_with("The message\n  wo ist A-7?\nThe model answered\n  calls find with {\"n\":\"7\"}\n"), "{lines}");
         assert!(lines.contains("Repairs\n  - path /n, from 7, to 7, rule integer\nArguments as run\n  n: 7"), "{lines}");
+        assert!(lines.contains("Untrusted content read before\n  - tool web, job_id j1\nAttempts"), "{lines}");
         assert!(lines.contains("Attempts\n  - attempt 1, status failed\nOutcome\n  status: failed"), "{lines}");
         assert!(!lines.contains("Permission") && !lines.contains("Events") && !lines.contains("null"), "{lines}");
     }

@@ -112,6 +112,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # compaction = "trim"
 # # safety_mode = "strict"             # applies to every turn, beside the profile of the request
 # # collections = ["handbook"]         # what its turns search
+# # taint = "approve"                  # off | approve | deny: calls with consequences after untrusted content
 
 # [[tools]]                            # your own tool, one HTTP request per call
 # name = "order_status"
@@ -125,6 +126,8 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # reuse_s = 60
 # permission = "none"                  # the right that a caller needs, such as "table_requests:table:read"
 # # tenants = ["demo"]                 # only these tenants have the tool
+# # trust = "untrusted"                # strangers may write what it returns
+# # external = true                    # its arguments leave the company
 # # headers = { Authorization = "Bearer ${ORDERS_TOKEN}" }
 # # secret_env = "ORDERS_SIGNING_SECRET"
 # # answer = "direct"

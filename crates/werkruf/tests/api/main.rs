@@ -21,6 +21,8 @@ mod conversations;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod data_not_instruction;
+#[cfg(test)]
 mod deadlines;
 #[cfg(all(test, feature = "flights"))]
 mod flight_functions;
@@ -51,12 +53,19 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
+#[path = "../support/service.rs"]
+mod service;
+#[cfg(test)]
 mod state;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod taint;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]

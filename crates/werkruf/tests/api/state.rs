@@ -51,7 +51,7 @@ async fn a_tools_patch_that_makes_the_state_too_large_is_dropped() {
     let before = state().await;
     let large = remember(format!("word {}", "x".repeat(250))).await;
     assert_eq!(large["status"], "ok", "{large}");
-    assert_eq!(large["meta"]["routing"], json!({"state_patch_dropped": {"reason": "state_too_large"}}));
+    assert_eq!(large["meta"]["routing"], json!({"state_patch_dropped": [{"reason": "state_too_large"}]}));
     assert_eq!(state().await, before);
 }
 

@@ -43,16 +43,16 @@ BEGIN
   INSERT INTO tool_calls (id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, item_id,
     status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, cache_hit,
     dedupe_key, dedupe_of, retry_of, idempotency_key, permission, context, trace_id, run_id, ingestion_run_id, workflow_id, case_id,
-    meta, created_at, updated_at, started_at, finished_at)
+    meta, taint, created_at, updated_at, started_at, finished_at)
   SELECT id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, item_id,
     status, request::jsonb, raw_arguments, repairs::jsonb, response::jsonb, error, error_type, error_code, error_detail::jsonb, effect,
     attempt, cache_hit, dedupe_key, dedupe_of, retry_of, idempotency_key, permission::json, context::json, trace_id, run_id,
-    ingestion_run_id, workflow_id, case_id, meta::json, created_at, updated_at, started_at, finished_at
+    ingestion_run_id, workflow_id, case_id, meta::json, taint::json, created_at, updated_at, started_at, finished_at
   FROM jsonb_to_recordset(items) AS c (id uuid, tenant_id uuid, conversation_id uuid, turn_id uuid, step bigint, output_index bigint,
     response_id text, kind text, runner text, tool_name text, call_id text, item_id text, status text, request text, raw_arguments text,
     repairs text, response text, error text, error_type text, error_code text, error_detail text, effect text, attempt bigint,
     cache_hit boolean, dedupe_key text, dedupe_of uuid, retry_of uuid, idempotency_key text, permission text, context text,
-    trace_id text, run_id text, ingestion_run_id text, workflow_id text, case_id text, meta text, created_at timestamptz,
+    trace_id text, run_id text, ingestion_run_id text, workflow_id text, case_id text, meta text, taint text, created_at timestamptz,
     updated_at timestamptz, started_at timestamptz, finished_at timestamptz);
 END
 $$;
@@ -60,12 +60,12 @@ $$;
 CREATE OR REPLACE FUNCTION put_approvals(the_tenant uuid, the_conversation uuid, the_turn uuid, the_time timestamptz, items jsonb)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles,
+  INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint,
     asked_by, asked_key, status, created_at, expires_at)
-  SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, arguments::json, arguments_digest, approver_roles::json,
+  SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, arguments::json, arguments_digest, approver_roles::json, taint::json,
     asked_by, asked_key, 'pending', the_time, expires_at
   FROM jsonb_to_recordset(items) AS a (id uuid, call_id uuid, tool_name text, arguments text, arguments_digest text,
-    approver_roles text, asked_by text, asked_key text, expires_at timestamptz);
+    approver_roles text, taint text, asked_by text, asked_key text, expires_at timestamptz);
 END
 $$;
 

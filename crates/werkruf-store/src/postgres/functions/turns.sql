@@ -197,8 +197,9 @@ BEGIN
   END IF;
   IF message_count > 0 THEN PERFORM put_messages(the_tenant, the_conversation, the_turn, the_time, doc -> 'messages', first_message); END IF;
   IF doc ? 'replacements' THEN
-    FOR item IN SELECT * FROM jsonb_to_recordset(doc -> 'replacements') AS r (tool_call_id text, content text, status text) LOOP
-      UPDATE messages SET content = item.content, status = item.status, tokens = NULL WHERE tenant_id = the_tenant
+    FOR item IN SELECT * FROM jsonb_to_recordset(doc -> 'replacements') AS r (tool_call_id text, content text, status text, metadata text) LOOP
+      UPDATE messages SET content = item.content, status = item.status, tokens = NULL,
+        metadata = coalesce(item.metadata::jsonb, messages.metadata) WHERE tenant_id = the_tenant
         AND conversation_id = the_conversation AND turn_id = the_turn AND tool_call_id = item.tool_call_id AND status = 'pending';
       IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('message %s', item.tool_call_id); END IF;
     END LOOP;

@@ -1,0 +1,47 @@
+//! Configured secrets are redacted in what tools return.
+
+use reqwest::Method;
+use serde_json::json;
+use werkruf_bench::fake_model::{Reply, call};
+
+use crate::service::Service;
+use crate::support::{ADMIN, TestServer, body};
+
+const TOKEN: &str = "crm/token+0123456789";
+/// The same in Base64 and in an address.
+const FORMS: [&str; 3] = [TOKEN, "Y3JtL3Rva2VuKzAxMjM0NTY3ODk", "crm%2Ftoken%2B0123456789"];
+
+#[tokio::test]
+async fn a_service_that_echoes_its_request_shows_no_secret() {
+    let echo = json!({"headers": {"authorization": format!("Bearer {TOKEN}")}, "forms": FORMS, "nested": format!("{{\"k\":\"{ADMIN}\"}}"),
+        "message": format!("called with {TOKEN}"), "state_patch": {"note": TOKEN}});
+    let failing = json!({"status": "error", "error": {"type": "FATAL", "code": "no", "message": format!("bad {TOKEN}"), "cause": TOKEN,
+        "details": {"sent": TOKEN}}});
+    let service = Service::start(&[("crm", echo), ("failing", failing)]).await;
+    let headers = "headers = { Authorization = 'Bearer ${CRM_TOKEN}' }";
+    let tools = service.tool("crm", "read", headers) + &service.tool("failing", "read", headers);
+    let server = TestServer::open_in(&tools, &[("CRM_TOKEN", TOKEN)]).await;
+    let calls = vec![call("crm", json!({})), call("failing", json!({}))];
+    server.model.script(vec![Reply::calls(calls), Reply::text("Done.")]);
+    let events = server.stream(3, json!({"message": "Look."})).await.rest().await;
+    let conversation = events[0].data["conversation_id"].as_str().unwrap();
+    let mut seen: Vec<String> = events.iter().map(|event| event.data.to_string()).collect();
+    seen.extend(server.model.requests().iter().map(|request| request.body.to_string()));
+    let listed = body(server.operator(Method::GET, &format!("/api/tool-calls?conversation_id={conversation}")).send().await.unwrap()).await;
+    for row in listed["tool_calls"].as_array().unwrap() {
+        let path = format!("/api/tool-calls/{}", row["id"].as_str().unwrap());
+        seen.push(server.operator(Method::GET, &path).send().await.unwrap().text().await.unwrap());
+        seen.push(server.operator(Method::GET, &format!("{path}/explain")).send().await.unwrap().text().await.unwrap());
+    }
+    for path in ["messages", "state", "events"] {
+        let path = format!("/api/conversations/{conversation}/{path}");
+        seen.push(server.as_user(3, Method::GET, &path).send().await.unwrap().text().await.unwrap());
+    }
+    for text in &seen {
+        assert!(!FORMS.iter().any(|form| text.contains(form)) && !text.contains(ADMIN), "{text}");
+    }
+    let final_event = &events.last().unwrap().data;
+    assert_eq!(final_event["tool_results"][0]["data"]["headers"]["authorization"], "Bearer [redacted]");
+    assert_eq!(final_event["tool_results"][1]["error"]["message"], "bad [redacted]");
+    assert_eq!(final_event["session_state"], json!({"note": "[redacted]"}));
+}
