@@ -11,6 +11,7 @@ mod error;
 mod error_code;
 mod event;
 mod hex;
+mod json_size;
 mod models;
 mod outcome;
 mod principal;
@@ -30,6 +31,7 @@ pub use event::{
     EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,
 };
 pub use hex::hex;
+pub use json_size::{MAX_JSON_VALUES, count_json_values};
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
-use crate::{JsonText, Page, StoreFuture};
+use crate::{JsonText, ListRow, Page, StoreFuture};
 
 /// An approval request, written together with its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,12 @@ pub struct ApprovalRow {
     pub created_at: Timestamp,
     pub decided_at: Option<Timestamp>,
     pub expires_at: Timestamp,
+}
+
+impl ListRow for ApprovalRow {
+    fn list_bytes(&self) -> usize {
+        256 + self.arguments.len()
+    }
 }
 
 /// Which approvals to list.

@@ -20,6 +20,9 @@ pub enum StoreError {
     /// A turn is running in the conversation.
     #[error("a turn is running in this conversation")]
     Busy,
+    /// A patch would make the session state larger than allowed.
+    #[error("the session state would be too large")]
+    StateTooLarge,
     /// The row is not in the state the write expects.
     #[error("{what} {id} is not in the state this write expects")]
     Moved { what: &'static str, id: String },

@@ -32,6 +32,8 @@ pub struct LegacyImport {
     pub tenant_id: Uuid,
     /// The user of a conversation whose own user id is unknown here.
     pub user_id: Option<String>,
+    /// A larger session state is left out.
+    pub max_state_bytes: usize,
     /// Only reports what would be written.
     pub dry_run: bool,
 }
@@ -106,6 +108,7 @@ pub enum LegacyError {
 pub(crate) const ALREADY_IMPORTED: &str = "already imported";
 pub(crate) const RUNNING: &str = "a turn is running in its conversation; import again later";
 pub(crate) const OTHER_TENANT: &str = "another tenant has a conversation of this id";
+pub(crate) const STATE_TOO_LARGE: &str = "state_too_large: the conversation was imported without its session state";
 /// The user of a conversation without a user.
 pub(crate) const DEFAULT_USER: &str = "import";
 pub(crate) const ASSISTANT: &str = "default";
@@ -114,7 +117,11 @@ pub(crate) const ASSISTANT: &str = "default";
 pub(crate) const BATCH: usize = 20;
 
 /// Reads the source and plans the import.
-pub(crate) async fn prepare(source: LegacySource, tenant_id: Uuid) -> Result<(plan::Plan, LegacyReport), LegacyError> {
+pub(crate) async fn prepare(
+    source: LegacySource,
+    tenant_id: Uuid,
+    max_state_bytes: usize,
+) -> Result<(plan::Plan, LegacyReport), LegacyError> {
     let (found, mut report) = match source {
         LegacySource::Sqlite(file) => on_blocking_thread(move || crate::sqlite::read_legacy(&file)).await??,
         LegacySource::Postgres(url) => crate::postgres::read_legacy(&url).await?,
@@ -125,7 +132,8 @@ pub(crate) async fn prepare(source: LegacySource, tenant_id: Uuid) -> Result<(pl
         }
     }
     Ok(on_blocking_thread(move || {
-        let plan = plan::plan(found, tenant_id, &mut report);
+        let mut plan = plan::plan(found, tenant_id, &mut report);
+        plan.drop_large_states(max_state_bytes, &mut report);
         (plan, report)
     })
     .await?)

@@ -49,8 +49,8 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, MessageRow, NewCall, Order, Page, Reusable,
-    Summary, TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, ListRow, MessageRow, NewCall, Order, Page,
+    Reusable, Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
@@ -111,8 +111,16 @@ pub trait Turns: Send + Sync {
     /// Ends a turn that waits behind another, with this error and its event, without touching a lease. Returns the event's number,
     /// or `None` when the turn does not wait (any more).
     fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>>;
-    /// Merges into the session state from outside a turn. Returns the merged state, or `None` without such a conversation.
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>>;
+    /// Merges into the session state from outside a turn. Returns the merged state, or `None` without such a conversation. A patch that
+    /// makes the state larger and larger than `max_bytes` as JSON is refused as [`StoreError::StateTooLarge`].
+    fn patch_state(
+        &self,
+        tenant_id: Uuid,
+        conversation_id: Uuid,
+        patch: State,
+        max_bytes: usize,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<State>>;
     /// The messages of the conversation that have a `seq`, in order.
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>>;
     /// Those of these ids that a result in the conversation already has.

@@ -17,6 +17,7 @@ mod record;
 mod request;
 mod run;
 mod scope;
+mod state_patch;
 mod stored_calls;
 #[cfg(test)]
 pub(crate) mod test_rows;

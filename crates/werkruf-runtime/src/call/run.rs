@@ -19,6 +19,7 @@ use super::in_flight::{Follower, Leader};
 use super::outcome::CallOutcome;
 use super::record::{finish_call, stage_outcome, start};
 use super::request::CallRequest;
+use super::state_patch::{PatchFault, check_size};
 use crate::journal::CommitPoint;
 use crate::stored::object;
 
@@ -116,8 +117,7 @@ impl CallBatch<'_> {
         for (at, outcome) in std::mem::take(&mut progress.completed) {
             let (row, slot) = &progress.rows[at];
             progress.running -= usize::from(row.status == CallStatus::Running);
-            self.stage_result(&mut progress.state, row, slot.as_ref(), &outcome);
-            progress.outcomes[at] = Some(outcome);
+            progress.outcomes[at] = Some(self.stage_result(&mut progress.state, row, slot.as_ref(), outcome));
         }
         let mut starting = Vec::new();
         while progress.running < scope.limits.parallel
@@ -138,13 +138,37 @@ impl CallBatch<'_> {
         starting
     }
 
-    /// Stages an outcome. Its state patch is merged into a state that siblings may have changed.
-    fn stage_result(&self, state: &mut Option<State>, row: &CallRow, slot: Option<&HistorySlot>, outcome: &CallOutcome) {
+    /// Stages an outcome. Its state patch is merged into a state that siblings may have changed, or dropped. Returns what was staged.
+    fn stage_result(
+        &self,
+        state: &mut Option<State>,
+        row: &CallRow,
+        slot: Option<&HistorySlot>,
+        mut outcome: Arc<CallOutcome>,
+    ) -> Arc<CallOutcome> {
         let mut patch = outcome.result.as_ref().ok().and_then(|success| success.state_patch.clone());
-        if let Some(patch) = &mut patch {
-            merge_concurrent(state.get_or_insert_with(|| (**self.state).clone()), self.state, patch);
+        if let Some(changes) = &mut patch {
+            match self.merged(state.as_ref(), changes) {
+                Ok(merged) => *state = Some(merged),
+                Err(fault) => {
+                    patch = None;
+                    outcome = Arc::new(outcome.without_patch(fault));
+                }
+            }
         }
-        finish_call(self.scope, row, slot, outcome, outcome.call_end(row.id), patch);
+        finish_call(self.scope, row, slot, &outcome, outcome.call_end(row.id), patch);
+        outcome
+    }
+
+    /// The state with a patch, which is updated to what was merged.
+    fn merged(&self, state: Option<&State>, patch: &mut State) -> Result<State, PatchFault> {
+        let before = state.unwrap_or(self.state);
+        let mut merged = before.clone();
+        merge_concurrent(&mut merged, self.state, patch);
+        if self.scope.conversation_id.is_some() {
+            check_size(before, &merged, self.scope.limits.state_bytes)?;
+        }
+        Ok(merged)
     }
 
     /// A call waits for an approval. Identical calls from elsewhere that followed it meanwhile are refused.

@@ -17,7 +17,7 @@ use crate::timer;
 use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, history_rows, own_messages_last};
 
 /// More rows than a turn can have.
-const ALL_ROWS: Page = Page { after: None, limit: 100_000, order: Order::OldestFirst };
+const ALL_ROWS: Page = Page::of(100_000, Order::OldestFirst);
 
 /// Queues a turn, unless it runs here already or the process drains.
 pub(super) fn take_over(engine: &Arc<Engine>, turn: TurnRow) -> bool {

@@ -186,7 +186,7 @@ impl Turns for Store {
         })
     }
 
-    fn patch_state(&self, _: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
+    fn patch_state(&self, _: Uuid, conversation_id: Uuid, patch: State, _: usize, now: Timestamp) -> StoreFuture<'_, Option<State>> {
         self.submit("patch".to_owned(), move |tables, _| Ok(tables.patch(conversation_id, &[patch], now)))
     }
 

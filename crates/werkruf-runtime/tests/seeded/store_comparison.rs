@@ -124,7 +124,7 @@ impl Comparison {
                 let (tenant_id, now) = (self.tenant(), self.world.clock.now());
                 if let Some(id) = self.world.rng.pick(&self.conversations).copied() {
                     let patch = patch(self.below(3));
-                    let _ = both!(self, patch_state(tenant_id, id, patch, now));
+                    let _ = both!(self, patch_state(tenant_id, id, patch, 1_000_000, now));
                 }
             }
             29 => {
@@ -303,7 +303,7 @@ impl Comparison {
         let roles = (self.below(2) == 0).then(|| vec![format!("role-{}", self.below(2))]);
         let filter = ApprovalFilter { status: None, turn_id: (self.below(2) == 0).then_some(turn.turn_id), roles };
         let order = if self.below(2) == 0 { Order::OldestFirst } else { Order::NewestFirst };
-        let page = Page { after: self.approvals.first().copied().filter(|_| self.below(3) == 0), limit: 5, order };
+        let page = Page { after: self.approvals.first().copied().filter(|_| self.below(3) == 0), ..Page::of(5, order) };
         let _ = both!(self, approvals(tenant_id, filter, page));
         if let Some(id) = self.world.rng.pick(&self.approvals) {
             let _ = both!(self, approval(tenant_id, id));

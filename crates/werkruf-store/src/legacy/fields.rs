@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
+use werkruf_contract::{MAX_JSON_VALUES, count_json_values};
 
 /// A row, by lower-case column names.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +66,8 @@ pub(crate) fn spelled(value: &Value) -> Option<String> {
 /// Parses text that holds JSON; every other value is unchanged.
 pub(crate) fn read_json(value: Value) -> Value {
     match value {
+        // A text with too many values stays a text.
+        Value::String(text) if count_json_values(text.as_bytes()) > MAX_JSON_VALUES => Value::String(text),
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         other => other,
     }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use werkruf_contract::Uuid;
 
+use super::STATE_TOO_LARGE;
 use super::call::{self, Home, PlannedCall};
 use super::fields::{Fields, spelled};
 use super::found::Source;
@@ -39,6 +40,20 @@ pub(crate) struct Plan {
     pub(crate) conversations: Vec<PlannedConversation>,
     /// Calls that belong to no conversation.
     pub(crate) loose: Vec<PlannedCall>,
+}
+
+impl Plan {
+    /// Leaves out session states that are larger than allowed, and reports them.
+    pub(crate) fn drop_large_states(&mut self, max_bytes: usize, report: &mut LegacyReport) {
+        for planned in &mut self.conversations {
+            if serde_json::to_string(&planned.state).is_ok_and(|text| text.len() > max_bytes) {
+                planned.state = Map::new();
+                if let Some(origin) = &planned.origin {
+                    report.skip(&format!("{}.state", origin.table), &origin.id, STATE_TOO_LARGE);
+                }
+            }
+        }
+    }
 }
 
 /// The rows of one conversation.

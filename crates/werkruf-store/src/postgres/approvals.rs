@@ -7,7 +7,8 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
-use super::row::{APPROVAL, all, approval, first};
+use super::records::ListColumns;
+use super::row::{APPROVAL, all_within, approval, first};
 use super::text::clean;
 use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
 
@@ -24,7 +25,12 @@ impl Approvals for PostgresStore {
             let status = filter.status.map(ApprovalStatus::as_str);
             let limit = i64::from(page.limit);
             let values = [p(&tenant_id), p(&page.after), p(&status), p(&filter.turn_id), (&filter.roles as _, Type::TEXT_ARRAY), p(&limit)];
-            all(&self.query(DbRole::Tenant(tenant_id), &list_sql(page.order), &values).await?, approval)
+            let order = match page.order {
+                Order::OldestFirst => "id",
+                Order::NewestFirst => "id DESC",
+            };
+            let sql = ListColumns { columns: APPROVAL, bytes: "octet_length(arguments::text)" }.within(&list_sql(page.order), order, page);
+            all_within(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, approval, page.max_bytes)
         })
     }
 

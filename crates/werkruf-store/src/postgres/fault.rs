@@ -54,6 +54,7 @@ fn by_sqlstate(error: &DbError) -> Fault {
     match code {
         "WK001" => Fault::Refused(StoreError::Fenced),
         "WK002" => Fault::Refused(StoreError::Busy),
+        "WK004" => Fault::Refused(StoreError::StateTooLarge),
         "WK003" => Fault::Refused(moved(error.message())),
         "40001" | "40P01" | "55P03" => Fault::Conflict(StoreError::Unavailable(text)),
         // The conversation was deleted between two statements: the next attempt finds none.

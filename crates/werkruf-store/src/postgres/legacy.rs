@@ -26,8 +26,8 @@ use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, StoreError};
 impl Legacy for PostgresStore {
     fn import_legacy(&self, request: LegacyImport) -> BoxFuture<'_, Result<LegacyReport, LegacyError>> {
         Box::pin(async move {
-            let LegacyImport { source, tenant_id, user_id, dry_run } = request;
-            let (plan, mut report) = prepare(source, tenant_id).await?;
+            let LegacyImport { source, tenant_id, user_id, max_state_bytes, dry_run } = request;
+            let (plan, mut report) = prepare(source, tenant_id, max_state_bytes).await?;
             let import = Arc::new(Import { plan, tenant_id, user_id, dry_run });
             for from in (0..import.plan.conversations.len()).step_by(BATCH) {
                 report = self.import_batch(&import, report, Some(from)).await?;

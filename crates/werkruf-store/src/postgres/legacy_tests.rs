@@ -46,7 +46,7 @@ async fn old_postgres() -> String {
 }
 
 async fn import(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_run: bool) -> Result<LegacyReport, LegacyError> {
-    store.import_legacy(LegacyImport { source: source.clone(), tenant_id, user_id: None, dry_run }).await
+    store.import_legacy(LegacyImport { source: source.clone(), tenant_id, user_id: None, max_state_bytes: 1000, dry_run }).await
 }
 
 /// The imported rows as text, without what differs by tenant.

@@ -12,7 +12,7 @@ use super::PostgresStore;
 use super::flush::{DbRole, Statement};
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
-use super::records::List;
+use super::records::{List, ListColumns};
 use super::row::{self, Columns, all, first, only, tenant, user};
 use super::text::{clean, clean_json};
 use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
@@ -117,7 +117,8 @@ impl People for PostgresStore {
     }
 
     fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
-        Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, row::key))
+        let columns = ListColumns { columns: row::KEY, bytes: "coalesce(octet_length(name), 0)" };
+        Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, columns, row::key))
     }
 
     fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool> {

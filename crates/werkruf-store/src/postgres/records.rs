@@ -8,10 +8,11 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::{DbRole, Param};
 use super::param::p;
-use super::row::{self, Columns, all, first};
+use super::row::{self, Columns, all, all_within, first};
 use super::text::clean;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
+    TurnRow,
 };
 
 impl Records for PostgresStore {
@@ -21,11 +22,11 @@ impl Records for PostgresStore {
 
     fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(async move {
-            let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
+            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
             if let Some(user_id) = user_id {
                 list.only("user_id =", Value::text(&user_id));
             }
-            list.page(self, page, row::conversation).await
+            list.page(self, page, ListColumns { columns: row::CONVERSATION, bytes: "octet_length(title)" }, row::conversation).await
         })
     }
 
@@ -62,7 +63,7 @@ impl Records for PostgresStore {
             if let Some(status) = filter.status {
                 list.only("status =", Value::text(status.as_str()));
             }
-            list.page(self, page, row::call).await
+            list.page(self, page, ListColumns { columns: row::CALL, bytes: CALL_BYTES }, row::call).await
         })
     }
 
@@ -134,9 +135,14 @@ impl PostgresStore {
             Order::OldestFirst => (messages_sql("ASC", "NULLS LAST", ">"), Range::forward(after)),
             Order::NewestFirst => (messages_sql("DESC", "NULLS FIRST", "<"), Range::backward(after)),
         };
-        let limit = i64::from(page.limit);
+        let (limit, direction) = (i64::from(page.limit), page.order);
+        let order = match direction {
+            Order::OldestFirst => "seq ASC NULLS LAST, id ASC",
+            Order::NewestFirst => "seq DESC NULLS FIRST, id DESC",
+        };
         let values = [p(&tenant_id), p(&conversation_id), p(&from), p(&to), p(&beyond), p(&limit)];
-        all(&self.query(scope, &sql, &values).await?, row::message)
+        let sql = ListColumns { columns: row::MESSAGE, bytes: MESSAGE_BYTES }.within(&sql, order, page);
+        all_within(&self.query(scope, &sql, &values).await?, row::message, page.max_bytes)
     }
 
     pub(super) async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
@@ -196,6 +202,33 @@ pub(super) fn id_range(prefix: &str) -> Option<(Uuid, Uuid)> {
     Some((padded('0')?, padded('f')?))
 }
 
+const MESSAGE_BYTES: &str =
+    "octet_length(content) + coalesce(octet_length(tool_calls::text), 0) + coalesce(octet_length(metadata::text), 0)";
+const CALL_BYTES: &str =
+    "coalesce(octet_length(request::text), 0) + coalesce(octet_length(raw_arguments), 0) + coalesce(octet_length(response::text), 0)
+    + coalesce(octet_length(error_detail::text), 0) + coalesce(octet_length(meta::text), 0)";
+
+/// The columns of a list, and the size of a row in SQL.
+pub(super) struct ListColumns {
+    pub(super) columns: &'static str,
+    pub(super) bytes: &'static str,
+}
+
+impl ListColumns {
+    /// A list whose rows the database leaves out when those before them fill the page, so that they are not sent. It may send some rows
+    /// more than [`all_within`] keeps: the sizes of JSON differ by spaces.
+    pub(super) fn within(&self, list: &str, order: &str, page: Page) -> String {
+        if page.max_bytes == usize::MAX {
+            return list.to_owned();
+        }
+        let (columns, bytes, most) = (self.columns, self.bytes, page.max_bytes.saturating_mul(2));
+        format!(
+            "SELECT {columns} FROM (SELECT *, sum({bytes}) OVER (ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+               FROM ({list}) AS found) AS sized WHERE coalesce(bytes_before, 0) < {most} ORDER BY {order}"
+        )
+    }
+}
+
 /// A value of a condition.
 pub(super) enum Value {
     Id(Uuid),
@@ -238,10 +271,11 @@ impl List {
         self.sql.to_mut().push_str(&format!(" AND {condition} ${number}"));
     }
 
-    pub(super) async fn page<T>(
+    pub(super) async fn page<T: ListRow>(
         mut self,
         store: &PostgresStore,
         page: Page,
+        sized: ListColumns,
         read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let (after, order) = match page.order {
@@ -253,8 +287,9 @@ impl List {
         }
         self.values.push(Value::Number(i64::from(page.limit)));
         let sql = format!("{} {order} LIMIT ${}", self.sql, self.values.len());
+        let sql = sized.within(&sql, order.trim_start_matches("ORDER BY "), page);
         let values: Vec<Param<'_>> = self.values.iter().map(Value::param).collect();
-        all(&store.query(DbRole::Tenant(self.tenant_id), &sql, &values).await?, read)
+        all_within(&store.query(DbRole::Tenant(self.tenant_id), &sql, &values).await?, read, page.max_bytes)
     }
 }
 

@@ -6,8 +6,12 @@ use tokio_postgres::types::FromSql;
 use werkruf_contract::{State, Uuid};
 
 use super::text::Text;
-use crate::StoreError;
 pub(super) use crate::reading::{APPROVAL, CALL, CONVERSATION, EVENT, KEY, MESSAGE, TURN};
+use crate::{ListRow, StoreError};
+
+/// Lists have no session state: it may be large.
+pub(super) const CONVERSATION_WITHOUT_STATE: &str =
+    "id, tenant_id, user_id, channel, assistant, title, '{}'::jsonb AS state, created_at, updated_at";
 
 /// One row, read from left to right.
 pub struct Columns<'r> {
@@ -117,6 +121,24 @@ pub fn only<T>(rows: &[Row], read: impl FnOnce(&mut Columns<'_>) -> Result<T, St
 /// Every row through `read`.
 pub fn all<T>(rows: &[Row], mut read: impl FnMut(&mut Columns<'_>) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
     rows.iter().map(|row| read(&mut Columns::new(row))).collect()
+}
+
+/// Like [`all`], up to the row that makes the list this large.
+pub fn all_within<T: ListRow>(
+    rows: &[Row],
+    read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+    max_bytes: usize,
+) -> Result<Vec<T>, StoreError> {
+    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    for row in rows {
+        if bytes >= max_bytes {
+            break;
+        }
+        let row = read(&mut Columns::new(row))?;
+        bytes = bytes.saturating_add(row.list_bytes());
+        found.push(row);
+    }
+    Ok(found)
 }
 
 crate::reading::readings!();

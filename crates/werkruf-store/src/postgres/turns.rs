@@ -49,11 +49,18 @@ impl Turns for PostgresStore {
         })
     }
 
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
-        let sql = "SELECT merge_state($1, $2, $3::text::jsonb, $4)";
+    fn patch_state(
+        &self,
+        tenant_id: Uuid,
+        conversation_id: Uuid,
+        patch: State,
+        max_bytes: usize,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<State>> {
+        let sql = "SELECT patch_state($1, $2, $3::text::jsonb, $4, $5)";
         Box::pin(async move {
-            let (patches, now) = (document(&[patch])?, ms(now));
-            let values = [p(&tenant_id), p(&conversation_id), (&patches, Type::TEXT), p(&now)];
+            let (patches, max_bytes, now) = (document(&[patch])?, i64::try_from(max_bytes).unwrap_or(i64::MAX), ms(now));
+            let values = [p(&tenant_id), p(&conversation_id), (&patches, Type::TEXT), p(&max_bytes), p(&now)];
             let rows = self.query(DbRole::Tenant(tenant_id), sql, &values).await?;
             only(&rows, |columns| columns.state_or_null())
         })

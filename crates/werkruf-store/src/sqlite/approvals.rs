@@ -6,7 +6,7 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::SqliteStore;
 use super::insert::WriteContext;
-use super::row::{APPROVAL, all, approval, first};
+use super::row::{APPROVAL, all_within, approval, first};
 use super::text::{Id, Stamp, id_or_null};
 use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
 
@@ -60,7 +60,7 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
         roles,
         page.limit,
     ];
-    all(&mut statement, values, approval)
+    all_within(&mut statement, values, approval, page.max_bytes)
 }
 
 fn decide(c: &Connection, tenant: &Id, id: &Id, decision: &Decision) -> Result<Option<DecisionOutcome>, StoreError> {

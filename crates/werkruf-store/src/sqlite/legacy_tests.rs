@@ -40,7 +40,13 @@ impl Fixture {
     }
 
     async fn import(&self, source: &Path, dry_run: bool) -> Result<LegacyReport, LegacyError> {
-        let import = LegacyImport { source: LegacySource::Sqlite(source.to_owned()), tenant_id: self.tenant, user_id: None, dry_run };
+        let import = LegacyImport {
+            source: LegacySource::Sqlite(source.to_owned()),
+            tenant_id: self.tenant,
+            user_id: None,
+            max_state_bytes: 1000,
+            dry_run,
+        };
         self.store.import_legacy(import).await
     }
 
@@ -140,7 +146,8 @@ async fn call_ids_of_the_provider_are_kept_and_invented_ones_are_not() {
     assert!(calls.iter().all(|call| call.finished_at.is_some()));
     let mine = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap();
     assert_eq!((mine.len(), mine[0].title.as_str()), (1, "First"));
-    assert_eq!(mine[0].state["imported"]["plan"], "gold", "a column without a counterpart is kept");
+    let whole = fixture.store.conversation(fixture.tenant, mine[0].id).await.unwrap().unwrap();
+    assert_eq!(whole.state["imported"]["plan"], "gold", "a column without a counterpart is kept");
 }
 
 #[tokio::test]
@@ -290,6 +297,50 @@ async fn calls_of_seed_000_and_columns_of_seed_001_are_imported() {
     let rows = fixture.messages(calls[0].conversation_id.unwrap()).await;
     assert_eq!((rows[1].tool_call_id.as_deref(), rows[1].status.as_deref()), (Some("call_123"), Some("error")));
     assert_eq!(fixture.import(&source, false).await.unwrap().written.values().sum::<u64>(), 0, "rows without ids are recognized too");
+}
+
+#[tokio::test]
+async fn a_file_cannot_claim_more_rows_than_it_has() {
+    let fixture = Fixture::open().await;
+    let refused = async |name: &str, sql: &str| match fixture.import(&fixture.source(name, sql), true).await {
+        Err(LegacyError::Source { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    let rows =
+        "INSERT INTO messages (content) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) SELECT n FROM n;";
+    let generated = "CREATE TABLE messages (content TEXT, more TEXT GENERATED ALWAYS AS (hex(zeroblob(100000000))) VIRTUAL);";
+    let why = refused("generated.db", &format!("{generated}{rows}")).await;
+    assert!(why.contains("messages") && why.contains("more is generated"), "{why}");
+    // Rows that were written before the column was added have its default value, which the file stores once.
+    let added = format!("ALTER TABLE messages ADD COLUMN more TEXT DEFAULT '{}';", "x".repeat(100_000));
+    let why = refused("default.db", &format!("CREATE TABLE messages (content TEXT);{rows}{added}")).await;
+    assert!(why.contains("more memory than the file"), "{why}");
+    // A view is no table.
+    let view = "CREATE VIEW messages AS SELECT hex(zeroblob(100000000)) AS content;";
+    assert!(refused("view.db", view).await.contains("neither"));
+}
+
+#[tokio::test]
+async fn a_state_that_is_too_large_is_left_out() {
+    let fixture = Fixture::open().await;
+    let states = format!(r#"('a', '{{"kept": 1}}'), ('b', '{{"large": "{}"}}')"#, "x".repeat(1000));
+    let source = fixture.source(
+        "old.db",
+        &format!(
+            "CREATE TABLE messages (id TEXT); CREATE TABLE conversations (id TEXT, state TEXT); INSERT INTO conversations VALUES {states};"
+        ),
+    );
+    let report = fixture.import(&source, false).await.unwrap();
+    assert_eq!(written(&report, "conversations"), 2);
+    let skipped: Vec<_> = report.skipped.iter().map(|row| (row.table.as_str(), row.id.clone(), &row.reason[..15])).collect();
+    assert_eq!(skipped, [("conversations.state", json!("b"), "state_too_large")]);
+    let listed = fixture.store.conversations(fixture.tenant, None, Page::default()).await.unwrap();
+    let mut states = Vec::new();
+    for row in listed {
+        states.push(fixture.store.conversation(fixture.tenant, row.id).await.unwrap().unwrap().state);
+    }
+    states.sort_by_key(|state| state.len());
+    assert!(states[0].is_empty() && states[1]["kept"] == 1, "{states:?}");
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use rusqlite::{Connection, ToSql, params, params_from_iter};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::{self, all, first};
+use super::row::{self, all, all_within, first};
 use super::text::{Id, id_or_null};
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, StoreFuture, TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
+    TurnRow,
 };
 
 impl Records for SqliteStore {
@@ -18,7 +19,7 @@ impl Records for SqliteStore {
 
     fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(self.readers.list(move |c| {
-            let mut list = List::new(row::CONVERSATION, "conversations", tenant_id);
+            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
             if let Some(user_id) = user_id {
                 list.only("user_id = ?", user_id);
             }
@@ -171,7 +172,7 @@ impl List {
         self.values.push(Box::new(page.limit));
     }
 
-    pub(super) fn page<T>(
+    pub(super) fn page<T: ListRow>(
         mut self,
         c: &Connection,
         page: Page,
@@ -179,7 +180,7 @@ impl List {
     ) -> Result<Vec<T>, StoreError> {
         self.limit_to(page);
         let mut statement = c.prepare_cached(&self.sql)?;
-        all(&mut statement, params_from_iter(self.values.iter().map(AsRef::as_ref).map(Bound)), read)
+        all_within(&mut statement, params_from_iter(self.values.iter().map(AsRef::as_ref).map(Bound)), read, page.max_bytes)
     }
 }
 
@@ -221,8 +222,9 @@ fn messages(c: &Connection, tenant: &Id, conversation: &Id, page: Page) -> Resul
     };
     let mut found = Vec::new();
     for (range, after) in ranges {
-        let limit = i64::from(page.limit) - super::insert::count(found.len());
-        found.extend(read_range(c, tenant, conversation, range, after, page.order, limit)?);
+        let limit = page.limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+        let max_bytes = page.max_bytes.saturating_sub(found.iter().map(ListRow::list_bytes).sum());
+        found.extend(read_range(c, tenant, conversation, range, Page { after, limit, max_bytes, ..page })?);
     }
     Ok(found)
 }
@@ -232,11 +234,9 @@ fn read_range(
     tenant: &Id,
     conversation: &Id,
     range: Range,
-    after: Option<Uuid>,
-    order: Order,
-    limit: i64,
+    Page { after, limit, order, max_bytes }: Page,
 ) -> Result<Vec<MessageRow>, StoreError> {
-    if limit <= 0 {
+    if limit == 0 {
         return Ok(Vec::new());
     }
     let (direction, side) = match order {
@@ -247,12 +247,12 @@ fn read_range(
     match range {
         Range::Numbered { from, to } => {
             let mut statement = c.prepare_cached(&format!("{select} seq BETWEEN ?3 AND ?4 ORDER BY seq {direction} LIMIT ?5"))?;
-            all(&mut statement, params![tenant, conversation, from, to, limit], row::message)
+            all_within(&mut statement, params![tenant, conversation, from, to, limit], row::message, max_bytes)
         }
         Range::Waiting => {
             let sql = format!("{select} seq IS NULL AND (?3 IS NULL OR id {side} ?3) ORDER BY id {direction} LIMIT ?4");
             let mut statement = c.prepare_cached(&sql)?;
-            all(&mut statement, params![tenant, conversation, id_or_null(after), limit], row::message)
+            all_within(&mut statement, params![tenant, conversation, id_or_null(after), limit], row::message, max_bytes)
         }
     }
 }

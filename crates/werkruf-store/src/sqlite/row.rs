@@ -6,8 +6,12 @@ use rusqlite::{Params, Row, Statement};
 use werkruf_contract::{State, Uuid};
 
 use super::text::parse_stamp;
-use crate::StoreError;
 pub(super) use crate::reading::{APPROVAL, CALL, CONVERSATION, KEY, MESSAGE, TURN};
+use crate::{ListRow, StoreError};
+
+/// Lists have no session state: it may be large.
+pub(super) const CONVERSATION_WITHOUT_STATE: &str =
+    "id, tenant_id, user_id, channel, assistant, title, '{}' AS state, created_at, updated_at";
 
 /// One row, read from left to right.
 pub struct Columns<'r> {
@@ -140,6 +144,25 @@ pub fn all<T>(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(read(&mut Columns::new(row))?);
+    }
+    Ok(found)
+}
+
+/// Like [`all`], up to the row that makes the list this large.
+pub fn all_within<T: ListRow>(
+    statement: &mut Statement<'_>,
+    params: impl Params,
+    read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+    max_bytes: usize,
+) -> Result<Vec<T>, StoreError> {
+    let mut rows = statement.query(params)?;
+    let (mut found, mut bytes) = (Vec::new(), 0_usize);
+    while bytes < max_bytes
+        && let Some(row) = rows.next()?
+    {
+        let row = read(&mut Columns::new(row))?;
+        bytes = bytes.saturating_add(row.list_bytes());
+        found.push(row);
     }
     Ok(found)
 }

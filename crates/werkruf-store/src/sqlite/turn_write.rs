@@ -63,7 +63,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     }
     let event_seqs = context.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
     let state = match write.conversation_id {
-        Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, &now)?,
+        Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, usize::MAX, &now)?,
         Some(_) | None => None,
     };
     let cancel_requested = match &write.turn {
@@ -276,16 +276,28 @@ fn cancel_requested(c: &Connection, context: &WriteContext<'_>) -> Result<bool, 
 }
 
 /// Merges the patches in order and writes once; `None` without such a conversation.
-pub(super) fn merge(c: &Connection, tenant: &Id, id: Uuid, patches: &[State], now: &Stamp) -> Result<Option<State>, StoreError> {
+pub(super) fn merge(
+    c: &Connection,
+    tenant: &Id,
+    id: Uuid,
+    patches: &[State],
+    max_bytes: usize,
+    now: &Stamp,
+) -> Result<Option<State>, StoreError> {
     let conversation = Id::from(id);
     let mut statement = c.prepare_cached("SELECT state FROM conversations WHERE tenant_id = ?1 AND id = ?2")?;
     let Some(mut state) = first(&mut statement, params![tenant, conversation], |columns| columns.state())? else {
         return Ok(None);
     };
+    let text_of = |state: &State| serde_json::to_string(state).map_err(|error| StoreError::Broken(error.to_string()));
+    let before = if max_bytes == usize::MAX { 0 } else { text_of(&state)?.len() };
     for patch in patches {
         merge_state(&mut state, patch.clone());
     }
-    let text = serde_json::to_string(&state).map_err(|error| StoreError::Broken(error.to_string()))?;
+    let text = text_of(&state)?;
+    if text.len() > max_bytes.max(before) {
+        return Err(StoreError::StateTooLarge);
+    }
     c.prepare_cached("UPDATE conversations SET state = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2")?.execute(params![
         tenant,
         conversation,

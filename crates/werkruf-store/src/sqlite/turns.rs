@@ -42,8 +42,17 @@ impl Turns for SqliteStore {
         Box::pin(self.writer.submit(move |c| waiting::cancel(c, tenant_id, turn_id, &cancellation)))
     }
 
-    fn patch_state(&self, tenant_id: Uuid, conversation_id: Uuid, patch: State, now: Timestamp) -> StoreFuture<'_, Option<State>> {
-        Box::pin(self.writer.submit(move |c| turn_write::merge(c, &Id::from(tenant_id), conversation_id, &[patch], &Stamp::from(now))))
+    fn patch_state(
+        &self,
+        tenant_id: Uuid,
+        conversation_id: Uuid,
+        patch: State,
+        max_bytes: usize,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<State>> {
+        Box::pin(self.writer.submit(move |c| {
+            turn_write::merge(c, &Id::from(tenant_id), conversation_id, std::slice::from_ref(&patch), max_bytes, &Stamp::from(now))
+        }))
     }
 
     fn history(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Vec<MessageRow>> {

@@ -5,6 +5,7 @@
 mod approvals;
 mod client_requests;
 mod closer;
+mod lists;
 mod people;
 mod provider_calls;
 mod provider_tokens;
@@ -20,6 +21,7 @@ pub(crate) use crate::Store;
 pub(crate) use approvals::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
+pub(crate) use lists::*;
 pub(crate) use people::*;
 pub(crate) use provider_calls::*;
 pub(crate) use provider_tokens::*;
@@ -62,6 +64,8 @@ macro_rules! tell {
             an_unknown_outcome_keeps_its_key,
             ids_are_taken_per_conversation,
             lists_page_by_id_both_ways,
+            a_page_ends_before_it_is_too_large,
+            a_list_of_conversations_has_no_states,
             a_prefix_finds_its_ids,
             partial_text_is_saved_under_the_lease_until_its_step_is_committed,
             a_read_of_events_is_bounded_by_rows_and_bytes,

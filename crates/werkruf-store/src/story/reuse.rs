@@ -96,7 +96,7 @@ pub(crate) async fn lists_page_by_id_both_ways<S: Store>(world: World<S>) {
         let rows = world.store.calls(world.tenant, filter, page).await.unwrap();
         rows.into_iter().map(|call| call.id).collect::<Vec<_>>()
     };
-    let page = |after, order| Page { after, limit: 2, order };
+    let page = |after, order| Page { after, ..Page::of(2, order) };
     assert_eq!(list(CallFilter::default(), page(None, Order::OldestFirst)).await, ids[..2]);
     assert_eq!(list(CallFilter::default(), page(Some(ids[1]), Order::OldestFirst)).await, ids[2..4]);
     assert_eq!(list(CallFilter::default(), page(None, Order::NewestFirst)).await, [ids[4], ids[3]]);

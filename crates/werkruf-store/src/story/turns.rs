@@ -52,9 +52,9 @@ pub(crate) async fn a_second_message_waits_for_its_number<S: Store>(world: World
     let page = Page::default();
     let listed = world.store.messages(world.tenant, first.conversation, page).await.unwrap();
     assert_eq!(listed.iter().map(|m| (m.seq, m.content.as_str())).collect::<Vec<_>>(), [(Some(1), "hello"), (None, "and more")]);
-    let rest = Page { after: Some(listed[0].id), limit: 5, order: Order::OldestFirst };
+    let rest = Page { after: Some(listed[0].id), ..Page::of(5, Order::OldestFirst) };
     assert_eq!(world.store.messages(world.tenant, first.conversation, rest).await.unwrap(), listed[1..]);
-    let newest = Page { after: Some(listed[1].id), limit: 5, order: Order::NewestFirst };
+    let newest = Page { after: Some(listed[1].id), ..Page::of(5, Order::NewestFirst) };
     assert_eq!(world.store.messages(world.tenant, first.conversation, newest).await.unwrap(), listed[..1]);
     assert_eq!(world.store.history(world.tenant, first.conversation).await.unwrap().len(), 1);
 
@@ -223,9 +223,15 @@ pub(crate) async fn state_is_merged_and_null_clears<S: Store>(world: World<S>) {
     let written = world.store.write(write).await.unwrap();
     assert_eq!(written.state, Some(state(json!({"b": {"y": 2}, "c": 3}))));
     let patched =
-        world.store.patch_state(world.tenant, running.conversation, state(json!({"c": null, "d": "é"})), world.now).await.unwrap();
+        world.store.patch_state(world.tenant, running.conversation, state(json!({"c": null, "d": "é"})), 1000, world.now).await.unwrap();
     assert_eq!(patched, Some(state(json!({"b": {"y": 2}, "d": "é"}))));
-    assert_eq!(world.store.patch_state(world.tenant, world.id(), state(json!({"d": 1})), world.now).await.unwrap(), None);
+    assert_eq!(world.store.patch_state(world.tenant, world.id(), state(json!({"d": 1})), 1000, world.now).await.unwrap(), None);
+    let large = world.store.patch_state(world.tenant, running.conversation, state(json!({"e": "x".repeat(1000)})), 1000, world.now).await;
+    assert!(matches!(large, Err(StoreError::StateTooLarge)), "{large:?}");
+    // A state that is too large already can be made smaller.
+    let smaller = world.store.patch_state(world.tenant, running.conversation, state(json!({"d": "e"})), 1, world.now).await.unwrap();
+    assert_eq!(smaller, Some(state(json!({"b": {"y": 2}, "d": "e"}))));
+    let patched = world.store.patch_state(world.tenant, running.conversation, state(json!({"d": "é"})), 1000, world.now).await.unwrap();
     world.complete(&running).await;
     let open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "next");
     let Opened::Stored { state: stored, assistant, .. } = world.store.open_turn(open).await.unwrap() else { panic!("not stored") };

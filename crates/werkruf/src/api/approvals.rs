@@ -110,7 +110,7 @@ async fn list(
     let signature = signature(&identity);
     let rows = api.app.runtime.approvals(decider(&identity, &signature), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
-    Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One approval, for callers who may decide it.

@@ -13,12 +13,13 @@ use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use werkruf_contract::{MAX_JSON_VALUES, count_json_values};
 use werkruf_runtime::Idempotency;
 
 use super::ApiState;
 use super::byte_budget::Reservation;
 use super::error::ApiError;
-use super::json_values::{MAX_VALUES, RawFields, count_values};
+use super::json_values::RawFields;
 use crate::listen::SlowBody;
 
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -56,8 +57,8 @@ impl RawBody {
 
     /// Reserves the memory of values that are parsed from this body.
     fn reserve_values(&self, count: u64) -> Result<(), ApiError> {
-        if count > MAX_VALUES {
-            return Err(ApiError::invalid(format!("The body has more than {MAX_VALUES} values; send it in parts.")));
+        if count > MAX_JSON_VALUES {
+            return Err(ApiError::invalid(format!("The body has more than {MAX_JSON_VALUES} values; send it in parts.")));
         }
         self.reservation.values(count)
     }
@@ -146,7 +147,7 @@ pub(crate) fn json<T: DeserializeOwned>(raw: &[u8]) -> Result<T, ApiError> {
 
 /// Parses a body as JSON into a type that keeps values as the client sent them.
 pub(crate) fn json_with_values<T: DeserializeOwned>(raw: &RawBody) -> Result<T, ApiError> {
-    raw.reserve_values(count_values(raw))?;
+    raw.reserve_values(count_json_values(raw))?;
     json(raw)
 }
 

@@ -83,7 +83,7 @@ async fn list(
     let filter = query.filter(identity.visibility()?)?;
     let rows = api.app.records().calls(identity.tenant_id, filter, page).await?;
     let tool_calls = rows.iter().map(|row| CallView::new(row, identity.scopes.admin)).collect();
-    Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(CallList { tool_calls, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One attempt of a call.

@@ -41,8 +41,10 @@ struct ConversationView<'a> {
     channel: &'a str,
     assistant: &'a str,
     title: &'a str,
-    #[schema(value_type = Object)]
-    state: &'a werkruf_contract::State,
+    /// Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    state: Option<&'a werkruf_contract::State>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
     #[schema(value_type = String, format = DateTime)]
@@ -58,7 +60,7 @@ impl<'a> From<&'a ConversationRow> for ConversationView<'a> {
             channel: &row.channel,
             assistant: &row.assistant,
             title: &row.title,
-            state: &row.state,
+            state: None,
             created_at: Iso(row.created_at),
             updated_at: Iso(row.updated_at),
         }
@@ -141,7 +143,7 @@ async fn list(
     };
     let rows = api.app.records().conversations(identity.tenant_id, user_id, page).await?;
     let conversations = rows.iter().map(ConversationView::from).collect();
-    Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One conversation.
@@ -149,7 +151,7 @@ async fn list(
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
-    Ok(Json(ConversationView::from(&row)).into_response())
+    Ok(Json(ConversationView { state: Some(&row.state), ..ConversationView::from(&row) }).into_response())
 }
 
 /// Deletes a conversation with its messages, turns, calls and events.
@@ -196,7 +198,7 @@ async fn messages(
     let conversation = lookup::conversation(&api, &identity, &id).await?;
     let rows = api.app.records().messages(identity.tenant_id, conversation.id, page).await?;
     check_retained(&api, &conversation, page, &rows).await?;
-    let next_after = page::next_after(&rows, page.limit, |row| row.id);
+    let next_after = page::next_after(&rows, &page, |row| row.id);
     if let Some(format) = format {
         return Ok(Json(json!({"messages": history::format_rows(format, &rows, page.order), "next_after": next_after})).into_response());
     }
@@ -209,7 +211,7 @@ async fn messages(
 async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Page, rows: &[MessageRow]) -> Result<(), ApiError> {
     let Some(after) = page.after.filter(|_| rows.is_empty() && page.order == Order::OldestFirst) else { return Ok(()) };
     let end = async |order| {
-        let page = Page { after: None, limit: 1, order };
+        let page = Page::of(1, order);
         let rows = api.app.records().messages(conversation.tenant_id, conversation.id, page).await?;
         Ok::<_, ApiError>(rows.into_iter().next())
     };
@@ -231,7 +233,8 @@ async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam)
 /// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
 #[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = Object,
-    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
+    responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`state_too_large`")))]
 async fn patch_state(
     ApiCaller { api, identity }: ApiCaller,
     PathParam(id): PathParam,
@@ -239,6 +242,7 @@ async fn patch_state(
 ) -> Result<Json<werkruf_contract::State>, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
     let patch: werkruf_contract::State = body::json_with_values(&body::bytes(body).await?)?;
-    let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, api.app.clock.now()).await?;
+    let max_bytes = api.app.config.limits.state_bytes;
+    let merged = api.app.turns().patch_state(identity.tenant_id, row.id, patch, max_bytes, api.app.clock.now()).await?;
     merged.map(Json).ok_or_else(|| ApiError::not_found("conversation"))
 }

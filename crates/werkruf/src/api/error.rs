@@ -214,6 +214,10 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Busy => Self::conflict("turn_running", "A turn is running in this conversation; cancel it or wait for its end."),
+            StoreError::StateTooLarge => Self::conflict(
+                "state_too_large",
+                "The session state would be larger than the server allows; clear fields of it with null or send less.",
+            ),
             StoreError::Broken(_) | StoreError::TooNew { .. } | StoreError::Prerelease(_) => {
                 tracing::error!(%error, "the store failed permanently");
                 Self::internal()

@@ -89,12 +89,19 @@ async fn list(api: &ApiState, tenant_id: Uuid, conversation_id: Uuid, after: Opt
     if let Some(after) = after {
         conversation_stream::check_retained(&api.app, tenant_id, conversation_id, after, rows.first()).await?;
     }
-    let next_after = page::next_after(&rows, limit, |row| row.seq);
-    let mut events = Vec::with_capacity(rows.len());
+    let (count, mut bytes) = (rows.len(), 0);
+    let mut events = Vec::with_capacity(count);
     for row in rows {
         let data = complete_event(records, tenant_id, conversation_id, &row).await?;
+        bytes += data.len();
         let data = RawValue::from_string(data).map_err(|error| page::serialize_error(&error))?;
         events.push(EventView { seq: row.seq, kind: row.kind.as_str(), data, turn_id: row.turn_id, created_at: Iso(row.created_at) });
+        // The last event of a turn has the session state and all results, which its row has not.
+        if bytes >= page::MAX_BYTES {
+            break;
+        }
     }
+    let full = events.len() < count || u32::try_from(count).is_ok_and(|count| count >= limit);
+    let next_after = events.last().filter(|_| full).map(|event| event.seq);
     Ok(Json(EventList { events, next_after }).into_response())
 }

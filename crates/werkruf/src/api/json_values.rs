@@ -7,27 +7,10 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-
-/// The most values in the parts of a body that are kept. A thousand messages with tool calls have about ten thousand.
-pub(crate) const MAX_VALUES: u64 = 100_000;
+use werkruf_contract::count_json_values;
 
 /// Texts of which a message or item with the result of a tool has one, quotes included.
 const RESULT_MARKS: [&str; 4] = ["\"tool\"", "\"function\"", "function_call_output\"", "custom_tool_call_output\""];
-
-/// The number of values in a valid JSON text: lists, objects, their elements and their fields. Commas in strings do not count.
-pub(crate) fn count_values(text: &[u8]) -> u64 {
-    let (mut count, mut in_string, mut escaped) = (1, false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' if !in_string => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
 
 /// The fields of an object that have one of these names, as text. All others are skipped. A name that comes twice has its last value.
 pub(crate) struct RawFields<'a>(Vec<(&'static str, &'a RawValue)>);
@@ -54,7 +37,7 @@ impl<'a> RawFields<'a> {
 
     /// The number of values in all fields.
     pub(crate) fn count(&self) -> u64 {
-        self.0.iter().map(|(_, raw)| count_values(raw.get().as_bytes())).sum()
+        self.0.iter().map(|(_, raw)| count_json_values(raw.get().as_bytes())).sum()
     }
 
     /// The fields as values.
@@ -97,13 +80,13 @@ struct FieldName<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
 mod tests {
     use serde_json::json;
 
-    use super::{RawFields, count_values};
+    use super::RawFields;
 
     #[test]
     fn values_are_counted_outside_of_strings() {
         for (text, count) in [("5", 1), ("\"a,[{\"", 1), (r#""\",\"""#, 1), ("[0,0,0]", 4), (r#"{"a": [1, {"b": "x, y"}], "c": null}"#, 5)]
         {
-            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+            assert_eq!(count_json_values(text.as_bytes()), count, "{text}");
         }
     }
 

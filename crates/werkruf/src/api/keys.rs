@@ -181,7 +181,7 @@ async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<Page
     let page = query.page()?;
     let rows = api.app.people().keys(identity.tenant_id, page).await?;
     let keys = rows.iter().map(KeyView::from).collect();
-    Ok(Json(KeyList { keys, next_after: page::next_after(&rows, page.limit, |row| row.id) }).into_response())
+    Ok(Json(KeyList { keys, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// Deletes a key. The next request with it is rejected.

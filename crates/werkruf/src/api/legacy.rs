@@ -54,6 +54,7 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         source: source(&request.from)?,
         tenant_id: identity.tenant_id,
         user_id: identity.principal.as_ref().map(|person| person.user_id.clone()),
+        max_state_bytes: api.app.config.limits.state_bytes,
         dry_run: request.dry_run,
     };
     let app = Arc::clone(&api.app);

@@ -100,7 +100,7 @@ pub(crate) async fn all_events(
 pub(crate) async fn messages_of_turn(records: &dyn Records, turn: &TurnRow) -> Result<Vec<MessageRow>, StoreError> {
     let Some(conversation_id) = turn.conversation_id else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    let mut page = Page { after: None, limit: BATCH_ROWS, order: Order::OldestFirst };
+    let mut page = Page::of(BATCH_ROWS, Order::OldestFirst);
     loop {
         let batch = records.messages(turn.tenant_id, conversation_id, page).await?;
         let done = batch.len() < BATCH_ROWS as usize;

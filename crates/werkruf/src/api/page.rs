@@ -3,11 +3,13 @@
 use serde::Deserialize;
 use utoipa::IntoParams;
 use werkruf_contract::Uuid;
-use werkruf_store::{Order, Page};
+use werkruf_store::{ListRow, Order, Page};
 
 use super::error::ApiError;
 
 const MAX_LIMIT: u32 = 1000;
+/// A page ends with the row that makes its rows this large together, so an answer has a bound.
+pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Selects a page of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -39,7 +41,7 @@ pub(crate) fn page(after: Option<&str>, limit: Option<&str>, order: Option<&str>
         Some("desc") => Order::NewestFirst,
         Some(_) => return Err(ApiError::invalid("order takes asc or desc.")),
     };
-    Ok(Page { after, limit: self::limit(limit)?, order })
+    Ok(Page { after, limit: self::limit(limit)?, order, max_bytes: MAX_BYTES })
 }
 
 /// Parses the number of rows of a page.
@@ -52,9 +54,8 @@ pub(crate) fn limit(text: Option<&str>) -> Result<u32, ApiError> {
 }
 
 /// The value of `after` for the next page; `None` if this page is not full.
-pub(crate) fn next_after<T, I>(rows: &[T], limit: u32, id: impl Fn(&T) -> I) -> Option<I> {
-    let full = u32::try_from(rows.len()).is_ok_and(|count| count >= limit);
-    rows.last().filter(|_| full).map(id)
+pub(crate) fn next_after<T: ListRow, I>(rows: &[T], page: &Page, id: impl Fn(&T) -> I) -> Option<I> {
+    rows.last().filter(|_| page.is_full(rows)).map(id)
 }
 
 /// Reports a row that cannot be written as JSON, which is a defect of the server.

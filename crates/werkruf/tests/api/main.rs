@@ -39,6 +39,8 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 #[path = "../support/mod.rs"]

@@ -85,6 +85,22 @@ BEGIN
 END
 $$;
 
+-- Merges a patch from outside a turn. A patch may not make the state larger than allowed.
+CREATE OR REPLACE FUNCTION patch_state(the_tenant uuid, the_conversation uuid, patches jsonb, max_bytes bigint, the_time timestamptz) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  before bigint;
+  merged jsonb;
+BEGIN
+  SELECT octet_length(state::text) INTO before FROM conversations WHERE tenant_id = the_tenant AND id = the_conversation FOR UPDATE;
+  merged := merge_state(the_tenant, the_conversation, patches, the_time);
+  IF octet_length(merged::text) > greatest(max_bytes, before) THEN
+    RAISE EXCEPTION USING ERRCODE = 'WK004', MESSAGE = 'state too large';
+  END IF;
+  RETURN merged;
+END
+$$;
+
 -- The results that a client sends replace the pending messages; a call without a result is canceled. Only turns that have ended wait for a
 -- client.
 CREATE OR REPLACE FUNCTION put_client_results(the_tenant uuid, the_conversation uuid, results jsonb, unanswered text) RETURNS void LANGUAGE plpgsql AS $$

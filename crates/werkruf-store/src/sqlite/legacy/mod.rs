@@ -31,8 +31,8 @@ impl SqliteStore {
         {
             return Err(LegacyError::Source { name: import.source.to_string(), why: "this is the database itself".to_owned() });
         }
-        let LegacyImport { source, tenant_id, user_id, dry_run } = import;
-        let (plan, mut report) = prepare(source, tenant_id).await?;
+        let LegacyImport { source, tenant_id, user_id, max_state_bytes, dry_run } = import;
+        let (plan, mut report) = prepare(source, tenant_id, max_state_bytes).await?;
         let plan = Arc::new(plan);
         let writing = Writing { tenant_id, user_id, dry_run };
         for from in (0..plan.conversations.len()).step_by(BATCH) {
