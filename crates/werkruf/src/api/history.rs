@@ -20,6 +20,8 @@ use super::body;
 use super::chat::set_conversation_header;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use crate::openai::media_urls;
+use crate::openai::start::refused_address;
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -101,6 +103,9 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     };
     if request.messages.len() > MAX_MESSAGES {
         return Err(ApiError::invalid(format!("A conversation has at most {MAX_MESSAGES} messages.")));
+    }
+    if let Some(address) = media_urls::refused(&request.messages) {
+        return Err(refused_address(address));
     }
     let clock = api.app.clock.clone();
     let messages = read(format, &request.messages, &mut || format!("call_{}", clock.new_id())).map_err(|fault| {

@@ -10,6 +10,7 @@ pub(crate) mod client_events;
 mod completion;
 pub(crate) mod error_body;
 pub(crate) mod input;
+pub(crate) mod media_urls;
 pub(crate) mod model;
 mod models;
 mod responses;

@@ -16,6 +16,7 @@ use werkruf_store::{ResumePoint, TurnRow};
 
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
+use super::media_urls;
 use super::model::{self, CHANNEL};
 use super::transcript::TranscriptDigest;
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
@@ -113,6 +114,9 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     check_list_lengths(&request)?;
+    if let Some(address) = media_urls::refused(&request.values) {
+        return Err(refused_address(address));
+    }
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let input = Input::read(request.format, &request.values, &mut new_call_id)
         .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
@@ -207,6 +211,12 @@ async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input
     // These results may have been processed before: a client that lost the answer sends its request again.
     let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
     Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
+}
+
+/// The error for the address of a picture or file that the model may not get.
+pub(crate) fn refused_address(address: &str) -> ApiError {
+    let start: String = address.chars().take(80).collect();
+    ApiError::invalid(format!("The address \"{start}\" is not passed to the model; pictures and files need https: or data:."))
 }
 
 /// Bounds the lists in a request. The body limit is large because of pictures, so it does not bound them.

@@ -54,6 +54,38 @@ async fn bodies_may_have_pictures_up_to_a_limit() {
 }
 
 #[tokio::test]
+async fn the_model_gets_no_address_of_its_own_network() {
+    let server = TestServer::open().await;
+    for url in ["file:///etc/passwd", "http://169.254.169.254/latest/meta-data"] {
+        let chat = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]});
+        let items = json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]});
+        let import = json!({"format": "openai", "messages": chat["messages"]});
+        for (path, request) in [("/v1/chat/completions", &chat), ("/v1/responses", &items), ("/api/conversations", &import)] {
+            let response = server.as_user(CLARA, Method::POST, path).json(request).send().await.unwrap();
+            assert_eq!(response.status(), 400, "{path}");
+            assert_eq!(body(response).await["error"]["code"], "invalid_request", "{path}");
+        }
+    }
+    assert_eq!(server.model.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn over_the_limit_of_turns_no_message_is_read() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "1")]).await;
+    assert_eq!(completion(&server).json(&json!({"messages": [user("hi")]})).send().await.unwrap().status(), 200);
+    for (path, field) in [("/v1/chat/completions", "messages"), ("/v1/responses", "input")] {
+        let send = async |message: &Value| {
+            let request = json!({field: [message]});
+            refused(server.as_user(CLARA, Method::POST, path).json(&request).send().await.unwrap()).await
+        };
+        // A message that cannot be read is not looked at. What may be the result of a tool is: it may continue a turn.
+        assert_eq!(send(&json!({"role": "user", "content": 5})).await, is(429, "rate_limit_error", "too_many_turns"), "{path}");
+        let result = json!({"role": "tool", "type": "function_call_output", "content": 5});
+        assert_ne!(send(&result).await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_turn_is_an_http_error_if_nothing_was_sent_yet() {
     let server = TestServer::open().await;
     for stream in [false, true] {

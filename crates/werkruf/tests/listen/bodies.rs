@@ -93,6 +93,20 @@ async fn a_body_in_pieces_is_accepted() {
 }
 
 #[tokio::test]
+async fn over_the_limit_of_turns_the_body_is_not_awaited() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "1")]).await;
+    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let body = r#"{"message": "the only one"}"#;
+    let mut client = listener.connect().await;
+    client.send(&head(ADMIN, body.len())).await;
+    client.send(body).await;
+    assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+    let mut client = listener.connect().await;
+    client.send(&head(ADMIN, 100_000)).await;
+    assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 429"));
+}
+
+#[tokio::test]
 async fn without_a_key_the_body_is_not_awaited() {
     let (_server, listener) = open().await;
     let mut client = listener.connect().await;
