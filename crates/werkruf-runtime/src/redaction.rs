@@ -86,6 +86,7 @@ fn redact_fields(search: &AhoCorasick, fields: &mut Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use werkruf_contract::ErrorCode;
 
     use super::*;
 
@@ -99,7 +100,7 @@ mod tests {
         let expected = json!({"a": ["x [redacted] y", "[redacted]", true], "[redacted]": {"b": "[redacted]"}, "clean": 1});
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         assert_eq!((reply.message.unwrap().as_str(), &reply.state_patch.unwrap()["note"]), ("[redacted]!", &json!("[redacted]")));
-        let failure = redaction.failure(Failure::upstream("x", "no 12345678").because("header to\"ken-1"));
+        let failure = redaction.failure(Failure::upstream(ErrorCode::UpstreamError, "no 12345678").because("header to\"ken-1"));
         assert_eq!((failure.message.as_str(), failure.cause.as_deref()), ("no [redacted]", Some("header [redacted]")));
         let mut clean = Reply::new(json!({"a": 1}));
         assert_eq!(Redaction::default().reply(&mut clean), r#"{"a":1}"#);
