@@ -50,7 +50,6 @@ pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rights::{CollectionRights, EVERYBODY, Grantee, ReadableCollection};
-pub use werkruf_contract::Trust;
 pub use rows::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
     LanguageCount, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,
@@ -58,6 +57,7 @@ pub use rows::{
 pub use schema::SCHEMA;
 pub use search::{Hit, IndexQuery};
 pub use stored_terms::{TermScan, stored_terms};
+pub use werkruf_contract::Trust;
 
 /// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
 /// unchanged document is split again when it is sent again.

@@ -41,7 +41,12 @@ async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: body::Reque
     search(caller, AMADEUS_FUNCTION, &headers, body).await
 }
 
-async fn search(ApiCaller { api, identity }: ApiCaller, tool: &str, headers: &HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
+async fn search(
+    ApiCaller { api, identity }: ApiCaller,
+    tool: &str,
+    headers: &HeaderMap,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     let raw = body::bytes(body).await;
     let (raw, input) = match raw.and_then(|raw| body::json_with_values::<Value>(&raw).map(|input| (raw, input))) {

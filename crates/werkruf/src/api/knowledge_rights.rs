@@ -102,7 +102,11 @@ async fn show_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): Pa
 #[utoipa::path(put, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_put_rights", tag = "knowledge",
     params(("name" = String, Path)), request_body = NewRights,
     responses((status = 200, body = RightsView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn put_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam, body: body::RequestBody) -> Result<Json<RightsView>, ApiError> {
+async fn put_rights(
+    ApiCaller { api, identity }: ApiCaller,
+    PathParam(name): PathParam,
+    body: body::RequestBody,
+) -> Result<Json<RightsView>, ApiError> {
     let NewRights { read, write, trust } = body::json(&body::bytes(body).await?)?;
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains('\0') {
         return Err(ApiError::invalid(format!("The name of a collection has 1 to {MAX_NAME_BYTES} bytes.")));

@@ -66,13 +66,9 @@ impl Policy {
         }
         match self {
             Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
-            Self::Read
-            | Self::ReadApprovals
-            | Self::Decide
-            | Self::Change
-            | Self::StopCall
-            | Self::RetryCall
-            | Self::WriteDocuments => identity.visibility().map(|_| ()),
+            Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => {
+                identity.visibility().map(|_| ())
+            }
             Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
