@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn values_are_counted_outside_of_strings() {
-        for (text, count) in [("5", 1), ("\"a,[{\"", 1), (r#""\",\"""#, 1), ("[0,0,0]", 4), (r#"{"a": [1, {"b": "x, y"}], "c": null}"#, 5)]
+        for (text, count) in [("5", 1), ("\"a,[{\"", 1), (r#""\",\"""#, 1), ("[0,0,0]", 4), (r#"{"a": [1, {"b": "x, y"}], "c": null}"#, 6)]
         {
             assert_eq!(count_json_values(text.as_bytes()), count, "{text}");
         }

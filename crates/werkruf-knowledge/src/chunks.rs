@@ -13,7 +13,7 @@ const SENTENCE: usize = 100;
 /// Tables and code are useless in pieces; only above this size are they split, at lines.
 const INDIVISIBLE_LIMIT: usize = 6_000;
 
-/// The most characters of one heading. Every chunk below a heading repeats it, so a longer one would multiply the text.
+/// The most characters of a heading. Every chunk below a heading repeats it, so a longer one would multiply the text; it is a paragraph.
 const MAX_HEADING: usize = 200;
 
 /// A chunk of a document.
@@ -71,11 +71,11 @@ pub fn chunks(text: &str) -> Vec<Chunk> {
     chunker.done
 }
 
-/// `## Heading ##` → 2 and its text.
+/// `## Heading ##` → 2 and its text. A line that is too long is no heading.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     let words = line.get(level..)?.strip_prefix([' ', '\t'])?.trim_end_matches('#').trim();
-    ((1..=6).contains(&level) && !words.is_empty()).then_some((level, words))
+    ((1..=6).contains(&level) && !words.is_empty() && count(words) <= MAX_HEADING).then_some((level, words))
 }
 
 #[derive(Default)]
@@ -113,7 +113,7 @@ impl Chunker {
         self.flush();
         self.add_empty_section(level);
         self.path.retain(|(above, _)| *above < level);
-        self.path.push((level, heading.chars().take(MAX_HEADING).collect()));
+        self.path.push((level, heading.to_owned()));
         self.has_body = false;
     }
 

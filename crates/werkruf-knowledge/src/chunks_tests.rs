@@ -42,6 +42,13 @@ fn a_heading_without_text_is_a_chunk() {
 }
 
 #[test]
+fn a_line_that_is_too_long_for_a_heading_is_a_paragraph() {
+    let long = format!("# {}last", "word ".repeat(MAX_HEADING / 5));
+    let found = chunks(&format!("# A\n\n{long}\n\nText."));
+    assert_eq!(found, [Chunk { heading: "A".to_owned(), content: format!("{long}\n\nText.") }]);
+}
+
+#[test]
 fn an_empty_document_has_no_chunks() {
     assert!(chunks(" \n\n\t\n").is_empty());
 }

@@ -18,6 +18,7 @@ mod legacy;
 mod maintenance;
 mod module;
 mod moving;
+mod page;
 pub mod postgres;
 mod provider_tokens;
 mod reading;
@@ -45,12 +46,13 @@ pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, 
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
+pub use page::{ListRow, Order, Page};
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, ListRow, MessageRow, NewCall, Order, Page,
-    Reusable, Summary, TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, MessageRow, NewCall, Reusable, Summary, TenantRow,
+    TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
