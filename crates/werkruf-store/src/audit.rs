@@ -40,13 +40,13 @@ pub struct Author {
 
 impl Author {
     /// The server itself, for example at its first start.
-    pub fn server() -> Self {
-        Self::default()
+    pub const fn server() -> Self {
+        Self { actor: Actor { user_id: None, key_id: None, operator: false }, address: None }
     }
 
     /// The operator, with a command on the machine of the database.
-    pub fn operator() -> Self {
-        Self { actor: Actor { operator: true, ..Actor::default() }, address: None }
+    pub const fn operator() -> Self {
+        Self { actor: Actor { user_id: None, key_id: None, operator: true }, address: None }
     }
 }
 

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Uuid};
 #[cfg(feature = "flights")]
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
-    Approvals, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes,
-    SqliteStore, Store, StoreError, Streams, Turns,
+    Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
+    Scopes, SqliteStore, Store, StoreError, Streams, Turns,
 };
 use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
@@ -29,9 +29,7 @@ use crate::identity::{Tokens, new_secret};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
-#[cfg(feature = "flights")]
-use crate::secret_key;
-use crate::{knowledge, provider, sample, setup};
+use crate::{knowledge, provider, sample, secret_key, setup};
 
 /// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
@@ -153,6 +151,7 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let database = open_database(&config, &clock).await?;
         let store = database.store();
+        store.secret_keys().replace(secret_key::keys(&config)?);
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
         let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
@@ -239,6 +238,15 @@ impl App {
         Ok(())
     }
 
+    /// Writes an act that is no write of the store into the audit log, right after the act. The act has happened, so a failure is
+    /// only logged.
+    pub(crate) async fn record(&self, chain: Uuid, author: Author, act: Act) {
+        let (action, subject) = (act.action, act.subject.clone());
+        if let Err(error) = self.store.record(chain, author, act, self.clock.now()).await {
+            tracing::error!(%error, action, subject, "an act is missing in the audit log");
+        }
+    }
+
     /// Whether a module of this name is on.
     pub(crate) fn has_module(&self, name: &str) -> bool {
         self.modules.all().iter().any(|module| module.schema().name == name) && self.modules.on.has(name)
@@ -298,7 +306,7 @@ impl App {
             safety_mode: None,
             collection: None,
         };
-        let id = self.people().create_key(row).await?.id;
+        let id = self.people().create_key(row, Author::server()).await?.id;
         self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;
         Ok(Some(key))
     }
@@ -318,8 +326,11 @@ async fn open_database(config: &Config, clock: &Clock) -> Result<OpenDatabase, S
 /// The flight search. Only Amadeus has a token that is stored, and the token is stored sealed.
 #[cfg(feature = "flights")]
 fn open_flights(config: &Config, client: &reqwest::Client, database: &OpenDatabase, clock: &Clock) -> Result<Arc<Flights>, StartError> {
-    let key = config.flights.amadeus.as_ref().map(|_| secret_key::key(config)).transpose()?;
-    let seal = key.and_then(|key| Seal::new(&key));
+    let keys = database.store().secret_keys();
+    if config.flights.amadeus.is_some() && keys.newest().is_none() {
+        return Err(StartError::Unsealed);
+    }
+    let seal = config.flights.amadeus.as_ref().map(|_| Seal::new(keys));
     Ok(Arc::new(Flights::new(config.flights.clone(), client, database.flights(), seal, clock.clone())))
 }
 

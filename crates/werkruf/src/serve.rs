@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use werkruf_store::{Act, Author, SERVER_CHAIN};
 
 use crate::app::{App, StartError};
 use crate::cli::print;
@@ -157,7 +158,11 @@ async fn wind_down(app: &App, server: impl Future<Output = ()>) {
 
 async fn reload(app: &App) {
     match app.reload().await {
-        Ok(()) => tracing::info!("configuration read again"),
+        Ok(()) => {
+            // SIGHUP: only the operator can send it.
+            app.record(SERVER_CHAIN, Author::operator(), Act::new("server.reload", "configuration")).await;
+            tracing::info!("configuration read again");
+        }
         Err(violations) => {
             for violation in violations {
                 tracing::error!(path = violation.path, line = violation.line, "configuration not taken over: {}", violation.message);

@@ -38,7 +38,7 @@ async fn a_conversation_continues_after_a_restore() {
 
     let clock = Clock::system(0);
     let held =
-        SqliteStore::restore(&copy, &fresh, false, &RecoveryCloser::new(clock.clone()), &clock, werkruf::modules::MODULES).unwrap().held;
+        SqliteStore::restore(&copy, &fresh, false, &RecoveryCloser::new(clock.clone()), &clock, werkruf::modules::MODULES, &SecretKeys::default()).unwrap().held;
     assert_eq!((held.turns, held.calls), (1, 2));
     let flags = Flags { database: Some(format!("sqlite:{}", fresh.display())), ..server.app.config.flags.clone() };
     let app = App::open(Config::load(&flags, &server.app.config.environment).unwrap()).await.unwrap();
