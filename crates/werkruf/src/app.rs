@@ -3,6 +3,8 @@
 //! `serve` and commands without a server open it the same way; only `serve` binds an address and writes the lock file.
 //! Tenant `demo` exists in every opened store.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,10 +69,15 @@ impl StartError {
     /// The code of a configuration with errors.
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
+    /// The code of a configuration with these errors: the special one that an error has, else the general one.
+    pub fn code_of(violations: &[ConfigViolation]) -> &'static str {
+        violations.iter().find_map(|violation| violation.code).unwrap_or(Self::INVALID_CONFIG)
+    }
+
     /// The stable error code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Config(_) => Self::INVALID_CONFIG,
+            Self::Config(violations) => Self::code_of(violations),
             Self::InUse(_) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
@@ -343,7 +350,12 @@ pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresO
 
 fn make_folder(database: &Path) -> Result<(), StartError> {
     let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
+    // For its owner only, whatever the umask is. A folder that exists is the operator's business.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
 /// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation

@@ -149,7 +149,7 @@ async fn no_write_reaches_another_tenant() {
         let foreign = line.replace("$tenant", &database.b.to_string());
         assert!(database.client.batch_execute(&foreign).await.is_err(), "{line}");
     }
-    let tables: Vec<&String> = database.tables.iter().filter(|table| *table != "tenants").collect();
+    let tables: Vec<&String> = database.tables.iter().filter(|table| *table != "tenants" && !table.starts_with("audit_")).collect();
     for _ in 0..3 {
         for table in &tables {
             // A row that others refer to is deleted in a later round.
