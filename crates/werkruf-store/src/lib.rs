@@ -8,6 +8,7 @@
 
 mod approvals;
 mod audit;
+mod audit_check;
 mod client_requests;
 mod cluster;
 pub mod crash;
@@ -38,7 +39,8 @@ mod usage;
 mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
-pub use audit::{Act, Actor, Audit, AuditBreak, AuditHead, AuditReport, AuditRow, Author, Recorder, SERVER_CHAIN, verify_chain};
+pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER_CHAIN};
+pub use audit_check::{AuditBreak, AuditReport, verify_chain};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
 pub use error::StoreError;

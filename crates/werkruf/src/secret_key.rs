@@ -3,9 +3,9 @@
 //!
 //! Invariant: a key leaves the file only after nothing needs it any more, so a rotation that is interrupted can be repeated.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -54,6 +54,9 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> StartError + '_ {
 
 fn from_key_file(database: &Path) -> Result<Vec<SecretKey>, StartError> {
     let path = path_of(database, ".key");
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(&path))?;
+    }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
         Ok(mut file) => {
             let written = file.write_all(STANDARD.encode(rand::random::<[u8; 32]>()).as_bytes()).and_then(|()| file.sync_all());
@@ -148,14 +151,14 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("w.db");
+        let database = folder.path().join("new/w.db");
         let first = from_key_file(&database).unwrap();
-        let path = folder.path().join("w.db.key");
+        let path = folder.path().join("new/w.db.key");
         let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!((first.len(), mode()), (1, 0o600));
         assert_eq!(from_key_file(&database).unwrap(), first);
         let both = vec![SecretKey::new([7; 32]), first[0].clone()];
-        std::fs::write(folder.path().join("w.db.key.part"), "of a crash").unwrap();
+        std::fs::write(folder.path().join("new/w.db.key.part"), "of a crash").unwrap();
         write_key_file(&database, &both).unwrap();
         assert_eq!((from_key_file(&database).unwrap(), mode()), (both, 0o600));
         std::fs::write(&path, "short").unwrap();

@@ -14,6 +14,7 @@ use werkruf_store::{Act, SERVER_CHAIN};
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use crate::app::StartError;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Operator.on(routes!(reload)))
@@ -32,8 +33,12 @@ struct Reloaded {
 async fn reload(ApiCaller { api, identity }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
     tracing::info!("reloading the configuration");
     api.app.reload().await.map_err(|violations| {
-        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has errors; nothing was changed. See details.")
-            .details(json!(violations))
+        ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StartError::code_of(&violations),
+            "The configuration has errors; nothing was changed. See details.",
+        )
+        .details(json!(violations))
     })?;
     api.app.record(SERVER_CHAIN, identity.author(), Act::new("server.reload", "configuration")).await;
     Ok(Json(Reloaded { reloaded: true }))
